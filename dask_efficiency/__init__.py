@@ -1,0 +1,60 @@
+"""Where a Dask cluster wastes time, to the last thread-second.
+
+The names below are resolved on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dask_efficiency.buckets import Breakdown, Bucket
+    from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, snapshot, unregister
+    from dask_efficiency.plugins.preload import dask_setup
+    from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+    from dask_efficiency.report.files import load_report
+    from dask_efficiency.report.model import EfficiencyReport
+
+_HOMES = {
+    "Breakdown": "dask_efficiency.buckets",
+    "Bucket": "dask_efficiency.buckets",
+    "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
+    "EfficiencyReport": "dask_efficiency.report.model",
+    "NotRegisteredError": "dask_efficiency.plugins.client",
+    "dask_setup": "dask_efficiency.plugins.preload",
+    "efficiency_report": "dask_efficiency.plugins.client",
+    "load_report": "dask_efficiency.report.files",
+    "snapshot": "dask_efficiency.plugins.client",
+    "unregister": "dask_efficiency.plugins.client",
+}
+
+__all__ = [
+    "Breakdown",
+    "Bucket",
+    "EfficiencyPlugin",
+    "EfficiencyReport",
+    "NotRegisteredError",
+    "__version__",
+    "dask_setup",
+    "efficiency_report",
+    "load_report",
+    "snapshot",
+    "unregister",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dask_efficiency' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,156 @@
+"""Where a thread-second can go, and sums of it that add up exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class Bucket(StrEnum):
+    """One place where thread time goes; every thread is in exactly one at any instant."""
+
+    THREAD_CPU = "thread-cpu"
+    GPU = "gpu"
+    THREAD_NONCPU = "thread-noncpu"
+    SPILL = "spill"
+    OVERHEAD = "overhead"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RECOMPUTED = "recomputed"
+    PAUSED = "paused"
+    RETIRING = "retiring"
+    WAITING_ON_DATA = "waiting-on-data"
+    CONSTRAINED = "constrained"
+    IDLE = "idle"
+    NO_WORK = "no-work"
+    LOST_WORKER = "lost-worker"
+    UNMEASURED = "unmeasured"
+    RUNNING = "running"
+
+
+#: Time that produced results, and produced them for the first time.
+GOOD = (Bucket.THREAD_CPU, Bucket.GPU)
+
+#: Time that a task held a slot, whatever became of it. ``running`` is its unsettled part.
+HELD = (
+    Bucket.THREAD_CPU,
+    Bucket.GPU,
+    Bucket.THREAD_NONCPU,
+    Bucket.SPILL,
+    Bucket.OVERHEAD,
+    Bucket.FAILED,
+    Bucket.CANCELLED,
+    Bucket.RECOMPUTED,
+    Bucket.RUNNING,
+)
+
+#: Every bucket that only grows; ``running`` is the one gauge.
+SETTLED = tuple(bucket for bucket in Bucket if bucket is not Bucket.RUNNING)
+
+
+class Breakdown(Mapping[str, float]):
+    """Seconds by bucket, kept as integer nanoseconds so that sums are exact.
+
+    Parameters
+    ----------
+    nanoseconds
+        Nanoseconds by bucket name. Zeros are dropped.
+
+    Raises
+    ------
+    KeyError
+        If a name is not a :class:`Bucket`.
+    ValueError
+        If a value is negative or not an integer.
+
+    Notes
+    -----
+    ``breakdown["spill"]`` is in seconds and 0.0 for an absent bucket; iteration gives only
+    the buckets that hold time, in the order of :class:`Bucket`.
+
+    Examples
+    --------
+    >>> b = Breakdown({"thread-cpu": 3_000_000_000, "idle": 1_000_000_000})
+    >>> b["thread-cpu"], b["spill"], b.total, b.share("idle")
+    (3.0, 0.0, 4.0, 0.25)
+    """
+
+    __slots__ = ("_nanoseconds",)
+
+    def __init__(self, nanoseconds: Mapping[str, int] | None = None) -> None:
+        given = dict(nanoseconds or {})
+        for name, value in given.items():
+            _known(name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name!r} holds {value!r}; expected a whole, non-negative number of nanoseconds")
+        self._nanoseconds = {bucket: given[bucket] for bucket in Bucket if given.get(bucket)}
+
+    def __getitem__(self, bucket: str) -> float:
+        return self.ns(bucket) / 1e9
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(str(bucket) for bucket in self._nanoseconds)
+
+    def __len__(self) -> int:
+        return len(self._nanoseconds)
+
+    def __contains__(self, bucket: object) -> bool:
+        return bucket in self._nanoseconds
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Breakdown):
+            return NotImplemented
+        return self._nanoseconds == other._nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._nanoseconds.items()))
+
+    def __add__(self, other: Breakdown) -> Breakdown:
+        return combine((self, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Breakdown, (self.to_nanoseconds(),)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{bucket}={ns / 1e9:.3f}s" for bucket, ns in self._nanoseconds.items())
+        return f"Breakdown({inner or 'empty'})"
+
+    def ns(self, *buckets: str) -> int:
+        """Nanoseconds in the buckets named, together."""
+        return sum(self._nanoseconds.get(_known(bucket), 0) for bucket in buckets)
+
+    @property
+    def total_ns(self) -> int:
+        """Nanoseconds in all buckets, ``running`` included."""
+        return sum(self._nanoseconds.values())
+
+    @property
+    def total(self) -> float:
+        """Seconds in all buckets, ``running`` included."""
+        return self.total_ns / 1e9
+
+    def share(self, bucket: str) -> float:
+        """Share of the total in one bucket, in [0, 1]; 0.0 where there is no time at all."""
+        total = self.total_ns
+        return self.ns(bucket) / total if total else 0.0
+
+    def to_nanoseconds(self) -> dict[str, int]:
+        """Nanoseconds by bucket name, as plain data."""
+        return {str(bucket): ns for bucket, ns in self._nanoseconds.items()}
+
+
+def combine(breakdowns: Iterable[Breakdown]) -> Breakdown:
+    """The sum of several breakdowns."""
+    total: dict[str, int] = {}
+    for breakdown in breakdowns:
+        for bucket, ns in breakdown._nanoseconds.items():
+            total[bucket] = total.get(bucket, 0) + ns
+    return Breakdown(total)
+
+
+def _known(bucket: str) -> Bucket:
+    try:
+        return Bucket(bucket)
+    except ValueError:
+        raise KeyError(f"unknown bucket {bucket!r}; expected one of {[str(b) for b in Bucket]}") from None

@@ -1,0 +1,518 @@
+"""ClusterLedger: the scheduler's accounts, by presence of a worker, in totals that never shrink."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, apportion
+from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
+
+#: Departed workers whose name is no longer kept apart are booked under this one.
+DEPARTED = "(departed)"
+
+#: Refusals in a row after which a worker counts as not measured, for good.
+MAX_REFUSALS = 3
+
+#: How long after a worker's removal its last snapshot may still arrive (on retirement the event
+#: that carries it comes after the removal).
+GRACE_NS = 2_000_000_000
+
+#: A worker without any snapshot for this long counts as not measured. Heartbeats of a thousand
+#: workers are 6 s apart.
+SILENT_NS = 30_000_000_000
+
+#: Ledgers that ended, by their incarnation, whose late snapshots are told from those of a new one.
+MAX_ENDED = 10_000
+
+#: Turns from work to none and back that the work clock remembers.
+MAX_TURNS = 4_096
+
+#: Activities and details shown beside the accounts and kept apart.
+MAX_ACTIVITIES = 1_000
+
+#: How much later each snapshot may make a ledger's beginning again: clocks drift, and one that seemed to
+#: come too early (the wall clock was set) must not count for ever.
+DRIFT_NS = 1_000_000
+
+#: What a worker may claim beyond the time since it joined, for clocks that run apart.
+SLACK_NS = 5_000_000_000
+
+_FREE = frozenset(map(str, FREE_BUCKETS))
+_NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
+
+#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
+#: view, which accrues while tasks run and knows nothing of their outcome.
+ACTIVITIES = tuple(
+    str(bucket) for bucket in SETTLED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
+)
+
+#: A departed worker's name is among the recent ones for this long.
+RECENT_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Totals at one instant: settled nanoseconds by bucket, and what is running."""
+
+    at: int
+    settled: Mapping[str, int]
+    running: int
+    #: Nanoseconds without outstanding work since the accounts began.
+    without_work: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Presence:
+    """A worker from joining to leaving: sum(booked) + running == nthreads x the time covered."""
+
+    address: str
+    name: str
+    nthreads: int
+    joined: int
+    booked: dict[str, int] = field(default_factory=dict)
+    #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
+    activity: dict[str, int] = field(default_factory=dict)
+    running: int = 0
+    snapshot: Snapshot | None = None
+    #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
+    began: int = 0
+    #: ``without_work`` of the cluster when the last snapshot was taken.
+    without_work: int = 0
+    refusals: int = 0
+    #: Why (part of) its time is ``unmeasured``.
+    reason: str | None = None
+    off: bool = False
+    left: int | None = None
+
+    @property
+    def settled(self) -> int:
+        """Thread-nanoseconds booked so far."""
+        return sum(self.booked.values())
+
+    def standing(self, at: int) -> Standing:
+        """Its totals, to compare with later ones."""
+        return Standing(at, dict(self.booked), self.running)
+
+
+class WorkClock:
+    """How long there was no outstanding work, in nanoseconds, now and at any instant of late.
+
+    Snapshots are booked after they were taken; so the last :data:`MAX_TURNS` turns are remembered.
+    """
+
+    def __init__(self, *, at: int, outstanding: bool = False) -> None:
+        #: (from when on, whether there is work, nanoseconds without until then), oldest first.
+        self._turns: deque[tuple[int, bool, int]] = deque([(at, outstanding, 0)], maxlen=MAX_TURNS)
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether there is work now."""
+        return self._turns[-1][1]
+
+    def set(self, outstanding: bool, *, at: int) -> None:
+        """There is work from now on, or none."""
+        at = max(at, self._turns[-1][0])
+        self._turns.append((at, outstanding, self.without_work(at=at)))
+
+    def without_work(self, *, at: int) -> int:
+        """Nanoseconds without outstanding work until ``at``."""
+        for since, outstanding, without in reversed(self._turns):
+            if since <= at:
+                return without if outstanding else without + at - since
+        return self._turns[0][2]
+
+
+class ClusterLedger:
+    """The accounts of all workers that were ever there since ``at``.
+
+    For every presence of a worker the settled buckets and ``running`` add up to nthreads times
+    the time since it joined, up to its last snapshot; once it has left, up to its removal or, where
+    they are later, its last words. What no snapshot covers is ``unmeasured`` or, when the worker
+    vanished, ``lost-worker``. Totals only grow, whatever arrives: lost, repeated and late snapshots
+    cost nothing, and refused ones are counted and named.
+
+    Parameters
+    ----------
+    at
+        Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
+    max_names, max_prefixes
+        Departed workers' names and task prefixes kept apart.
+    history
+        Standings kept, for questions in retrospect.
+    """
+
+    def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = 1_000, history: int = 4_096) -> None:
+        self.started = at
+        self.work = WorkClock(at=at)
+        self.present: dict[str, Presence] = {}
+        self.history: deque[Standing] = deque(maxlen=history)
+        self.tasks: dict[str, int] = {}
+        self.outside: dict[str, int] = {}
+        self.details: dict[str, int] = {}
+        #: Snapshots refused, repeated or late, by what was wrong.
+        self.refused = 0
+        self.stale = 0
+        #: Worker name to the reason why (part of) its time is ``unmeasured``.
+        self.reasons: dict[str, str] = {}
+        self._max_names = max_names
+        self._max_prefixes = max_prefixes
+        self._leaving: list[Presence] = []
+        #: Incarnations of ledgers that ended, oldest first.
+        self._ended: dict[str, None] = {}
+        self._totals = {str(bucket): 0 for bucket in SETTLED}
+        self._names: dict[str, dict[str, int]] = {}
+        self._activity = dict.fromkeys(ACTIVITIES, 0)
+        self._activity_names: dict[str, dict[str, int]] = {}
+        self._left_at: dict[str, int] = {}
+        self._prefixes: dict[str, list[int]] = {}
+
+    # -- what happens to workers -------------------------------------------------------------
+
+    def worker_joined(self, address: str, name: str, nthreads: int, *, at: int) -> Presence:
+        """A worker is there from now on; at an address still in use, the old one left."""
+        if address in self.present:
+            self.worker_left(address, at=at)
+        presence = Presence(address, name, nthreads, at, without_work=self.work.without_work(at=at))
+        self.present[address] = presence
+        self._names.setdefault(name, {})
+        self._activity_names.setdefault(name, {})
+        self._left_at.pop(name, None)
+        return presence
+
+    def worker_left(self, address: str, *, at: int) -> None:
+        """A worker was removed. Its books close when its last snapshot came, or after a grace."""
+        presence = self.present.pop(address, None)
+        if presence is None:
+            return
+        presence.left = at
+        self._left_at[presence.name] = at
+        uncovered = presence.nthreads * (at - presence.joined) - presence.settled
+        presence.running = max(0, uncovered)
+        self._leaving.append(presence)
+        if presence.off or (presence.snapshot is not None and presence.snapshot.final):
+            self._close(presence)
+
+    def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
+        """Close the books of the workers that left longer ago than ``grace`` nanoseconds."""
+        for presence in list(self._leaving):
+            assert presence.left is not None
+            if at - presence.left >= grace:
+                self._close(presence)
+
+    def receive(self, address: str, payload: object, *, at: int) -> None:
+        """Book what a worker sent, or count it as stale.
+
+        Raises
+        ------
+        RefusedSnapshot
+            If it must not be booked; it is counted, and after :data:`MAX_REFUSALS` in a row the
+            worker is not measured any more.
+        """
+        presence = self.find(address, payload)
+        if presence is None or presence.off:
+            self.stale += 1
+            return
+        try:
+            snapshot = decode(payload)
+            if isinstance(snapshot, NotMeasured):
+                self.switch_off(presence, snapshot.reason, at=at)
+                return
+            if snapshot.incarnation in self._ended or _is_stale(snapshot, presence.snapshot):
+                self.stale += 1
+                return
+            _check(snapshot, presence, at)
+        except RefusedSnapshot as refusal:
+            self._refuse(presence, str(refusal), at)
+            raise
+        presence.refusals = 0
+        self._book_snapshot(presence, snapshot, at)
+        if presence.left is not None:
+            # Its last words may be of an instant after its removal: it was there until then.
+            covered = -(-(presence.settled + presence.running) // presence.nthreads)
+            presence.left = max(presence.left, presence.joined + covered)
+            presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.settled)
+            if snapshot.final:
+                self._close(presence)
+
+    def find(self, address: str, payload: object) -> Presence | None:
+        """Whose payload it is: a worker's last words may come when its address is in use again."""
+        incarnation = payload.get("incarnation") if isinstance(payload, Mapping) else None
+        for presence in self._leaving:
+            known = presence.snapshot.incarnation if presence.snapshot else None
+            if presence.address == address and known is not None and known == incarnation:
+                return presence
+        if address in self.present:
+            return self.present[address]
+        # Its last words may also be its first, if it was there for less than a heartbeat.
+        return next((p for p in self._leaving if p.address == address and p.snapshot is None), None)
+
+    def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
+        """From its last snapshot on, this worker is not measured."""
+        presence.off = True
+        self._explain(presence, reason)
+        presence.running = 0
+        self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)
+
+    def accrue(self, *, at: int) -> None:
+        """Book the time of the workers that are not measured, and give up on silent ones."""
+        for presence in self.present.values():
+            if presence.off:
+                self._cover(presence, Bucket.UNMEASURED, at)
+            elif presence.snapshot is None and at - presence.joined > SILENT_NS:
+                self.switch_off(presence, f"no snapshot in {SILENT_NS // 10**9} s", at=at)
+
+    def remember(self, *, at: int) -> None:
+        """Add the present standing to the history."""
+        self.history.append(self.standing(at=at))
+
+    # -- what the accounts say ---------------------------------------------------------------
+
+    @property
+    def running(self) -> int:
+        """Thread-nanoseconds that are not settled yet."""
+        return sum(presence.running for presence in self._open())
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the books of a worker that left are still open."""
+        return bool(self._leaving)
+
+    @property
+    def nthreads(self) -> int:
+        """Threads of the workers that are there."""
+        return sum(presence.nthreads for presence in self.present.values())
+
+    def standing(self, *, at: int) -> Standing:
+        """The cluster's totals now."""
+        return Standing(at, dict(self._totals), self.running, self.work.without_work(at=at))
+
+    def settled(self) -> dict[str, int]:
+        """Settled nanoseconds by bucket."""
+        return dict(self._totals)
+
+    def settled_by_worker(self) -> dict[str, dict[str, int]]:
+        """The same by worker name; a bucket without time may be missing."""
+        return {name: dict(row) for name, row in self._names.items()}
+
+    def by_worker(self) -> dict[str, Breakdown]:
+        """All time booked since the accounts began, ``running`` included, by worker name."""
+        rows = self.settled_by_worker()
+        for presence in self._open():
+            row = rows.setdefault(presence.name, {})
+            row[Bucket.RUNNING] = row.get(Bucket.RUNNING, 0) + presence.running
+        return {name: Breakdown(row) for name, row in rows.items()}
+
+    def activity(self) -> dict[str, int]:
+        """Nanoseconds by what every slot was doing, by :data:`ACTIVITIES`, running tasks included."""
+        return dict(self._activity)
+
+    def activity_by_worker(self) -> dict[str, dict[str, int]]:
+        """The same by worker name; an activity without time may be missing."""
+        return {name: dict(row) for name, row in self._activity_names.items()}
+
+    def recent_names(self, *, at: int) -> set[str]:
+        """Names of the workers that are there, or left less than :data:`RECENT_NS` ago."""
+        here = {presence.name for presence in self._open()}
+        return here | {name for name, left in self._left_at.items() if at - left < RECENT_NS}
+
+    def by_prefix(self) -> dict[str, Breakdown]:
+        """Settled time of the tasks, by prefix."""
+        return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in self._prefixes.items()}
+
+    def breakdown(self) -> Breakdown:
+        """All time booked since the accounts began, ``running`` included."""
+        return combine((Breakdown(self._totals), Breakdown({Bucket.RUNNING: self.running})))
+
+    # -- booking -----------------------------------------------------------------------------
+
+    def _open(self) -> Iterator[Presence]:
+        yield from self.present.values()
+        yield from self._leaving
+
+    def _book(self, presence: Presence, bucket: str, ns: int) -> None:
+        if not ns:
+            return
+        for row in (presence.booked, self._names[presence.name], self._totals):
+            row[bucket] = row.get(bucket, 0) + ns
+
+    def _act(self, presence: Presence, activity: str, ns: int) -> None:
+        if not ns:
+            return
+        for row in (presence.activity, self._activity_names[presence.name], self._activity):
+            row[activity] = row.get(activity, 0) + ns
+
+    def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
+        """Book all time of a worker until ``upto`` that is not booked yet."""
+        life = presence.nthreads * (upto - presence.joined)
+        self._book(presence, bucket, max(0, life - presence.settled))
+        self._act(presence, bucket, max(0, life - sum(presence.activity.values())))
+
+    def _book_snapshot(self, presence: Presence, snapshot: Snapshot, at: int) -> None:
+        balance = snapshot.balance
+        then = presence.snapshot
+        if then is None or then.incarnation != snapshot.incarnation:
+            self._end(then)
+            then = None
+            # From joining, or from what the former meter settled, to this ledger's first instant.
+            presence.began = at - balance.elapsed
+            self._cover(presence, Bucket.UNMEASURED, presence.began)
+            presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
+        presence.began = min(presence.began + DRIFT_NS, at - balance.elapsed)
+        # As of the instant at which it was taken, not of its arrival, which comes sooner or later after;
+        # and where the ledger is found to have begun earlier, the work clock does not run backwards.
+        without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
+        # The gap above holds the way of the first snapshot too, however long it took; one that came
+        # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap
+        # already.
+        gained = sum(balance.settled.values()) - (sum(then.balance.settled.values()) if then else 0)
+        ahead = presence.settled + gained + balance.running - presence.nthreads * (at - presence.joined)
+        ahead = min(ahead, presence.booked.get(Bucket.UNMEASURED, 0))
+        for bucket, ns in balance.settled.items():
+            delta = ns - (then.balance.settled.get(bucket, 0) if then else 0)
+            if bucket == Bucket.IDLE:
+                delta -= min(delta, max(0, ahead))
+                no_work = min(delta, presence.nthreads * (without - presence.without_work))
+                self._book(presence, Bucket.NO_WORK, no_work)
+                self._act(presence, Bucket.NO_WORK, no_work)
+                delta -= no_work
+            self._book(presence, bucket, delta)
+            if bucket in _FREE:
+                self._act(presence, bucket, delta)
+        for bucket, ns in balance.active.items():
+            self._act(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
+        self._book_prefixes(balance.prefixes, then.balance.prefixes if then else {})
+        _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
+        _grow(self.outside, snapshot.outside, then.outside if then else {})
+        _grow(self.details, snapshot.details, then.details if then else {})
+        presence.running = balance.running
+        presence.without_work = without
+        presence.snapshot = snapshot
+
+    def _book_prefixes(self, now: Mapping[str, Sequence[int]], then: Mapping[str, Sequence[int]]) -> None:
+        for prefix, row in now.items():
+            before = then.get(prefix)
+            if row == before:
+                continue
+            if prefix not in self._prefixes and len(self._prefixes) >= self._max_prefixes:
+                prefix = OTHER
+            total = self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
+            for i, ns in enumerate(row):
+                total[i] += ns - (before[i] if before else 0)
+
+    def _close(self, presence: Presence) -> None:
+        """Book what no snapshot covers of a worker that left."""
+        self._leaving.remove(presence)
+        assert presence.left is not None
+        presence.running = 0
+        self._end(presence.snapshot)
+        if presence.off or presence.snapshot is None or presence.snapshot.final:
+            if presence.reason is None and presence.snapshot is None:
+                self._explain(presence, "it left before its first snapshot")
+            self._cover(presence, Bucket.UNMEASURED, presence.left)
+        else:
+            self._cover(presence, Bucket.LOST_WORKER, presence.left)
+        self._fold_names()
+
+    def _end(self, snapshot: Snapshot | None) -> None:
+        """No more snapshots of this ledger are booked."""
+        if snapshot is not None:
+            self._ended[snapshot.incarnation] = None
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def _fold_names(self) -> None:
+        excess = len(self._names) - self._max_names
+        if excess <= 0:
+            return
+        kept = {presence.name for presence in self._open()} | {DEPARTED}
+        for name in [name for name in self._names if name not in kept][:excess]:
+            for rows in (self._names, self._activity_names):
+                departed = rows.setdefault(DEPARTED, {})
+                for bucket, ns in rows.pop(name).items():
+                    departed[bucket] = departed.get(bucket, 0) + ns
+            self.reasons.pop(name, None)
+            self._left_at.pop(name, None)
+
+    def _refuse(self, presence: Presence, reason: str, at: int) -> None:
+        self.refused += 1
+        presence.refusals += 1
+        if presence.refusals >= MAX_REFUSALS:
+            self.switch_off(presence, f"snapshots refused: {reason}", at=at)
+
+    def _explain(self, presence: Presence, reason: str) -> None:
+        presence.reason = reason
+        self.reasons[presence.name] = reason
+
+
+def between(then: Standing, now: Standing) -> dict[str, int]:
+    """What was booked between two standings: non-negative, with ``running``, and nothing lost.
+
+    Where tasks that ran before ``then`` have settled since, their time of before is taken out of
+    the held buckets, pro rata: an estimate, for where no window was open on the worker.
+    """
+    gained = {b: ns - then.settled.get(b, 0) for b, ns in now.settled.items() if ns != then.settled.get(b, 0)}
+    running = now.running - then.running
+    if running >= 0:
+        return {**gained, str(Bucket.RUNNING): running}
+    # What a departed worker seemed to run may turn out to have been free, when its last words come.
+    for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
+        buckets = sorted(group)
+        whole = sum(gained[bucket] for bucket in buckets)
+        scaled = apportion([gained[bucket] for bucket in buckets], max(0, whole + running))
+        gained.update(zip(buckets, scaled, strict=True))
+        running = min(0, whole + running)
+    return gained
+
+
+def _is_stale(snapshot: Snapshot, last: Snapshot | None) -> bool:
+    return last is not None and snapshot.incarnation == last.incarnation and snapshot.seq <= last.seq
+
+
+def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
+    """Refuse what cannot be of this worker, or would make a total shrink."""
+    balance = snapshot.balance
+    if balance.nthreads != presence.nthreads:
+        raise RefusedSnapshot(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
+    age = at - presence.joined
+    if balance.elapsed > age + SLACK_NS + age // 100:
+        raise RefusedSnapshot(
+            f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
+        )
+    last = presence.snapshot
+    if last is None or last.incarnation != snapshot.incarnation:
+        beyond = presence.settled + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
+        if beyond > 0:
+            raise RefusedSnapshot(
+                f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
+                "for the rest is booked already"
+            )
+        return
+    before = last.balance
+    if balance.elapsed < before.elapsed:
+        raise RefusedSnapshot(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
+    for name, now, then in (
+        ("settled", balance.settled, before.settled),
+        ("tasks", balance.tasks, before.tasks),
+        ("active", balance.active, before.active),
+    ):
+        for key, value in then.items():
+            if now.get(key, 0) < value:
+                raise RefusedSnapshot(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+    for prefix, row in before.prefixes.items():
+        grown = balance.prefixes.get(prefix, ())
+        if grown == row:  # most of them
+            continue
+        if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
+            raise RefusedSnapshot(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
+
+
+def _grow(total: dict[str, int], now: Mapping[str, int], then: Mapping[str, int]) -> None:
+    for name, value in now.items():
+        gained = value - then.get(name, 0)
+        if gained > 0:
+            if name not in total and len(total) >= MAX_ACTIVITIES:
+                name = OTHER
+            total[name] = total.get(name, 0) + gained

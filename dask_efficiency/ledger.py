@@ -1,0 +1,479 @@
+"""Ledger: the accounts of one worker's thread slots, in integer nanoseconds, without clock or I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dask_efficiency.buckets import Bucket
+
+#: Prefixes beyond the number that a ledger keeps apart are booked under this name.
+OTHER = "(other)"
+
+#: Pairs of span and prefix that a window keeps apart.
+MAX_WINDOW_ROWS = 5_000
+
+#: Buckets that a settled task's time goes to, in the order of a row of the ledger.
+TASK_BUCKETS = (
+    Bucket.THREAD_CPU,
+    Bucket.THREAD_NONCPU,
+    Bucket.SPILL,
+    Bucket.OVERHEAD,
+    Bucket.FAILED,
+    Bucket.CANCELLED,
+    Bucket.RECOMPUTED,
+)
+
+#: Buckets that a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
+#: into ``idle`` and ``no-work``: only it knows whether work was outstanding.
+FREE_BUCKETS = (
+    Bucket.PAUSED,
+    Bucket.RETIRING,
+    Bucket.WAITING_ON_DATA,
+    Bucket.CONSTRAINED,
+    Bucket.IDLE,
+)
+_PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE = range(5)
+
+#: What a slot that a task holds is doing, whatever becomes of the task: the first of the task buckets.
+ACTIVE_BUCKETS = TASK_BUCKETS[:4]
+
+Row = list[int]
+
+
+class Outcome(StrEnum):
+    """What became of a task that held a slot."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RECOMPUTED = "recomputed"
+
+
+#: Where the whole time of a task goes that did not succeed for the first time.
+_BUCKET_OF = {
+    Outcome.FAILED: TASK_BUCKETS.index(Bucket.FAILED),
+    Outcome.CANCELLED: TASK_BUCKETS.index(Bucket.CANCELLED),
+    Outcome.RECOMPUTED: TASK_BUCKETS.index(Bucket.RECOMPUTED),
+}
+_SUCCEEDED = Outcome.SUCCEEDED
+
+
+class Availability(StrEnum):
+    """Whether a worker takes new tasks; free slots of one that does not are named after it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    RETIRING = "retiring"
+
+
+_TAKES_TASKS = Availability.RUNNING
+
+
+class Hold:
+    """A task's hold on one slot: running since ``start``, or frozen at ``ns`` until its fate is known."""
+
+    #: Nanoseconds held; final once the slot is free again, -1 before.
+    ns = -1
+    #: What the activity view has accrued of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
+    accrued: Row | None = None
+
+    def __init__(self, prefix: str, span: str, recomputed: bool, start: int) -> None:
+        self.prefix = prefix
+        self.span = span
+        self.recomputed = recomputed
+        self.start = start
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A ledger's accounts at one instant: sum(settled) + running == nthreads * elapsed, in ns."""
+
+    nthreads: int
+    elapsed: int
+    settled: Mapping[str, int]
+    running: int
+    #: Settled nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
+    prefixes: Mapping[str, Sequence[int]]
+    #: Number of tasks settled, by :class:`Outcome`.
+    tasks: Mapping[str, int]
+    #: What the held slots were doing so far, settled or not, by :data:`ACTIVE_BUCKETS`; monotone, and
+    #: with the free slots' buckets it sums to nthreads * elapsed without a running term, in ns.
+    active: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBalance:
+    """The accounts of one window: free + rows == nthreads * elapsed, in ns."""
+
+    nthreads: int
+    elapsed: int
+    #: Nanoseconds of the free slots, by bucket.
+    free: Mapping[str, int]
+    #: (span, prefix) to a value for each of :data:`TASK_BUCKETS`, then ``running``.
+    rows: Mapping[tuple[str, str], Sequence[int]]
+    tasks: Mapping[str, int]
+
+
+@dataclass(eq=False, slots=True)
+class _Window:
+    opened: int
+    free: Row
+    #: What each running or frozen hold had used before the window opened.
+    before: dict[Hold, int]
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+
+
+class Ledger:
+    """The accounts of ``nthreads`` slots from ``at`` on.
+
+    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen
+    counts as that one. Between two calls each slot is in one place: held by a task, or free and
+    named after what keeps it free. So the sum is exact by construction:
+
+        sum of settled buckets + running == nthreads x elapsed
+
+    and no settled bucket ever shrinks.
+
+    Parameters
+    ----------
+    nthreads
+        Slots, at least 1.
+    at
+        When the accounts begin.
+    max_prefixes
+        Prefixes kept apart; later ones are booked under :data:`OTHER`.
+    max_windows
+        Windows kept at once; the oldest goes when one more is opened.
+    """
+
+    def __init__(self, nthreads: int, *, at: int, max_prefixes: int = 100, max_windows: int = 64) -> None:
+        if nthreads < 1:
+            raise ValueError(f"nthreads is {nthreads}; expected at least 1")
+        self.nthreads = nthreads
+        self.started = at
+        self._at = at
+        self._slots_free = nthreads
+        self._held: dict[object, Hold] = {}
+        #: Holds whose slot is free again and whose fate is not known yet.
+        self._frozen: dict[Hold, None] = {}
+        #: Holds that came while every slot was taken; they start when one is free. Upstream never
+        #: admits more tasks than threads, but its hooks may show a start before the end that made room.
+        self._excess: dict[object, Hold] = {}
+        self._availability = Availability.RUNNING
+        self._waiting = 0
+        self._constrained = 0
+        self._free = [0] * len(FREE_BUCKETS)
+        #: Settled time of the tasks; all prefixes together are the whole of it.
+        self._prefixes: dict[str, Row] = {}
+        self._max_prefixes = max_prefixes
+        self._max_windows = max_windows
+        self._tasks: dict[str, int] = {}
+        #: What the activity view has beyond the split of the tasks that succeeded.
+        self._beyond = [0] * len(ACTIVE_BUCKETS)
+        #: Tasks that succeeded for the first time; apart, for an enum's hash is slow.
+        self._succeeded = 0
+        self._windows: dict[str, _Window] = {}
+
+    @property
+    def slots_free(self) -> int:
+        """Slots that no task holds now."""
+        return self._slots_free
+
+    @property
+    def held(self) -> Mapping[object, Hold]:
+        """The tasks that hold slots, by key."""
+        return self._held
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """Windows that are open, oldest first."""
+        return tuple(self._windows)
+
+    def observe(self, availability: Availability, waiting: int, constrained: int, *, at: int) -> None:
+        """Say why slots are free from ``at`` on.
+
+        Parameters
+        ----------
+        availability
+            Whether the worker takes tasks; a paused or retiring one names all of its free slots.
+        waiting, constrained
+            Tasks that wait for a fetch, and tasks held back by a resource: each names one slot.
+        """
+        if at > self._at:
+            self._advance(at)
+        self._availability = availability
+        self._waiting = waiting
+        self._constrained = constrained
+
+    def turn(self, availability: Availability, *, at: int) -> None:
+        """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
+        self._advance(at)
+        self._availability = availability
+
+    def hold(self, key: object, prefix: str, span: str = "", *, recomputed: bool = False, at: int) -> None:
+        """A task takes a slot. A key that holds one already keeps it, and nothing changes."""
+        if key in self._held or key in self._excess:
+            return
+        if at > self._at:
+            self._advance(at)
+        hold = Hold(prefix, span, recomputed, self._at)
+        if self._slots_free:
+            self._slots_free -= 1
+            self._held[key] = hold
+        else:
+            self._excess[key] = hold
+
+    def release(self, key: object, *, at: int) -> Hold | None:
+        """A task's slot is free again; what its time was is said later, to :meth:`settle`.
+
+        Returns
+        -------
+        Hold or None
+            None if the key held no slot.
+        """
+        hold = self._held.pop(key, None)
+        if hold is None:
+            hold = self._excess.pop(key, None)
+            if hold is None:
+                return None
+            hold.ns = 0
+        else:
+            if at > self._at:
+                self._advance(at)
+            hold.ns = self._at - hold.start
+            if self._excess:
+                waiting, promoted = next(iter(self._excess.items()))
+                del self._excess[waiting]
+                promoted.start = self._at
+                self._held[waiting] = promoted
+            else:
+                self._slots_free += 1
+        self._frozen[hold] = None
+        return hold
+
+    def settle(self, hold: Hold, outcome: Outcome, *, cpu: int = 0, wall: int = 0, spill: int = 0) -> None:
+        """Book a released hold for good.
+
+        Measurements are clamped to the time held, in the order CPU, non-CPU, spill; overhead is
+        the rest: so the sum is exact whatever they say.
+
+        Parameters
+        ----------
+        hold
+            What :meth:`release` gave; settled once.
+        outcome
+            Only a task that succeeded for the first time is split; else all its time is one bucket.
+        cpu, wall
+            Nanoseconds of CPU and of wall time in the task's thread.
+        spill
+            Nanoseconds of spilling and unspilling outside the thread.
+        """
+        del self._frozen[hold]
+        row = self._prefixes.get(hold.prefix) or self._new_prefix(hold.prefix)
+        left = hold.ns
+        # Conditions, not min and max: this runs for every task.
+        cpu = 0 if cpu < 0 else cpu if cpu < left else left
+        left -= cpu
+        noncpu = wall - cpu
+        noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
+        left -= noncpu
+        spill = 0 if spill < 0 else spill if spill < left else left
+        left -= spill
+        if outcome is _SUCCEEDED and not hold.recomputed:
+            self._succeeded += 1
+            row[0] += cpu
+            row[1] += noncpu
+            row[2] += spill
+            row[3] += left
+            if hold.accrued is not None:
+                split = cpu, noncpu, spill, left
+                self._accrue(hold, split, hold.ns)
+                for i, ns in enumerate(split):
+                    self._beyond[i] -= ns
+            if self._windows:
+                self._settle_in_windows(hold, outcome, [cpu, noncpu, spill, left])
+            return
+        self._accrue(hold, (cpu, noncpu, spill, left), hold.ns)
+        if outcome is _SUCCEEDED:
+            outcome = Outcome.RECOMPUTED
+        i = _BUCKET_OF[outcome]
+        row[i] += hold.ns
+        self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
+        if self._windows:
+            self._settle_in_windows(hold, outcome, [0] * i + [hold.ns])
+
+    def _accrue(self, hold: Hold, target: Sequence[int], upto: int) -> None:
+        """Add to the activity view what a hold did since the last time.
+
+        The new time goes to what it brings nearest to ``target`` (nanoseconds so far by
+        :data:`ACTIVE_BUCKETS`), in their order, and nothing that was accrued is taken back.
+        """
+        accrued = hold.accrued
+        if accrued is None:
+            accrued = hold.accrued = [0] * len(ACTIVE_BUCKETS)
+        left = upto - sum(accrued)
+        for i, ns in enumerate(target[:-1]):
+            more = min(max(ns - accrued[i], 0), left)
+            accrued[i] += more
+            self._beyond[i] += more
+            left -= more
+        accrued[-1] += left
+        self._beyond[-1] += left
+
+    def _settle_in_windows(self, hold: Hold, outcome: Outcome, row: Row) -> None:
+        """Book the part of a hold that lies in each open window."""
+        for window in self._windows.values():
+            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
+            before = window.before.pop(hold, 0)
+            inside = apportion(row, hold.ns - before) if before else row
+            total = _window_row(window.rows, hold)
+            for i, ns in enumerate(inside):
+                total[i] += ns
+
+    def settle_all(self, outcome: Outcome, *, at: int) -> None:
+        """Release and settle every hold in one way: the worker closes with tasks running."""
+        for key in [*self._held, *self._excess]:
+            self.release(key, at=at)
+        for hold in list(self._frozen):
+            self.settle(hold, outcome)
+
+    def balance(self, *, at: int, used: Mapping[object, tuple[int, int]] | None = None) -> Balance:
+        """The accounts at ``at``.
+
+        Parameters
+        ----------
+        at
+            Now.
+        used
+            Key of a task that holds a slot, or a :class:`Hold` that is not settled, to the (CPU,
+            wall) nanoseconds in its thread so far, for the activity view; the rest is ``overhead``.
+        """
+        self._advance(at)
+        for key, hold in self._held.items():
+            cpu, wall = (used or {}).get(key, (0, 0))
+            self._accrue(hold, (cpu, wall - cpu, 0, 0), self._at - hold.start)
+        for hold in self._frozen:
+            cpu, wall = (used or {}).get(hold, (0, 0))
+            self._accrue(hold, (cpu, wall - cpu, 0, 0), hold.ns)
+        settled = {str(b): ns for b, ns in zip(FREE_BUCKETS, self._free, strict=True)}
+        for i, bucket in enumerate(TASK_BUCKETS):
+            settled[str(bucket)] = sum(row[i] for row in self._prefixes.values())
+        tasks = {str(outcome): n for outcome, n in self._tasks.items()}
+        if self._succeeded:
+            tasks[str(_SUCCEEDED)] = self._succeeded
+        return Balance(
+            nthreads=self.nthreads,
+            elapsed=self._at - self.started,
+            settled=settled,
+            running=sum(self._so_far(hold) for hold in self._unsettled()),
+            prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
+            tasks=tasks,
+            active={str(b): settled[str(b)] + self._beyond[i] for i, b in enumerate(ACTIVE_BUCKETS)},
+        )
+
+    def open_window(self, window_id: str, *, at: int) -> None:
+        """Begin a window; one that is open under this id begins anew.
+
+        What running tasks have used so far is remembered, and taken out of their split, pro rata,
+        when they settle.
+        """
+        self._advance(at)
+        self._windows.pop(window_id, None)
+        while len(self._windows) >= self._max_windows:
+            del self._windows[next(iter(self._windows))]
+        before = {hold: self._so_far(hold) for hold in self._unsettled()}
+        self._windows[window_id] = _Window(self._at, list(self._free), before)
+
+    def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
+        """End a window and give its accounts; None if no such window is open."""
+        window = self._windows.pop(window_id, None)
+        if window is None:
+            return None
+        self._advance(at)
+        rows = {key: list(row) for key, row in window.rows.items()}
+        for hold in self._unsettled():
+            row = _window_row(rows, hold)
+            row[-1] += self._so_far(hold) - window.before.get(hold, 0)
+        free = [now - then for now, then in zip(self._free, window.free, strict=True)]
+        return WindowBalance(
+            nthreads=self.nthreads,
+            elapsed=self._at - window.opened,
+            free={str(b): ns for b, ns in zip(FREE_BUCKETS, free, strict=True)},
+            rows={key: tuple(row) for key, row in rows.items()},
+            tasks={str(outcome): n for outcome, n in window.tasks.items()},
+        )
+
+    def _advance(self, at: int) -> None:
+        """Charge the free slots for the time since the last call."""
+        elapsed = at - self._at
+        if elapsed <= 0:
+            return
+        self._at = at
+        slots = self._slots_free
+        if not slots:
+            return
+        free = self._free
+        if self._availability is not _TAKES_TASKS:
+            free[_PAUSED if self._availability is Availability.PAUSED else _RETIRING] += slots * elapsed
+            return
+        if self._waiting:
+            waiting = min(slots, self._waiting)
+            free[_WAITING] += waiting * elapsed
+            slots -= waiting
+        if self._constrained:
+            constrained = min(slots, self._constrained)
+            free[_CONSTRAINED] += constrained * elapsed
+            slots -= constrained
+        free[_IDLE] += slots * elapsed
+
+    def _unsettled(self) -> list[Hold]:
+        return [*self._held.values(), *self._frozen]
+
+    def _so_far(self, hold: Hold) -> int:
+        return hold.ns if hold.ns >= 0 else self._at - hold.start
+
+    def _new_prefix(self, prefix: str) -> Row:
+        if len(self._prefixes) >= self._max_prefixes:
+            prefix = OTHER
+        return self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
+
+
+def _window_row(rows: dict[tuple[str, str], Row], hold: Hold) -> Row:
+    """The row of a hold's span and prefix; beyond the bound, the one that all others share."""
+    key = hold.span, hold.prefix
+    if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
+        key = "", OTHER
+    return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
+
+
+def apportion(row: Sequence[int], total: int) -> Row:
+    """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
+
+    Parameters
+    ----------
+    row
+        Non-negative, summing to at least ``total``.
+    total
+        What the result sums to, at least 0.
+
+    Returns
+    -------
+    list
+        Each value at most its original: differences of the floors of the scaled running sum, so
+        no value is off by more than one.
+    """
+    whole = sum(row)
+    if not 0 <= total <= whole:
+        raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
+    if not whole:
+        return [0] * len(row)
+    scaled, running, given = [], 0, 0
+    for value in row:
+        running += value
+        upto = running * total // whole
+        scaled.append(upto - given)
+        given = upto
+    return scaled

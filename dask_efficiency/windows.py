@@ -1,0 +1,203 @@
+"""ClusterWindow: a stretch of a cluster's time, put together from its workers' windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.cluster import ClusterLedger, Presence, Standing, between
+from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
+
+ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
+
+#: (start, stop) in nanoseconds by the scheduler's clock.
+Interval = tuple[int, int]
+
+#: Intervals kept apart; later ones stretch the last.
+MAX_INTERVALS = 10_000
+
+
+class Intervals:
+    """When something was going on, from the instants at which it began and ended."""
+
+    def __init__(self, *, at: int, active: bool) -> None:
+        self._closed: list[Interval] = []
+        self._since = at if active else None
+
+    def set(self, active: bool, *, at: int) -> None:
+        """It goes on from now, or not."""
+        if active and self._since is None:
+            self._since = at
+        elif not active and self._since is not None:
+            if len(self._closed) < MAX_INTERVALS:
+                self._closed.append((self._since, at))
+            else:
+                self._closed[-1] = (self._closed[-1][0], at)
+            self._since = None
+
+    def until(self, at: int) -> list[Interval]:
+        """All intervals, the last one cut at ``at``."""
+        return [*self._closed, (self._since, at)] if self._since is not None else list(self._closed)
+
+
+@dataclass(slots=True)
+class WindowAccounts:
+    """A closed window: what went where, in nanoseconds."""
+
+    elapsed: int
+    #: The part of it in which work was outstanding.
+    outstanding: int
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    nthreads: dict[str, int] = field(default_factory=dict)
+    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: By span id; names are known where Dask is.
+    spans: dict[str, dict[str, int]] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+    not_measured: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class ClusterWindow:
+    """A window that is open on a cluster from ``at`` on.
+
+    Parameters
+    ----------
+    cluster
+        The accounts to compare with where a worker does not answer.
+    at
+        Monotonic nanoseconds by the clock of ``cluster``.
+    graphs, running
+        Whether a graph is being taken in, and whether a task is processing, at that instant.
+    """
+
+    def __init__(self, cluster: ClusterLedger, *, at: int, graphs: bool = False, running: bool = False) -> None:
+        self.opened = at
+        self.graphs = Intervals(at=at, active=graphs)
+        self.running = Intervals(at=at, active=running)
+        without = cluster.work.without_work(at=at)
+        self._standings: dict[Presence, Standing] = {
+            p: replace(p.standing(at), without_work=without) for p in cluster.present.values()
+        }
+        #: Those that were there at the opening, and which ledger was theirs.
+        self._opened_with = {p: _incarnation(p) for p in self._standings}
+        self._without_work = without
+        self._outside = dict(cluster.outside)
+        self._details = dict(cluster.details)
+        self._last_words: dict[Presence, WindowBalance] = {}
+
+    def worker_joined(self, presence: Presence) -> None:
+        """A worker came while the window was open; it counts from when it was there."""
+        self._standings[presence] = Standing(presence.joined, {}, 0, presence.without_work)
+
+    def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
+        """A closing worker sent its part of the window ahead."""
+        self._last_words[presence] = balance
+
+    def close(self, cluster: ClusterLedger, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
+        """The accounts from opening to ``at``.
+
+        Parameters
+        ----------
+        cluster
+            The same accounts as at the opening, up to date.
+        answers
+            Worker address to its window, or to the reason why there is none. A worker without an
+            answer counts at its last heartbeat, with ``unmeasured`` for the silence.
+        at
+            When the window closes, by the clock of ``cluster``.
+        """
+        without = cluster.work.without_work(at=at)
+        outstanding = at - self.opened - (without - self._without_work)
+        accounts = WindowAccounts(elapsed=at - self.opened, outstanding=max(0, outstanding))
+        for presence, standing in self._standings.items():
+            if presence.joined >= at:
+                continue
+            answer = self._last_words.get(presence)
+            reason = None
+            if answer is None and (presence.left is None or presence.left >= at):
+                given = answers.get(presence.address, "it did not answer")
+                answer, reason = (None, given) if isinstance(given, str) else (given, None)
+            if answer is not None and self._restarted(presence):
+                answer, reason = None, "its meter was restarted"
+            stop = at if presence.left is None else min(presence.left, at)
+            expected = presence.nthreads * max(0, stop - max(self.opened, presence.joined))
+            if answer is not None:
+                # A departed worker's work clock stopped with its last words.
+                idle = (without if presence.left is None else presence.without_work) - standing.without_work
+                if presence in self._opened_with and presence.left is None:
+                    # The length of the window is the worker's own: it opened a little later and
+                    # closed a little earlier, while its client waited for just that.
+                    expected = answer.nthreads * answer.elapsed
+                    idle -= max(0, accounts.elapsed - answer.elapsed)
+                buckets = _from_answer(answer, idle)
+                self._add_rows(accounts, answer)
+            else:
+                buckets = _trimmed(between(standing, presence.standing(at)), expected)
+                accounts.notes.append(_missing(presence, reason))
+            rest = expected - sum(buckets.values())
+            if rest > 0:
+                _add(buckets, {str(Bucket.UNMEASURED): rest})
+            if presence.reason or reason:
+                accounts.not_measured[presence.name] = presence.reason or str(reason)
+            _add(accounts.workers.setdefault(presence.name, {}), buckets)
+            accounts.nthreads[presence.name] = presence.nthreads
+        accounts.outside = _gained(cluster.outside, self._outside)
+        accounts.details = _gained(cluster.details, self._details)
+        return accounts
+
+    def _restarted(self, presence: Presence) -> bool:
+        """Whether the window it answers for was opened by a later ledger than its first in this window."""
+        then = self._opened_with.get(presence)
+        return then is not None and then != _incarnation(presence)
+
+    def _add_rows(self, accounts: WindowAccounts, answer: WindowBalance) -> None:
+        for (span, prefix), row in answer.rows.items():
+            named = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
+            _add(accounts.prefixes.setdefault(prefix, {}), named)
+            _add(accounts.spans.setdefault(span, {}), named)
+        _add(accounts.tasks, answer.tasks)
+
+
+def _from_answer(answer: WindowBalance, without_work: int) -> dict[str, int]:
+    """A worker's buckets, its idle time split by whether work was outstanding."""
+    buckets = {bucket: ns for bucket, ns in answer.free.items() if ns}
+    for row in answer.rows.values():
+        _add(buckets, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
+    no_work = min(buckets.get(Bucket.IDLE, 0), answer.nthreads * max(0, without_work))
+    if no_work:
+        buckets[Bucket.IDLE] -= no_work
+        buckets[Bucket.NO_WORK] = no_work
+    return buckets
+
+
+def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
+    """At most ``expected``: a worker that did not answer at the opening brings some time of before."""
+    over = sum(buckets.values()) - expected
+    if over <= 0:
+        return buckets
+    unmeasured = buckets.pop(Bucket.UNMEASURED, 0)
+    kept = apportion(list(buckets.values()), min(expected, sum(buckets.values())))
+    trimmed = dict(zip(buckets, kept, strict=True))
+    return {**trimmed, str(Bucket.UNMEASURED): max(0, unmeasured - over)}
+
+
+def _incarnation(presence: Presence) -> str | None:
+    return None if presence.snapshot is None else presence.snapshot.incarnation
+
+
+def _missing(presence: Presence, reason: str | None) -> str:
+    if presence.left is not None:
+        return f"worker {presence.name} left: its tasks are missing from the tables by prefix and by span"
+    return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}"
+
+
+def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+    return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
+
+
+def _add(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for name, value in other.items():
+        total[name] = total.get(name, 0) + value
