@@ -1,0 +1,159 @@
+"""Numbers and names as a reader sees them: rounded so that they add up, bounded, harmless."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: A longer name is cut in the middle; Dask's own keys are a prefix of words and a 32-digit token.
+NAME_LENGTH = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit and the number of decimals in which a column of figures is written."""
+
+    #: "ms", "s", "min" or "h"; empty for a bare number.
+    unit: str
+    #: The unit in words, to follow "thread-".
+    word: str
+    #: How many base units (seconds) the unit is.
+    size: float
+    decimals: int
+
+    def steps(self, value: float) -> int:
+        """The value in whole steps of the last decimal shown."""
+        return round(value / self.size * 10.0**self.decimals)
+
+    def text(self, steps: int) -> str:
+        """Figures of a number of steps, without the unit."""
+        return f"{steps / 10**self.decimals:.{self.decimals}f}"
+
+
+def time_scale(largest_seconds: float) -> Scale:
+    """The scale that shows the largest of a column of times with three figures or four."""
+    if not largest_seconds >= 1.0:
+        unit, word, size = "ms", "milliseconds", 1e-3
+    elif largest_seconds < 120.0:
+        unit, word, size = "s", "seconds", 1.0
+    elif largest_seconds < 7200.0:
+        unit, word, size = "min", "minutes", 60.0
+    else:
+        unit, word, size = "h", "hours", 3600.0
+    return Scale(unit, word, size, _decimals(largest_seconds / size))
+
+
+def money_scale(largest: float) -> Scale:
+    """The scale for a column of prices: hundredths, or finer where the sum is small."""
+    fine = 2 if not 0 < largest < 1 else min(2 - math.floor(math.log10(largest)), 9)
+    return Scale("", "", 1.0, fine)
+
+
+def _decimals(largest: float) -> int:
+    return 2 if largest < 10 else 1 if largest < 1000 else 0
+
+
+def apportion(weights: Sequence[int], whole: int) -> list[int]:
+    """Whole numbers in proportion to the weights, that add up to ``whole`` exactly.
+
+    Parameters
+    ----------
+    weights
+        Not negative.
+    whole
+        The sum wanted, not negative.
+
+    Returns
+    -------
+    list
+        One number for each weight, less than 1 from its exact share; all 0 where every weight
+        is. Equal weights differ by 1 at most, and the earlier gets the larger number.
+
+    References
+    ----------
+    Hamilton's method (largest remainders).
+    """
+    total = sum(weights)
+    if not total:
+        return [0] * len(weights)
+    parts = [weight * whole // total for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: -(weights[i] * whole % total))
+    for i in by_remainder[: whole - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration with a unit, in two or three figures: ``"14.2 s"``, ``"350 ms"``, ``"2.5 h"``."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if 0 < seconds < 0.0001:
+        return "<0.1 ms"
+    number, unit, _ = _in_unit(seconds)
+    return f"{number} {unit}"
+
+
+def format_thread_time(ns: int) -> str:
+    """Thread time as a reader would say it: ``"14.2 thread-seconds"``."""
+    number, _, word = _in_unit(ns / 1e9)
+    return f"{number} thread-{word}"
+
+
+def _in_unit(seconds: float) -> tuple[str, str, str]:
+    # the unit is chosen after rounding, so that 0.9999 s is not "1000 ms"
+    if 0 < seconds < 0.0095:
+        return f"{seconds * 1e3:.1f}", "ms", "milliseconds"
+    if 0 < seconds < 0.9995:
+        return f"{seconds * 1e3:.0f}", "ms", "milliseconds"
+    if seconds < 119.5:
+        return _short(seconds), "s", "seconds"
+    if seconds < 119.5 * 60:
+        return _short(seconds / 60), "min", "minutes"
+    return _short(seconds / 3600), "h", "hours"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if 0 < value < 99.95 else f"{value:.0f}"
+
+
+def format_share(share: float) -> str:
+    """A share as per cent: ``"62 %"``, ``"3.4 %"``; only 0 is 0 % and only 1 is 100 %."""
+    if math.isnan(share):
+        return "-"
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 0 < percent < 9.95:
+        return f"{percent:.1f} %"
+    if 99 < percent < 100:
+        return f"{min(percent, 99.9):.1f} %"
+    return f"{percent:.0f} %"
+
+
+def format_percent(tenths: int) -> str:
+    """Tenths of a per cent as per cent, without the sign."""
+    return f"{tenths / 10:.1f}"
+
+
+def harmless(name: str) -> str:
+    r"""The name with what is no visible character written as an escape (``\x1b``, ``\u202e``).
+
+    Names come from users: an escape sequence would otherwise steer the reader's terminal, and a
+    right-to-left override would show another name than the one that is meant.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in str(name)
+    )
+
+
+def shorten(text: str, length: int = NAME_LENGTH, ellipsis: str = "...") -> str:
+    """The text, with its middle cut out where it is longer than ``length``."""
+    if len(text) <= length:
+        return text
+    if length <= len(ellipsis):
+        return text[:length]
+    kept = length - len(ellipsis)
+    head = kept - kept // 3
+    return text[:head] + ellipsis + text[len(text) - kept // 3 :]

@@ -1,0 +1,295 @@
+"""Reports in files: versioned JSON, exact to the nanosecond, and never a program."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import math
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.verdict import verdict
+
+FORMAT = "dask-efficiency-report"
+VERSION = 1
+
+
+class ReportFileError(ValueError):
+    """What was read is not a report that this version understands."""
+
+
+def to_dict(report: EfficiencyReport) -> dict[str, Any]:
+    """The report as plain data, ready for JSON.
+
+    Returns
+    -------
+    dict
+        ``format`` and ``version``; ``report``, with every breakdown in integer nanoseconds; and
+        ``summary``, the headline numbers for readers with ``jq``, which :func:`from_dict`
+        ignores. A number that is not finite is None.
+    """
+    data = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+    return {"format": FORMAT, "version": VERSION, "summary": _summary(report), "report": data}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Breakdown):
+        return value.to_nanoseconds()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _summary(report: EfficiencyReport) -> dict[str, Any]:
+    numbers = {
+        "verdict": verdict(report),
+        "efficiency": report.efficiency,
+        "occupancy": report.occupancy,
+        "load_balance": report.load_balance,
+        "wall_seconds": report.wall_seconds,
+        "ideal_seconds": report.ideal_seconds,
+        "headroom": report.headroom,
+        "mean_threads": report.mean_threads,
+        "thread_seconds": report.thread_seconds,
+        "useful_seconds": report.useful_seconds,
+        "running_seconds": report.breakdown[Bucket.RUNNING],
+        "no_work_seconds": report.breakdown[Bucket.NO_WORK],
+        "factors": report.factors,
+        "losses": tuple(asdict(loss) | {"bucket": str(loss.bucket)} for loss in report.losses),
+    }
+    return {name: _plain(number) for name, number in numbers.items()}
+
+
+def from_dict(data: Any) -> EfficiencyReport:
+    """The report that :func:`to_dict` made the data from.
+
+    Raises
+    ------
+    ReportFileError
+        If the data is something else, of a newer version, or wrong in any of its types.
+    """
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = f"format {data.get('format')!r:.80}" if isinstance(data, dict) else f"a {_kind(data)}"
+        raise ReportFileError(f"found {found}; expected an object with format {FORMAT!r}")
+    if type(data.get("version")) is not int or data["version"] != VERSION:
+        raise ReportFileError(
+            f"found version {data.get('version')!r:.80} of {FORMAT!r}; expected {VERSION}: "
+            "a newer dask-efficiency may have written it"
+        )
+    report = data.get("report")
+    if not isinstance(report, dict):
+        raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
+    missing = [name for name in _READERS if name not in report]
+    if missing:
+        raise ReportFileError(f"'report' lacks {', '.join(map(repr, missing))}; expected all of its fields")
+    return EfficiencyReport(**{name: read(report[name], name) for name, read in _READERS.items()})
+
+
+def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the report as JSON.
+
+    Parameters
+    ----------
+    path
+        A local path or any fsspec URL. A name in ``.gz`` (or ``.bz2``, ``.xz``) is compressed. A
+        local file is replaced as a whole or not at all.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    text = json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n"
+    content = _compressed(text.encode("ascii"), target)
+    if _is_local(target):
+        file_system, target = fsspec.core.url_to_fs(target, **storage_options)
+        if file_system.auto_mkdir:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+        _replace(os.path.realpath(target), content)
+    else:
+        with fsspec.open(target, "wb", compression=None, **storage_options) as file:
+            file.write(content)
+
+
+def _replace(target: str, content: bytes) -> None:
+    if os.path.exists(target) and not os.path.isfile(target):
+        # a file in place of a pipe or a device would be worse than a torn write
+        with open(target, "wb") as file:
+            file.write(content)
+        return
+    beside = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except OSError as error:
+        if error.filename == beside:
+            error.filename = target  # the one that the user gave
+        raise
+    finally:
+        if os.path.exists(beside):
+            os.remove(beside)
+
+
+def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
+    """The report that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :func:`save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    ReportFileError
+        If the file is foreign, truncated, damaged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
+        content = file.read()
+    try:
+        text = _decompressed(content, target).decode("utf-8")
+        data = json.loads(text, parse_constant=_no_constant)
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise ReportFileError(
+            f"{target}: damaged or truncated ({error}); expected a compressed {FORMAT!r} file"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ReportFileError(f"{target}: found no valid JSON ({error}); expected a whole {FORMAT!r} file") from error
+    try:
+        return from_dict(data)
+    except ReportFileError as error:
+        raise ReportFileError(f"{target}: {error}") from None
+
+
+def _compressed(content: bytes, name: str) -> bytes:
+    import fsspec
+
+    compression = fsspec.utils.infer_compression(name)
+    if compression is None:
+        return content
+    buffer = io.BytesIO()
+    with fsspec.compression.compr[compression](buffer, mode="wb") as file:
+        file.write(content)
+    return buffer.getvalue()
+
+
+def _decompressed(content: bytes, name: str) -> bytes:
+    import fsspec
+
+    compression = fsspec.utils.infer_compression(name)
+    if compression is None:
+        return content
+    with fsspec.compression.compr[compression](io.BytesIO(content), mode="rb") as file:
+        plain: bytes = file.read()
+    return plain
+
+
+def _is_local(path: str) -> bool:
+    import fsspec
+
+    return "::" not in path and fsspec.utils.get_protocol(path) in ("file", "local")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _kind(value: Any) -> str:
+    return {dict: "object", list: "list", str: "string", type(None): "null"}.get(type(value), type(value).__name__)
+
+
+def _wrong(value: Any, where: str, expected: str) -> ReportFileError:
+    return ReportFileError(f"{where!r} is {value!r:.80}; expected {expected}")
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(value, where, "a string")
+    return value
+
+
+def _whole(value: Any, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise _wrong(value, where, "a whole number, 0 or more")
+    return value
+
+
+def _real(value: Any, where: str) -> float:
+    if value is None:
+        return math.nan
+    if type(value) not in (int, float):
+        raise _wrong(value, where, "a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _wrong(value, where, "a finite number")
+    return number
+
+
+def _price(value: Any, where: str) -> float | None:
+    return None if value is None else _real(value, where)
+
+
+def _breakdown(value: Any, where: str) -> Breakdown:
+    try:
+        return Breakdown(_mapping(_whole)(value, where))
+    except KeyError as error:
+        raise ReportFileError(f"{where!r}: {error.args[0]}") from None
+
+
+def _notes(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of strings")
+    return tuple(_text(item, where) for item in value)
+
+
+def _mapping(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    def read_mapping(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(value, where, "an object")
+        return {_text(key, where): read(item, f"{where}.{key}") for key, item in value.items()}
+
+    return read_mapping
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _text,
+    "started": _real,
+    "window_seconds": _real,
+    "wall_seconds": _real,
+    "by_worker": _mapping(_breakdown),
+    "by_prefix": _mapping(_breakdown),
+    "by_span": _mapping(_breakdown),
+    "phases": _mapping(_real),
+    "tasks": _mapping(_whole),
+    "nthreads": _mapping(_whole),
+    "outside": _mapping(_real),
+    "details": _mapping(_real),
+    "not_measured": _mapping(_text),
+    "notes": _notes,
+    "price_per_worker_hour": _price,
+    "environment": _mapping(_text),
+}

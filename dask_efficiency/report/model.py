@@ -1,0 +1,280 @@
+"""EfficiencyReport: the thread time of one window of a cluster's life, and what it means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Names of the factors whose product is the efficiency, with the buckets that each takes away,
+#: in the order in which they are taken (accounting after the POP methodology).
+FACTORS: dict[str, tuple[Bucket, ...]] = {
+    "supply": (Bucket.IDLE, Bucket.CONSTRAINED),
+    "transfer": (Bucket.WAITING_ON_DATA,),
+    "memory": (Bucket.PAUSED, Bucket.SPILL),
+    "goodput": (
+        Bucket.FAILED,
+        Bucket.CANCELLED,
+        Bucket.RECOMPUTED,
+        Bucket.LOST_WORKER,
+        Bucket.RETIRING,
+    ),
+    "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
+    "unknown": (Bucket.UNMEASURED,),
+}
+
+#: Ends the names of those spans that are another client's.
+OTHER_WORK = " (other work)"
+
+#: Client phases of a compute(), in the order in which they happen.
+PHASES = ("optimize", "upload", "schedule", "run", "gather")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Thread time that one cause took from useful work."""
+
+    bucket: Bucket
+    thread_seconds: float
+    #: Thread-seconds divided by the mean number of threads: what the run would be shorter by.
+    wall_seconds: float
+    #: Share of the thread-seconds that were there to be used, in [0, 1].
+    share: float
+    #: None where the report carries no price.
+    money: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EfficiencyReport:
+    """Where the threads of a cluster spent a window of time.
+
+    All breakdowns are exact: the sum over the workers is their nthreads x elapsed time, in
+    integer nanoseconds.
+
+    Parameters
+    ----------
+    name
+        What the window is called.
+    started
+        When it opened, seconds since the epoch by the client's clock.
+    window_seconds
+        From opening to closing.
+    wall_seconds
+        The part of it in which the cluster had work outstanding (T); what a user calls the run.
+    by_worker
+        Worker name to its breakdown; every thread-second of the window is in here.
+    by_prefix
+        Task prefix to the time that its tasks held threads.
+    by_span
+        The same by span ("outer/inner"); the names of another client's end in :data:`OTHER_WORK`.
+    phases
+        Seconds of the window in each of :data:`PHASES`, without overlap.
+    tasks
+        Number of tasks settled in the window, by outcome.
+    nthreads
+        Threads of each worker.
+    outside
+        Seconds spent outside the thread slots, by activity: shown beside, never added.
+    details
+        Seconds within a bucket that are known more finely: shown beside, never added.
+    not_measured
+        Worker name to the reason why (part of) its time is ``unmeasured``.
+    notes
+        What a reader must know to trust the numbers, a sentence each.
+    price_per_worker_hour
+        Any currency; None leaves money out.
+    environment
+        Versions and settings, name to value.
+    """
+
+    name: str
+    started: float
+    window_seconds: float
+    wall_seconds: float
+    by_worker: Mapping[str, Breakdown]
+    by_prefix: Mapping[str, Breakdown] = field(default_factory=dict)
+    by_span: Mapping[str, Breakdown] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    nthreads: Mapping[str, int] = field(default_factory=dict)
+    outside: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = field(default_factory=dict)
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    price_per_worker_hour: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def breakdown(self) -> Breakdown:
+        """The whole cluster's thread time by bucket."""
+        return combine(self.by_worker.values())
+
+    @property
+    def thread_seconds(self) -> float:
+        """Thread-seconds while there was work (S): all buckets but ``no-work``."""
+        whole = self.breakdown
+        return (whole.total_ns - whole.ns(Bucket.NO_WORK)) / 1e9
+
+    @property
+    def useful_seconds(self) -> float:
+        """Thread-seconds of good work (U): ``thread-cpu`` and ``gpu``."""
+        return self.breakdown.ns(*GOOD) / 1e9
+
+    @property
+    def efficiency(self) -> float:
+        """Useful share of the settled thread time, in [0, 1]; NaN where there was no work."""
+        whole = self.breakdown
+        settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+        return whole.ns(*GOOD) / settled if settled else math.nan
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the thread time that tasks held, useful or not, in [0, 1]; NaN without work."""
+        whole = self.breakdown
+        there = whole.total_ns - whole.ns(Bucket.NO_WORK)
+        return whole.ns(*HELD) / there if there else math.nan
+
+    @property
+    def mean_threads(self) -> float:
+        """Threads there while there was work (N = S / T); 0.0 without work."""
+        return self.thread_seconds / self.wall_seconds if self.wall_seconds else 0.0
+
+    @property
+    def ideal_seconds(self) -> float:
+        """Runtime with every thread-second useful (T* = U / N); 0.0 without work.
+
+        References
+        ----------
+        The "perfect runtime" of dask/distributed issue 7565.
+        """
+        return self.useful_seconds / self.mean_threads if self.mean_threads else 0.0
+
+    @property
+    def headroom(self) -> float:
+        """How many times shorter the run could be (T / T*); NaN where nothing was useful."""
+        return self.wall_seconds / self.ideal_seconds if self.ideal_seconds else math.nan
+
+    @property
+    def load_balance(self) -> float:
+        """Mean over maximum of the workers' held time, in (0, 1]; NaN where no task ran."""
+        held = [breakdown.ns(*HELD) for breakdown in self.by_worker.values()]
+        return sum(held) / len(held) / max(held) if any(held) else math.nan
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """Factors of the efficiency, each in [0, 1]; their product is :attr:`efficiency`.
+
+        References
+        ----------
+        POP Centre of Excellence, multiplicative performance metrics; 0.8 and above is good there.
+        We differ: the causes are Dask's, and load balance is reported apart.
+        """
+        whole = self.breakdown
+        left = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+        # once nothing is left, no cause can take more: the product stays the efficiency
+        neutral = 1.0 if left else math.nan
+        factors = {}
+        for name, buckets in FACTORS.items():
+            after = left - whole.ns(*buckets)
+            factors[name] = after / left if left else neutral
+            left = after
+        return factors
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Lost time by cause, largest first. With the useful time they add up to S - running."""
+        whole = self.breakdown
+        settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+        threads = self.mean_threads
+        found = [
+            Loss(
+                bucket=Bucket(bucket),
+                thread_seconds=whole[bucket],
+                wall_seconds=whole[bucket] / threads if threads else 0.0,
+                share=whole.ns(bucket) / settled,
+                money=self.money(whole[bucket]),
+            )
+            for bucket in whole
+            if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+        ]
+        return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+
+    def money(self, thread_seconds: float) -> float | None:
+        """Price of thread time: a worker's price shared equally by its threads."""
+        threads = sum(self.nthreads.values())
+        if self.price_per_worker_hour is None or not threads:
+            return None
+        return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
+
+    def to_frame(self, by: str = "worker") -> pd.DataFrame:
+        """Seconds as a table: a row for each worker, prefix, span or bucket.
+
+        Parameters
+        ----------
+        by
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
+            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
+        """
+        import pandas as pd
+
+        if by == "bucket":
+            whole = self.breakdown
+            return pd.DataFrame(
+                {
+                    "thread_seconds": dict(whole),
+                    "share": {bucket: whole.share(bucket) for bucket in whole},
+                },
+                index=pd.Index([*whole], name="bucket"),
+            )
+        groups = {"worker": self.by_worker, "prefix": self.by_prefix, "span": self.by_span}
+        if by not in groups:
+            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span' or 'bucket'")
+        rows = groups[by]
+        columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
+        frame = pd.DataFrame(
+            [[row[column] for column in columns] for row in rows.values()],
+            index=pd.Index([*rows], name=by, dtype=object),
+            columns=pd.Index(columns, dtype=object),
+        )
+        frame["total"] = [row.total for row in rows.values()]
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, exact: what :meth:`save` writes."""
+        from dask_efficiency.report.files import to_dict
+
+        return to_dict(self)
+
+    def save(self, path: str, **storage_options: Any) -> None:
+        """Write the report as JSON, to a local path or any fsspec URL."""
+        from dask_efficiency.report.files import save
+
+        save(self, path, **storage_options)
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        from dask_efficiency.report.verdict import verdict
+
+        return verdict(self)
+
+    def __repr__(self) -> str:
+        from dask_efficiency.report.text import render_plain
+
+        return render_plain(self)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.text import render_rich
+
+        yield from render_rich(self, console, options)
+
+    def _repr_html_(self) -> str:
+        from dask_efficiency.report.notebook import render_html
+
+        return render_html(self)

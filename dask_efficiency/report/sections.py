@@ -1,0 +1,262 @@
+"""What a report says beside its lost time, as titled lines and tables for any renderer."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.report.figures import (
+    NAME_LENGTH,
+    apportion,
+    format_percent,
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    shorten,
+    time_scale,
+)
+from dask_efficiency.report.lost_time import in_order
+from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
+from dask_efficiency.report.verdict import advice
+
+#: Losses below this share get no advice: nothing is to be gained there.
+WORTH_ADVICE = 0.01
+#: What POP calls good.
+GOOD_FACTOR = 0.8
+WORKERS_IN_FULL = 8
+WORST_WORKERS = 5
+TOP_GROUPS = 8
+TOP_LABELS = 12
+NAMES_IN_A_LINE = 3
+NOTE_LENGTH = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled part of a report: sentences, then a table. All names in it are harmless."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    #: Positions of the columns that hold words; the others hold figures.
+    words: tuple[int, ...] = (0,)
+    #: It bears on how far the report can be trusted, so a renderer does not fold it away.
+    caveat: bool = False
+
+
+def sections(report: EfficiencyReport) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (
+        factors(report),
+        phases(report),
+        workers(report),
+        prefixes(report),
+        spans(report),
+        beside("Outside the thread slots (shown beside, not added)", report.outside),
+        beside("Known more finely (shown beside, not added)", report.details),
+        not_measured(report),
+        notes(report),
+    )
+    return tuple(section for section in found if section.lines or section.rows)
+
+
+def title(report: EfficiencyReport) -> str:
+    """The report's name; "efficiency" where it has none."""
+    return name_of(report.name) or "efficiency"
+
+
+def context(report: EfficiencyReport) -> str:
+    """How much the report covers: workers, threads, window and tasks."""
+    covered = [_count(len(report.by_worker), "worker")]
+    if report.nthreads:
+        covered.append(_count(sum(report.nthreads.values()), "thread"))
+    if report.window_seconds > 0:
+        covered.append(f"a window of {format_seconds(report.window_seconds)}")
+    tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
+    return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
+
+
+def no_work(report: EfficiencyReport) -> str:
+    """The time that is in no figure because nobody asked for anything; empty where there is none."""
+    ns = report.breakdown.ns(Bucket.NO_WORK)
+    return f"Not counted: {format_thread_time(ns)} with no work outstanding (no-work)" if ns else ""
+
+
+def advised(report: EfficiencyReport) -> dict[str, str]:
+    """What to do, by bucket, for the losses that are worth it."""
+    return {str(loss.bucket): advice(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE}
+
+
+def name_of(name: str) -> str:
+    """A user's name for display: harmless and bounded."""
+    # cut before and after: escaping makes a name longer, and a name may be megabytes long
+    return shorten(harmless(shorten(str(name), 4 * NAME_LENGTH)), NAME_LENGTH)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def factors(report: EfficiencyReport) -> Section:
+    """The product that is the efficiency."""
+    if math.isnan(report.efficiency):
+        return Section("Factors")
+    product = " x ".join(f"{name} {factor:.3f}" for name, factor in report.factors.items())
+    lines = [f"efficiency {report.efficiency:.3f} = {product}"]
+    poor = [name for name, factor in report.factors.items() if factor < GOOD_FACTOR]
+    if poor:
+        lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
+    return Section("Factors", tuple(lines))
+
+
+def phases(report: EfficiencyReport) -> Section:
+    """The client's phases in a line."""
+    order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
+    took = [f"{name_of(phase)} {format_seconds(report.phases[phase])}" for phase in order if report.phases.get(phase)]
+    return Section("Client phases", (", ".join(took),) if took else ())
+
+
+def workers(report: EfficiencyReport) -> Section:
+    """The spread over the workers, and those that did least useful work."""
+    there = {name: row.total_ns - row.ns(Bucket.NO_WORK) for name, row in report.by_worker.items()}
+    shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
+    if not shares:
+        return Section("Workers")
+    low, middle, high = (format_share(f(shares)) for f in (min, statistics.median, max))
+    lines = [f"share of its time held by tasks: min {low}, median {middle}, max {high}"]
+    if not math.isnan(report.load_balance):
+        lines[0] += f"; load balance {report.load_balance:.2f}"
+    scale = time_scale(sum(there.values()) / 1e9)
+    steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
+    time = dict(zip(there, map(scale.text, steps), strict=True))
+    by_usefulness = sorted(there, key=lambda name: _useful(report.by_worker[name]))
+    shown = by_usefulness
+    if len(shown) > WORKERS_IN_FULL:
+        shown = [name for name in by_usefulness if there[name]][:WORST_WORKERS]
+        lines.append(f"the {len(shown)} of {len(there)} with the smallest useful share:")
+    rows = tuple(_worker_row(report, name, time[name]) for name in shown)
+    heads = ("worker", "threads", f"thread-{scale.unit}", "held", "useful", "largest loss")
+    return Section("Workers", tuple(lines), heads, rows, words=(0, 5))
+
+
+def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
+    row = report.by_worker[name]
+    there = row.total_ns - row.ns(Bucket.NO_WORK)
+    held = format_share(row.ns(*HELD) / there) if there else "-"
+    useful = _useful(row)
+    lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
+    settled = there - row.ns(Bucket.RUNNING)
+    loss = f"{lost[0]} {format_share(row.ns(lost[0]) / settled)}" if lost else ""
+    threads = str(report.nthreads.get(name, "-"))
+    return name_of(name), threads, time, held, format_share(useful) if useful <= 1 else "-", loss
+
+
+def _useful(row: Breakdown) -> float:
+    """Useful share of the settled time; infinite where nothing settled, so that it sorts last."""
+    settled = row.total_ns - row.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    return row.ns(*GOOD) / settled if settled else math.inf
+
+
+def prefixes(report: EfficiencyReport) -> Section:
+    """The prefixes that held most time; each row adds up to its last figure."""
+    groups = _top(report.by_prefix, "prefix", "prefixes")
+    if not groups:
+        return Section("Prefixes")
+    columns: dict[str, tuple[Bucket, ...]] = {
+        "cpu": (Bucket.THREAD_CPU,),
+        "gpu": (Bucket.GPU,),
+        "noncpu": (Bucket.THREAD_NONCPU,),
+        "spill": (Bucket.SPILL,),
+        "overhead": (Bucket.OVERHEAD,),
+        "failed": (Bucket.FAILED,),
+        "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
+    }
+    for optional in ("gpu", "other"):
+        if not any(row.ns(*columns[optional]) for row in groups.values()):
+            del columns[optional]
+    scale = time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9)
+    rows = []
+    for name, row in groups.items():
+        total = scale.steps(row.ns(*HELD) / 1e9)
+        steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
+        rows.append((name, *map(scale.text, steps), scale.text(total)))
+    lines = ("other: cancelled, recomputed or still running",) if "other" in columns else ()
+    heads = ("prefix", *columns, "held")
+    return Section(f"Prefixes by time held (thread-{scale.unit})", lines, heads, tuple(rows))
+
+
+def spans(report: EfficiencyReport) -> Section:
+    """The spans where there is more than one, and how much of the time was other work."""
+    if len(report.by_span) < 2:
+        return Section("Spans")
+    groups = _top(report.by_span, "span", "spans")
+    held = [row.ns(*HELD) for row in groups.values()]
+    scale = time_scale(sum(held) / 1e9)
+    steps = apportion(held, scale.steps(sum(held) / 1e9))
+    tenths = apportion(held, 1000)
+    rows = tuple(
+        (name, scale.text(step), format_percent(share), _useful_text(row))
+        for (name, row), step, share in zip(groups.items(), steps, tenths, strict=True)
+    )
+    own = [name for name in report.by_span if not name.endswith(OTHER_WORK)]
+    lines: tuple[str, ...] = ()
+    if len(own) < len(report.by_span) and any(held):
+        share = sum(report.by_span[name].ns(*HELD) for name in own) / sum(held)
+        lines = (f"the report's own work held {format_share(share)} of this time, other work the rest",)
+    return Section("Spans", lines, ("span", f"held, thread-{scale.unit}", "%", "useful"), rows)
+
+
+def _useful_text(row: Breakdown) -> str:
+    useful = _useful(row)
+    return format_share(useful) if useful <= 1 else "-"
+
+
+def _top(groups: Mapping[str, Breakdown], one: str, many: str) -> dict[str, Breakdown]:
+    ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
+    rest = ranked[TOP_GROUPS:]
+    top: dict[str, Breakdown] = {}
+    for name in ranked[:TOP_GROUPS]:
+        label = name_of(name) or f"(no {one})"
+        # two names may look the same once they are cut
+        top[label if label not in top else f"{label} ({len(top) + 1})"] = groups[name]
+    if rest:
+        label = f"{len(rest)} more {one if len(rest) == 1 else many}"
+        top[label] = combine(groups[name] for name in rest)
+    return top
+
+
+def beside(heading: str, seconds: Mapping[str, float]) -> Section:
+    """Seconds by label that are in no sum, the largest first."""
+    ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
+    rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
+    lines = (f"the {TOP_LABELS} largest of {len(ranked)}",) if len(ranked) > TOP_LABELS else ()
+    return Section(heading, lines, ("activity", "time") if rows else (), rows)
+
+
+def not_measured(report: EfficiencyReport) -> Section:
+    """The reasons for unmeasured time, each with the workers that it concerns."""
+    by_reason: dict[str, list[str]] = {}
+    for worker, reason in report.not_measured.items():
+        by_reason.setdefault(reason, []).append(worker)
+    lines = []
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:TOP_LABELS]:
+        named = ", ".join(name_of(name) for name in names[:NAMES_IN_A_LINE])
+        more = len(names) - NAMES_IN_A_LINE
+        lines.append(f"{named}{f' and {more} more' if more > 0 else ''}: {_sentence(reason)}")
+    if len(by_reason) > TOP_LABELS:
+        lines.append(f"{len(by_reason) - TOP_LABELS} more reasons")
+    return Section("Not measured", tuple(lines), caveat=True)
+
+
+def notes(report: EfficiencyReport) -> Section:
+    """What a reader must know to trust the numbers."""
+    return Section("Notes", tuple(map(_sentence, report.notes)), caveat=True)
+
+
+def _sentence(text: str) -> str:
+    return shorten(harmless(shorten(str(text), NOTE_LENGTH)), NOTE_LENGTH)

@@ -1,0 +1,123 @@
+"""A report in one sentence, and what each bucket means and asks for."""
+
+from __future__ import annotations
+
+import math
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.figures import (
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    shorten,
+)
+from dask_efficiency.report.lost_time import LostTime, lost_time
+from dask_efficiency.report.model import EfficiencyReport
+
+#: From this share on, time that the efficiency cannot judge is named beside it.
+WORTH_SAYING = 0.05
+
+DESCRIPTIONS: dict[Bucket, str] = {
+    Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
+    Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
+    Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: I/O, the GIL, locks, GPU waits",
+    Bucket.SPILL: "tasks that wrote results to disk or read them back",
+    Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",
+    Bucket.FAILED: "held by tasks that erred, earlier tries included",
+    Bucket.CANCELLED: "held by tasks that were cancelled or cut off",
+    Bucket.RECOMPUTED: "held by tasks whose result had been in memory before",
+    Bucket.PAUSED: "free threads of workers that were paused for lack of memory",
+    Bucket.RETIRING: "free threads of workers that were closing gracefully",
+    Bucket.WAITING_ON_DATA: "free threads whose next task waited for a transfer",
+    Bucket.CONSTRAINED: "free threads whose next task waited for a resource",
+    Bucket.IDLE: "free threads while there was work elsewhere or yet to be scheduled",
+    Bucket.NO_WORK: "free threads while nothing was outstanding: the client was thinking",
+    Bucket.LOST_WORKER: "from a worker's last report to the moment it was found dead",
+    Bucket.UNMEASURED: "threads that nobody metered, for a reason that is given",
+    Bucket.RUNNING: "held by tasks that have not ended, so that nothing is known of them yet",
+}
+
+_ADVICE: dict[Bucket, str] = {
+    Bucket.THREAD_NONCPU: "I/O, the GIL, or more threads than cores: try processes instead of threads",
+    Bucket.SPILL: "more memory per worker, smaller partitions, persist less",
+    Bucket.OVERHEAD: "tasks too small for their number: bigger partitions, fuse tasks",
+    Bucket.FAILED: "read the tracebacks: each of retries= costs the whole task again",
+    Bucket.CANCELLED: "keep futures until they are used, let workers finish before they close",
+    Bucket.RECOMPUTED: "results were lost or released too early: persist what is shared",
+    Bucket.PAUSED: "memory above worker.memory.pause: more memory, fewer threads per worker",
+    Bucket.RETIRING: "scale down less eagerly: a larger wait_count or interval in adapt()",
+    Bucket.WAITING_ON_DATA: "tasks waited for transfers: fewer shuffles, fewer but larger workers",
+    Bucket.CONSTRAINED: "tasks waited for resources=: offer more of it per worker, or ask for less",
+    Bucket.IDLE: "too few or unbalanced tasks, or a busy scheduler: repartition, fewer workers",
+    Bucket.LOST_WORKER: "killed for memory, or preempted: look at the nanny's logs",
+    Bucket.UNMEASURED: "install dask-efficiency on every worker, and before the work begins",
+}
+
+
+def advice(bucket: str) -> str:
+    """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
+    return _ADVICE.get(Bucket(bucket), "")
+
+
+def verdict(report: EfficiencyReport) -> str:
+    """The report in one sentence, without a full stop.
+
+    Its thread times are those of the table of lost time: rounded together, so that they agree.
+    """
+    whole = report.breakdown
+    if not whole:
+        return "Nothing was recorded: the window holds no thread time"
+    there = whole.total_ns - whole.ns(Bucket.NO_WORK)
+    if not there:
+        return f"Nothing ran: there was no work in any of {format_thread_time(whole.total_ns)}"
+    table = lost_time(report)
+    unit = f"thread-{table.thread_scale.word}"
+    settled = there - whole.ns(Bucket.RUNNING)
+    if not settled:
+        return f"Too early to tell: {table.total.thread_time} {unit} are still running and nothing has ended"
+    if whole.ns(Bucket.UNMEASURED) == settled:
+        clauses = [f"Nothing was measured: all of {table.settled} {unit} are unmeasured{_reason(report)}"]
+    else:
+        clauses = [_efficiency(report, table, unit), *_runtime(report), *_largest_loss(report, table, unit)]
+    if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
+        clauses.append(f"{table.running.thread_time} {unit} are still running")
+    return "; ".join(clauses)
+
+
+def _efficiency(report: EfficiencyReport, table: LostTime, unit: str) -> str:
+    if not report.useful_seconds:
+        useful = "none"
+    elif not report.losses:
+        useful = "all"
+    else:
+        useful = table.useful.thread_time
+    return f"{format_share(report.efficiency)} efficient: {useful} of {table.settled} {unit} were useful"
+
+
+def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[str]:
+    if not report.losses:
+        return []
+    largest = table.losses[0]
+    worth = f", worth {largest.money}" if largest.money else ""
+    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}"]
+    unmeasured = {loss.bucket: loss.share for loss in report.losses[1:]}.get(Bucket.UNMEASURED, 0.0)
+    if unmeasured >= WORTH_SAYING:
+        clauses.append(f"{format_share(unmeasured)} was not measured")
+    return clauses
+
+
+def _runtime(report: EfficiencyReport) -> list[str]:
+    if not 0 < report.wall_seconds < math.inf:
+        return []
+    took = f"the run took {format_seconds(report.wall_seconds)}"
+    running = report.breakdown[Bucket.RUNNING]
+    if not report.useful_seconds or not report.losses or running >= WORTH_SAYING * report.thread_seconds:
+        # what is running may turn out useful: U / N would promise too short a run
+        return [took]
+    return [f"{took}, ideally {format_seconds(report.ideal_seconds)}"]
+
+
+def _reason(report: EfficiencyReport) -> str:
+    reasons = set(report.not_measured.values())
+    return f" ({shorten(harmless(reasons.pop()), 80)})" if len(reasons) == 1 else ""
