@@ -1,0 +1,1 @@
+"""One file for each foreign library, named after it."""

@@ -1,0 +1,245 @@
+"""Prometheus: the cluster's accounts on the scheduler's own ``/metrics``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.samples import Sample
+
+from dask_efficiency.buckets import SETTLED
+from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
+from dask_efficiency.ledger import Outcome
+from dask_efficiency.report.figures import harmless, shorten
+from dask_efficiency.wire import OWN_WORK
+
+logger = logging.getLogger("dask_efficiency")
+
+PREFIX = "dask_efficiency"
+
+#: Workers exported one by one; above it, only the cluster's totals are. Each has 31 series, which
+#: take upstream 0.2 ms to write out: ``benchmarks/live.py`` prints what this many cost.
+MAX_WORKERS = 100
+
+#: A worker's name is cut to this length.
+MAX_LABEL_LENGTH = 200
+
+_BUCKETS = tuple(map(str, SETTLED))
+
+
+class Source(Protocol):
+    """What is exported: the accounts, and what keeping them costs."""
+
+    cluster: ClusterLedger
+    #: Why nothing is measured any more; None while it works.
+    off: str | None
+    #: CPU seconds that the plugin itself used on the scheduler.
+    cost_seconds: float
+
+    def refresh(self) -> None:
+        """Bring the accounts up to now."""
+
+    def now(self) -> int:
+        """Nanoseconds by the accounts' clock."""
+
+
+class ClusterCollector:
+    """Exports the accounts of the scheduler of this process.
+
+    Counters are monotonic accumulators: a worker's death, ``client.restart()``, and a registration that
+    replaces another make none of them fall. Unregistering ends the accounts and all series; a
+    registration after that begins new accounts at 0, which Prometheus takes for the reset that it is.
+
+    Reading changes nothing, so that any number of scrapers may. ``collect`` never raises, for that
+    would turn the scheduler's whole ``/metrics`` into an error: a group of metrics that fails is
+    left out and counted.
+
+    The registry is the process's own, and so is this collector: of several schedulers in one
+    process, the one that came last is exported, as with Dask's own metrics.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+        self._failures = 0
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: else registering would call :meth:`collect`."""
+        return []
+
+    def add(self, source: Source) -> None:
+        """Export this one from now on."""
+        if not self._sources:
+            prometheus_client.REGISTRY.register(self)
+        self._sources.append(source)
+
+    def remove(self, source: Source) -> None:
+        """Export it no more; no-op where it is not exported."""
+        if source in self._sources:
+            self._sources.remove(source)
+            if not self._sources:
+                with suppress(KeyError):  # somebody emptied the registry
+                    prometheus_client.REGISTRY.unregister(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics now; what can be made of them, if something fails."""
+        if not self._sources:
+            return []
+        source = self._sources[-1]
+        metrics: list[Metric] = []
+        self._try(source.refresh)
+        began = time.thread_time()
+        for group in _GROUPS:
+            self._try(partial(_extend, metrics, group, source))
+        metrics.append(_counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
+        source.cost_seconds += time.thread_time() - began
+        return metrics
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:
+            if not self._failures:
+                logger.exception("dask_efficiency could not export all of its metrics")
+            self._failures += 1
+
+
+#: The collector of this process.
+COLLECTOR = ClusterCollector()
+
+
+def _threads(source: Source) -> Iterator[Metric]:
+    cluster = source.cluster
+    yield _seconds(
+        "thread_activity_seconds",
+        "Thread time by what each thread slot was doing, running tasks included; the rates add up to nthreads",
+        "activity",
+        ACTIVITIES,
+        {"": cluster.activity()},
+    )
+    yield _seconds(
+        "thread_seconds",
+        "Settled thread time by bucket, booked when a task ends",
+        "bucket",
+        _BUCKETS,
+        {"": cluster.settled()},
+    )
+    yield _gauge(
+        "running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9
+    )
+    yield _gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
+
+
+def _tasks(source: Source) -> Iterator[Metric]:
+    tasks = CounterMetricFamily(f"{PREFIX}_tasks", "Tasks that ended, by outcome", labels=["outcome"])
+    for outcome in map(str, Outcome):
+        tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
+    yield tasks
+
+
+def _plugin(source: Source) -> Iterator[Metric]:
+    cluster = source.cluster
+    yield _counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
+    yield _counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
+    unmeasured = sum(presence.off for presence in cluster.present.values())
+    yield _gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
+    yield _gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
+    cost = CounterMetricFamily(
+        f"{PREFIX}_plugin_cpu_seconds",
+        "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers",
+        labels=["process"],
+    )
+    cost.add_metric(["scheduler"], source.cost_seconds)
+    cost.add_metric(["workers"], cluster.outside.get(OWN_WORK, 0) / 1e9)
+    yield cost
+
+
+def _workers(source: Source) -> Iterator[Metric]:
+    cluster = source.cluster
+    names = cluster.recent_names(at=source.now())
+    crowded = len(names) > MAX_WORKERS
+    yield _gauge(
+        "worker_metrics_off",
+        f"1 if there are too many workers (more than {MAX_WORKERS}) to export them one by one",
+        crowded,
+    )
+    if crowded:
+        return
+    yield _seconds(
+        "worker_thread_activity_seconds",
+        "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads",
+        "activity",
+        ACTIVITIES,
+        _by_label(cluster.activity_by_worker(), names),
+    )
+    yield _seconds(
+        "worker_thread_seconds",
+        "Settled thread time of a worker by bucket",
+        "bucket",
+        _BUCKETS,
+        _by_label(cluster.settled_by_worker(), names),
+    )
+    here = {presence.name: {"running": 0, "nthreads": 0} for presence in cluster.present.values()}
+    for presence in cluster.present.values():  # names 1 and "1" are the same one here
+        here[presence.name]["running"] += presence.running
+        here[presence.name]["nthreads"] += presence.nthreads
+    running = GaugeMetricFamily(
+        f"{PREFIX}_worker_running_thread_seconds",
+        "Thread time held so far by tasks of a worker that have not ended",
+        labels=["worker"],
+    )
+    threads = GaugeMetricFamily(f"{PREFIX}_worker_nthreads", "Threads of a worker", labels=["worker"])
+    for label, row in _by_label(here, set(here)).items():
+        running.add_metric([label], row["running"] / 1e9)
+        threads.add_metric([label], row["nthreads"])
+    yield running
+    yield threads
+
+
+#: Each is made without the others, so that one that fails costs no other.
+_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _plugin, _workers)
+
+
+def _extend(metrics: list[Metric], group: Callable[[Source], Iterable[Metric]], source: Source) -> None:
+    metrics.extend(list(group(source)))
+
+
+def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[str, Mapping[str, int]]:
+    """Rows by a label that any text format can carry; names that read alike are one."""
+    labelled: dict[str, Mapping[str, int]] = {}
+    for name in names & rows.keys():
+        label = shorten(harmless(name), MAX_LABEL_LENGTH)
+        row = rows[name]
+        if label in labelled:
+            other = labelled[label]
+            row = {key: row.get(key, 0) + other.get(key, 0) for key in row.keys() | other.keys()}
+        labelled[label] = row
+    return labelled
+
+
+def _seconds(
+    name: str, help_text: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]]
+) -> CounterMetricFamily:
+    """Nanoseconds by worker (``""`` for the whole cluster) and key, as seconds; every key from 0 on."""
+    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text)
+    total = f"{PREFIX}_{name}_total"
+    # Not by add_metric, which takes twice as long: these are nearly all the samples that there are.
+    family.samples = [
+        Sample(total, {"worker": worker, label: key} if worker else {label: key}, row.get(key, 0) / 1e9)
+        for worker, row in rows.items()
+        for key in keys
+    ]
+    return family
+
+
+def _counter(name: str, help_text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", help_text, value=value)
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value=float(value))

@@ -1,0 +1,220 @@
+"""The command line: `dask-efficiency`, and `dask efficiency` through Dask's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dask_efficiency import __version__
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+    from dask_efficiency.report import EfficiencyReport
+
+#: As Dask's own command line has them.
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 88}
+
+_PEM_FILE = click.Path(exists=True, resolve_path=True, dir_okay=False)
+
+_SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
+
+
+@click.group(name="efficiency", context_settings=CONTEXT_SETTINGS)
+@click.version_option(__version__, prog_name="dask-efficiency")
+def main() -> None:
+    """Where the threads of a Dask cluster spend their time."""
+
+
+@main.command()
+@click.option("--workers", type=click.IntRange(min=2), default=2, show_default=True, help="Worker processes.")
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Threads of each worker.")
+@click.option("--output", default="dask-efficiency-demo.json", show_default=True, help="File or URL to save to.")
+@click.option("--dashboard/--no-dashboard", default=False, show_default=True, help="Serve Dask's dashboard too.")
+def demo(workers: int, threads: int, output: str, dashboard: bool) -> None:
+    """Run a workload of about 20 seconds on a local cluster and report on it."""
+    from dask_efficiency.demo import run_demo
+
+    with _one_line_errors():
+        run_demo(workers=workers, threads=threads, output=output, dashboard=dashboard)
+
+
+def _timedelta(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    from dask.utils import parse_timedelta
+
+    try:
+        seconds = float(parse_timedelta(value))
+    except (KeyError, ValueError, IndexError):
+        raise click.BadParameter(f"{value!r} is not a length of time such as 30m, 2h or 90s") from None
+    if seconds <= 0:
+        raise click.BadParameter(f"{value!r} is not longer than nothing; expected a length such as 30m")
+    return seconds
+
+
+def _tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options by which Dask's own commands take certificates."""
+    for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
+        command = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(command)
+    return command
+
+
+@main.command()
+@click.argument("source")
+@click.option(
+    "--last",
+    callback=_timedelta,
+    metavar="TIME",
+    help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--save", metavar="FILE", help="Also save the report to this file or URL.")
+@_tls_options
+def report(
+    source: str,
+    last: float | None,
+    as_json: bool,
+    save: str | None,
+    **tls_files: str | None,
+) -> None:
+    """Show a saved report, or what a scheduler kept of its cluster's past.
+
+    SOURCE is a report's file or URL, a scheduler's address (tcp://host:8786, tls://host:8786 or
+    host:8786), or the file that `dask scheduler --scheduler-file` wrote.
+    """
+    address = scheduler_address(source)
+    if address is None and last is not None:
+        raise click.UsageError(f"--last asks a scheduler for its past, and {source!r} is not a scheduler")
+    with _one_line_errors():
+        found = _read(source) if address is None else _ask(address, last, tls_files)
+        if save is not None:
+            found.save(save)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        from dask_efficiency.report.text import show
+
+        show(found)
+
+
+@main.command()
+@click.argument("scheduler")
+@click.option(
+    "--interval", default="2s", show_default=True, callback=_timedelta, metavar="TIME", help="Between two readings."
+)
+@click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each reading, on a line of its own.")
+@_tls_options
+def top(scheduler: str, interval: float, once: bool, as_json: bool, **tls_files: str | None) -> None:
+    """Watch a cluster: what its threads do now, and which workers make least of theirs.
+
+    SCHEDULER is a scheduler's address (tcp://host:8786, tls://host:8786 or host:8786), or the file that
+    `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
+    """
+    address = scheduler_address(scheduler)
+    if address is None:
+        raise click.UsageError(f"{scheduler!r} is neither a scheduler's address nor its scheduler file")
+    with _one_line_errors():
+        _watch(address, interval, once, as_json, tls_files)
+
+
+def _watch(address: str, interval: float, once: bool, as_json: bool, tls_files: Mapping[str, str | None]) -> None:
+    import asyncio
+
+    from dask_efficiency.plugins.client import NotRegisteredError
+    from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_changes, terminal
+
+    address, security = _secured(address, tls_files)
+    with ExitStack() as stack:
+        screen: Screen
+        if as_json:
+            screen = JsonLines(sys.stdout)
+        elif once:
+            screen = Blocks(sys.stdout, height=None)
+        elif not sys.stdout.isatty():
+            screen = Blocks(sys.stdout)
+        else:
+            screen = stack.enter_context(terminal(sys.stdout))
+        showing = show_changes(screen, address, security=security, interval_seconds=interval, once=once)
+        try:
+            asyncio.run(showing)
+        except KeyboardInterrupt:
+            return
+        except (NotRegisteredError, MeterFailedError) as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
+
+
+def scheduler_address(source: str) -> str | None:
+    """The address that a SOURCE stands for, or None where it is a report's file or URL."""
+    if source.startswith(_SCHEMES):
+        return source
+    if os.path.isfile(source):
+        return _address_in(source)
+    return source if re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", source) else None
+
+
+def _address_in(path: str) -> str | None:
+    """The address in a scheduler file; None for any other file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return None
+    is_scheduler = isinstance(content, dict) and content.get("type") == "Scheduler"
+    return content["address"] if is_scheduler and isinstance(content.get("address"), str) else None
+
+
+def _read(source: str) -> EfficiencyReport:
+    from dask_efficiency.report import load_report
+
+    return load_report(source)
+
+
+def _secured(address: str, tls_files: Mapping[str, str | None]) -> tuple[str, Security]:
+    """The address with its scheme, and how to talk to it."""
+    from distributed import Security
+
+    names = {"tls_ca_file": "tls_ca_file", "tls_cert": "tls_client_cert", "tls_key": "tls_client_key"}
+    given = {names[option]: path for option, path in tls_files.items() if path is not None}
+    if given and "://" not in address:
+        address = f"tls://{address}"
+    security = Security(**given)
+    if address.startswith("tls://") and security.get_connection_args("client")["ssl_context"] is None:
+        raise click.ClickException(
+            f"{address} takes --tls-ca-file, --tls-cert and --tls-key, or distributed.comm.tls in Dask's configuration"
+        )
+    return address, security
+
+
+def _ask(address: str, last_seconds: float | None, tls_files: Mapping[str, str | None]) -> EfficiencyReport:
+    from distributed import Client
+
+    from dask_efficiency.plugins.client import NotRegisteredError, history_report
+
+    address, security = _secured(address, tls_files)
+    with Client(address, security=security, set_as_default=False) as client:
+        try:
+            past: EfficiencyReport = history_report(client, last_seconds)
+        except NotRegisteredError as error:
+            raise click.ClickException(str(error)) from error
+        return past
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What a user can put right ends with exit code 1 and one line in place of a traceback."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    # ImportError is how fsspec asks for the package that reads a kind of URL.
+    except (OSError, ValueError, ImportError) as error:
+        raise click.ClickException(" ".join(str(error).split())) from error

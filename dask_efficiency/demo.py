@@ -1,0 +1,306 @@
+"""A workload of about 20 s that loses thread time in the common ways, and the report of it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from distributed import Client, LocalCluster
+    from numpy.typing import NDArray
+
+    from dask_efficiency import EfficiencyReport
+
+#: Dask pauses a worker at 80 % of this and kills it at 95 %. The highest that a worker process came
+#: to in this workload, with pandas, pyarrow and torch loaded, was 750 MiB.
+MEMORY_LIMIT = "1 GiB"
+
+#: Share of the limit that results may take before they are spilled. Dask's default is 0.6; at this
+#: share the array below spills while the process stays far from the limits that pause and kill.
+SPILL_TARGET = 0.2
+
+#: Size of the array of :func:`reduce_more_than_memory` for each worker: three times what it may keep.
+ARRAY_NBYTES = 600 * 2**20
+
+#: Bytes handed from worker to worker at each step of :func:`wait_on_data`.
+HANDED_NBYTES = 32 * 2**20
+
+
+def group_and_shuffle(client: Client, scale: float) -> int:
+    """Mean by name, then a shuffle to one partition a name; the number of rows that arrive."""
+    import dask.datasets
+
+    days = max(2, round(16 * scale))
+    frame = dask.datasets.timeseries(end=f"2000-01-{1 + days:02}", seed=1)
+    frame.groupby("name").x.mean().compute()
+    return int(frame.shuffle("name", npartitions=8).map_partitions(len).sum().compute())
+
+
+def reduce_more_than_memory(client: Client, scale: float) -> float:
+    """Spread of an array around its mean, read twice and larger than the workers hold; about 0.289."""
+    import dask.array as da
+
+    rows = round((ARRAY_NBYTES * len(client.nthreads()) * scale / 8) ** 0.5)
+    values = da.random.default_rng(1).random((rows, rows), chunks=(rows // 8, rows // 8))
+    return float((values - values.mean()).std().compute())
+
+
+def infer(client: Client, scale: float) -> int:
+    """Batches through a small neural network on the CPU; the number of rows classified."""
+    model = client.submit(build_model, pure=False)
+    batches = client.map(classify, range(max(2, round(24 * scale))), model=model, pure=False)
+    return sum(client.gather(batches))
+
+
+def wait_on_data(client: Client, scale: float) -> int:
+    """Arrays that each step takes from the worker before; the number of steps done."""
+    workers = list(client.nthreads())
+    chains = 2 * len(workers)
+    steps = max(1, round(15 * scale))
+    ends = []
+    for chain in range(chains):
+        array = client.submit(produce, HANDED_NBYTES, workers=[workers[chain % len(workers)]], pure=False)
+        for step in range(1, steps + 1):
+            array = client.submit(add_one, array, workers=[workers[(chain + step) % len(workers)]], pure=False)
+        ends.append(client.submit(first, array, pure=False))
+    return sum(client.gather(ends))
+
+
+def retry(client: Client, scale: float) -> int:
+    """Tasks of which a third of the tries fails after its work is done; the number of tasks."""
+    futures = client.map(work_and_maybe_fail, range(max(4, round(40 * scale))), retries=50, pure=False)
+    return len(client.gather(futures))
+
+
+def build_model() -> Any:
+    """A network of three layers with fixed weights."""
+    import torch
+
+    torch.manual_seed(1)
+    linear, relu = torch.nn.Linear, torch.nn.ReLU
+    return torch.nn.Sequential(linear(256, 1024), relu(), linear(1024, 1024), relu(), linear(1024, 10)).eval()
+
+
+def classify(batch: int, model: Any) -> int:
+    """One batch of random rows through the network; the number of rows classified."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows = torch.randn(4096, 256, generator=torch.Generator().manual_seed(batch))
+    with torch.inference_mode():
+        return len(model(rows).argmax(dim=1))
+
+
+def produce(nbytes: int) -> NDArray[np.float64]:
+    """Zeros of a given size."""
+    import numpy as np
+
+    return np.zeros(nbytes // 8)
+
+
+def add_one(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A new array of the same size: too little work for so large an input."""
+    return array + 1
+
+
+def first(array: NDArray[np.float64]) -> int:
+    """What the chain of :func:`add_one` has counted."""
+    return int(array[0])
+
+
+def work_and_maybe_fail(number: int) -> int:
+    """Spin for 50 ms, then fail one time in three, as a service that drops connections does."""
+    stop = time.thread_time() + 0.05
+    while time.thread_time() < stop:
+        pass
+    if random.random() < 1 / 3:
+        raise ConnectionError(f"task {number} lost its connection; Dask tries it again")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One named piece of the workload; the name is its span in the report."""
+
+    name: str
+    run: Callable[[Client, float], int | float]
+    #: Modules that it imports beyond what every Dask worker has.
+    needs: tuple[str, ...] = ()
+    #: What installs them.
+    install: str = ""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it cannot run here, in a sentence; None where it can."""
+        missing = [module for module in self.needs if find_spec(module) is None]
+        if not missing:
+            return None
+        return f"skipped, as {' and '.join(missing)} cannot be imported here; {self.install} adds what is missing"
+
+
+PARTS = (
+    Part("dataframe group-by and shuffle", group_and_shuffle, ("pandas", "pyarrow"), "pip install 'dask[dataframe]'"),
+    Part("array reduction that spills", reduce_more_than_memory),
+    Part("torch inference", infer, ("torch",), "pip install torch"),
+    Part("waiting on data", wait_on_data),
+    Part("failing and retried tasks", retry),
+)
+
+
+def run_workload(client: Client, *, announce: Callable[[Part], None] = lambda part: None, scale: float = 1.0) -> None:
+    """Run every part that can run here, each in a span of its name.
+
+    Parameters
+    ----------
+    client
+        Of a cluster with two workers or more.
+    announce
+        Called with each part before it starts, and with those that are skipped.
+    scale
+        Size of the work, in (0, 1]; 1 takes about 20 s on two cores.
+    """
+    from distributed import span
+
+    for part in PARTS:
+        announce(part)
+        if part.obstacle is not None:
+            continue
+        with span(part.name), warnings.catch_warnings():
+            # Making a dataframe inside a span warns; the graph that is sent has the span all the same.
+            warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
+            part.run(client, scale)
+
+
+def run_demo(
+    *,
+    workers: int = 2,
+    threads: int = 2,
+    output: str = "dask-efficiency-demo.json",
+    dashboard: bool = False,
+    scale: float = 1.0,
+) -> EfficiencyReport:
+    """Run the workload on a new local cluster; print its report, save it, and say where to look next.
+
+    Parameters
+    ----------
+    workers
+        Worker processes, two or more.
+    threads
+        Threads of each.
+    output
+        Where to save the report: a path or any fsspec URL.
+    dashboard
+        Whether to serve Dask's dashboard while it runs.
+    scale
+        Size of the work, in (0, 1].
+    """
+    from distributed import Client
+
+    from dask_efficiency import EfficiencyPlugin, efficiency_report
+    from dask_efficiency.report.text import show
+
+    with _cluster(workers, threads, dashboard) as cluster, Client(cluster) as client:
+        print(f"A cluster of {workers} worker processes with {threads} threads each, {MEMORY_LIMIT} a process.")
+        if dashboard:
+            print(f"Dask's dashboard, while this runs: {client.dashboard_link}")
+        client.register_plugin(EfficiencyPlugin())
+        with _progress() as announce, efficiency_report(client=client, name="demo") as measured:
+            run_workload(client, announce=announce, scale=scale)
+        report = measured.report
+        print()
+        show(report)
+        report.save(output)
+    print(f"""
+Saved to {output}. Where to look next:
+
+  dask-efficiency report {output}
+
+    shows this report again; with a scheduler's address in place of the file, a live cluster's.
+
+  client.register_plugin(EfficiencyPlugin())
+  with efficiency_report() as report:
+      ...
+
+    measures your own code: `from dask_efficiency import EfficiencyPlugin, efficiency_report`.
+
+  README.md explains each bucket.""")
+    return report
+
+
+@contextmanager
+def _cluster(workers: int, threads: int, dashboard: bool) -> Iterator[LocalCluster]:
+    """A local cluster that Ctrl-C closes in order."""
+    import dask
+    from distributed import LocalCluster
+
+    with ExitStack() as stack:
+        # Ctrl-C goes to every process of the terminal, and workers that die of it leave this one hanging.
+        # They inherit the mask; this thread takes a Ctrl-C of the meantime afterwards.
+        resource_tracker.ensure_running()  # started later, it would lift the mask
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
+        stack.enter_context(dask.config.set({"distributed.worker.memory.target": SPILL_TARGET}))
+        cluster = stack.enter_context(
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=threads,
+                memory_limit=MEMORY_LIMIT,
+                dashboard_address=":0" if dashboard else None,
+                # The tasks that fail on purpose would each log an error with its traceback.
+                silence_logs=logging.CRITICAL,
+            )
+        )
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        yield cluster
+
+
+def _progress() -> AbstractContextManager[Callable[[Part], None]]:
+    """A progress bar where there is rich and a terminal, else lines."""
+    if find_spec("rich") is not None:
+        from rich.console import Console
+
+        console = Console()
+        if console.is_terminal:
+            return _bar(console)
+    return _lines()
+
+
+@contextmanager
+def _bar(console: Any) -> Iterator[Callable[[Part], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("starting", total=len(PARTS))
+
+        def announce(part: Part) -> None:
+            if part.obstacle is not None:
+                progress.print(f"{part.name}: {part.obstacle}", markup=False, highlight=False)
+            progress.update(bar, description=part.name, completed=PARTS.index(part))
+
+        yield announce
+        progress.update(bar, description="done", completed=len(PARTS))
+
+
+@contextmanager
+def _lines() -> Iterator[Callable[[Part], None]]:
+    def announce(part: Part) -> None:
+        print(f"{PARTS.index(part) + 1}/{len(PARTS)} {part.name}: {part.obstacle or 'running'}", flush=True)
+
+    yield announce

@@ -1,0 +1,217 @@
+"""What travels from the scheduler to a client, and the report that the client makes of it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+from dask.utils import format_bytes
+from distributed.scheduler import heartbeat_interval
+
+import dask_efficiency
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.cluster import Standing, between
+from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugins.meter import ClusterMeter
+    from dask_efficiency.windows import ClusterWindow, WindowAccounts
+
+#: Workers that a live view tells apart.
+MAX_LIVE_WORKERS = 1_000
+
+
+def of_window(
+    meter: ClusterMeter, window: ClusterWindow, closed: WindowAccounts, own: set[str], at: int
+) -> dict[str, Any]:
+    """A closed window, with its spans by name and whose they are."""
+    spans, others = _by_name(meter, closed.spans, own)
+    notes = list(closed.notes)
+    if others:
+        seconds = sum(sum(spans[name].values()) for name in others) / 1e9
+        notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
+    return {
+        **_common(meter),
+        "window": closed.elapsed,
+        "outstanding": closed.outstanding,
+        "workers": closed.workers,
+        "nthreads": closed.nthreads,
+        "prefixes": closed.prefixes,
+        "spans": spans,
+        "tasks": closed.tasks,
+        "outside": closed.outside,
+        "details": closed.details,
+        "not_measured": closed.not_measured,
+        "notes": notes,
+        "graphs": window.graphs.until(at),
+        "running": window.running.until(at),
+    }
+
+
+def of_life(meter: ClusterMeter) -> dict[str, Any]:
+    """Everything since the accounts began."""
+    cluster = meter.cluster
+    at = time.monotonic_ns()
+    return {
+        **_common(meter),
+        "window": at - cluster.started,
+        "outstanding": at - cluster.started - cluster.work.without_work(at=at),
+        "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
+        "nthreads": _nthreads(meter),
+        "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
+        "tasks": dict(cluster.tasks),
+        "outside": dict(cluster.outside),
+        "details": dict(cluster.details),
+        "not_measured": dict(cluster.reasons),
+    }
+
+
+def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
+    """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
+    cluster = meter.cluster
+    at = time.monotonic_ns()
+    now = cluster.standing(at=at)
+    since = cluster.started if last is None else at - round(last * 1e9)
+    then = Standing(cluster.started, {}, 0)
+    if since > cluster.started and cluster.history:
+        then = next((standing for standing in reversed(cluster.history) if standing.at <= since), cluster.history[0])
+    notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
+    if then.at > since:
+        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.0f} s, less than was asked for")
+    return {
+        **_common(meter),
+        "window": at - then.at,
+        "outstanding": at - then.at - (now.without_work - then.without_work),
+        "workers": {ALL_WORKERS: between(then, now)},
+        "nthreads": _nthreads(meter),
+        "not_measured": dict(cluster.reasons),
+        "notes": notes,
+    }
+
+
+def of_live(meter: ClusterMeter) -> dict[str, Any]:
+    """What a live view asks for each second or so: no worker is asked, and its size is bounded.
+
+    As :class:`~dask_efficiency.report.live.Reading` has it.
+    """
+    cluster = meter.cluster
+    at = time.monotonic_ns()
+    servers = meter.scheduler.workers
+    activity = cluster.activity_by_worker()
+    shown = dict(islice(cluster.present.items(), MAX_LIVE_WORKERS))
+    return {
+        "session": meter.session,
+        "at": at,
+        "started": cluster.started,
+        "outstanding": at - cluster.started - cluster.work.without_work(at=at),
+        "heartbeat_seconds": float(heartbeat_interval(len(servers))),
+        "nthreads": cluster.nthreads,
+        "workers": {
+            presence.name: {
+                "nthreads": presence.nthreads,
+                "activity": activity.get(presence.name, {}),
+                "running": presence.running,
+                "tasks": len(servers[address].processing) if address in servers else 0,
+                "status": str(servers[address].status.name) if address in servers else "",
+            }
+            for address, presence in shown.items()
+        },
+        "more_workers": len(cluster.present) - len(shown),
+        "activity": cluster.activity(),
+        "buckets": cluster.breakdown().to_nanoseconds(),
+        "tasks": dict(cluster.tasks),
+    }
+
+
+def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
+    """The report of a cluster's whole life."""
+    return report_of(payload, name="cluster life", started=float(payload["since"]))
+
+
+def report_of(
+    payload: Mapping[str, Any],
+    *,
+    name: str,
+    started: float,
+    phases: Mapping[str, float] | None = None,
+    notes: tuple[str, ...] = (),
+) -> EfficiencyReport:
+    """The report that a scheduler's answer makes."""
+    return EfficiencyReport(
+        name=name,
+        started=started,
+        window_seconds=payload["window"] / 1e9,
+        wall_seconds=payload["outstanding"] / 1e9,
+        by_worker=_breakdowns(payload["workers"]),
+        by_prefix=_breakdowns(payload.get("prefixes", {})),
+        by_span=_breakdowns(payload.get("spans", {})),
+        phases=dict(phases or {}),
+        tasks=dict(payload.get("tasks", {})),
+        nthreads=dict(payload["nthreads"]),
+        outside=_seconds(payload.get("outside", {})),
+        details=_seconds(payload.get("details", {})),
+        not_measured=dict(payload.get("not_measured", {})),
+        notes=(*notes, *payload.get("notes", ())),
+        price_per_worker_hour=payload["price"],
+        environment=dict(payload["environment"]),
+    )
+
+
+def _common(meter: ClusterMeter) -> dict[str, Any]:
+    workers = meter.scheduler.workers.values()
+    limits = {ws.memory_limit for ws in workers} or {0}
+    memory = " to ".join(format_bytes(limit) for limit in sorted({min(limits), max(limits)}))
+    return {
+        "since": meter.since,
+        "price": meter.options.price_per_worker_hour,
+        "environment": {
+            "dask-efficiency": dask_efficiency.__version__,
+            "dask": dask.__version__,
+            "distributed": distributed.__version__,
+            "python": platform.python_version(),
+            "workers": str(len(workers)),
+            "threads": str(sum(ws.nthreads for ws in workers)),
+            "memory limit of a worker": memory,
+        },
+    }
+
+
+def _nthreads(meter: ClusterMeter) -> dict[str, int]:
+    return {str(ws.name): ws.nthreads for ws in meter.scheduler.workers.values()}
+
+
+def _by_name(
+    meter: ClusterMeter, rows: Mapping[str, dict[str, int]], own: set[str]
+) -> tuple[dict[str, dict[str, int]], set[str]]:
+    """Rows by the name of their span, and the names of those that are another client's."""
+    known = getattr(meter.scheduler.extensions.get("spans"), "spans", {})
+    named: dict[str, dict[str, int]] = {}
+    others = set()
+    for span_id, row in rows.items():
+        span = known.get(span_id)
+        name = "/".join(span.name) if span is not None else "(no span)"
+        mine = False
+        while span is not None and not mine:
+            mine = span.id in own
+            span = span.parent
+        if not mine:
+            name += OTHER_WORK
+            others.add(name)
+        total = named.setdefault(name, {})
+        for bucket, ns in row.items():
+            total[bucket] = total.get(bucket, 0) + ns
+    return named, others
+
+
+def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
+    return {name: Breakdown(row) for name, row in rows.items()}
+
+
+def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
+    return {name: ns / 1e9 for name, ns in rows.items()}

@@ -1,0 +1,60 @@
+"""The worker half as it travels: by value, with nothing but the standard library and distributed.
+
+A worker that cannot import the plugin's package would not start. So this class is pickled by
+value; it tries the import, and where that fails the worker runs unmetered and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+
+class EfficiencyWorkerPlugin(WorkerPlugin):
+    """Attaches a meter to a worker, if this very version of the package is there.
+
+    Parameters
+    ----------
+    version
+        The scheduler's version of the package.
+    session
+        Which registration this is of; a meter lives on when the same one comes again.
+    max_prefixes
+        Prefixes that a heartbeat tells apart.
+    windows
+        Windows that are open now: a joining worker opens them as its accounts begin.
+    """
+
+    name = "dask-efficiency-worker"
+
+    def __init__(self, version, session, max_prefixes, windows):  # type: ignore[no-untyped-def]
+        self.version = version
+        self.session = session
+        self.max_prefixes = max_prefixes
+        self.windows = windows
+        self.meter = None
+
+    def setup(self, worker):  # type: ignore[no-untyped-def]
+        """Meter this worker, or say why not."""
+        try:
+            import dask_efficiency
+
+            if dask_efficiency.__version__ != self.version:
+                raise ImportError(
+                    f"dask_efficiency {dask_efficiency.__version__} is installed; the scheduler has {self.version}"
+                )
+            from dask_efficiency.plugins.worker import attach
+
+            self.meter = attach(worker, self)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            logging.getLogger("dask_efficiency").warning("This worker is not metered: %s", reason)
+            worker.metrics["efficiency"] = lambda worker: {"schema": 1, "off": reason}
+
+    def teardown(self, worker):  # type: ignore[no-untyped-def]
+        """Take everything away again."""
+        if self.meter is not None:
+            self.meter.detach()
+        else:
+            worker.metrics.pop("efficiency", None)

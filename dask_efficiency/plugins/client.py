@@ -1,0 +1,340 @@
+"""What a user calls: ``efficiency_report``, ``snapshot``, ``unregister``, and reports in retrospect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+import warnings
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+from distributed import Client, get_client
+
+from dask_efficiency.plugins.accounts import report_of
+from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+from dask_efficiency.plugins.worker import NAME
+from dask_efficiency.report.model import EfficiencyReport
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Said in the first report of a client whose scheduler has the plugin only while reports are open.
+LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
+_TOLD: set[str] = set()
+
+#: Reads of the scheduler's clock, of which the quickest counts.
+_CLOCK_READS = 3
+
+
+class NotRegisteredError(RuntimeError):
+    """The plugin is not on that scheduler; says how to put it there."""
+
+
+class efficiency_report:  # noqa: N801  # named as distributed names its context managers
+    """Report where the cluster's threads spent the time inside a ``with`` or ``async with`` block.
+
+    After the block, the object is the report: every attribute and method of
+    :class:`~dask_efficiency.EfficiencyReport`, and its rendering in a terminal or notebook.
+    Without the plugin on the scheduler, it is registered for as long as reports are open.
+
+    Parameters
+    ----------
+    client
+        The client whose cluster is reported; the current one by default.
+    name
+        What the report is called, and the span of the tasks submitted in it outside any span of the
+        user's own. Upstream gives all tasks of one name that are there at the same time (of
+        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
+        only where their names differ.
+    filename
+        Path or fsspec URL where the report is saved as JSON when the block ends.
+    storage_options
+        Passed to fsspec with ``filename``.
+
+    Raises
+    ------
+    ValueError
+        On entering, if there is no client.
+    NotRegisteredError
+        On entering, if the scheduler cannot load the plugin.
+
+    Examples
+    --------
+    >>> with efficiency_report() as report:  # doctest: +SKIP
+    ...     df.groupby("name").x.mean().compute()
+    >>> report.efficiency  # doctest: +SKIP
+    0.62
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        name: str | None = None,
+        filename: str | None = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self._client = client
+        self._name = name or "efficiency_report"
+        self._filename = filename
+        self._storage_options = storage_options or {}
+        self._report: EfficiencyReport | None = None
+        self._why_not = "the report is there when its block has ended"
+
+    def __enter__(self) -> efficiency_report:
+        client = self._begin()
+        if client.asynchronous:
+            raise RuntimeError("the client is asynchronous; use `async with efficiency_report()`")
+        try:
+            client.sync(self._open)
+        except NotRegisteredError:
+            raise
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._observe()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._observer is None:  # it could not be opened, and has said so
+            return
+        self._unobserve()
+        try:
+            self._client.sync(self._close)  # type: ignore[union-attr]
+        except Exception as failure:
+            self._failed(failure)
+
+    async def __aenter__(self) -> efficiency_report:
+        self._begin()
+        try:
+            await self._open()
+        except NotRegisteredError:
+            raise
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._observe()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._observer is None:  # it could not be opened, and has said so
+            return
+        self._unobserve()
+        try:
+            await self._close()
+        except Exception as failure:
+            self._failed(failure)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._ready(), name)
+
+    def __repr__(self) -> str:
+        if self._report is None:
+            return f"<efficiency_report {self._name!r}: {self._why_not}>"
+        return repr(self._report)
+
+    def __rich_console__(self, console: Any, options: Any) -> Generator[Any, None, None]:
+        yield self._report if self._report is not None else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        return self._report._repr_html_() if self._report is not None else None
+
+    @property
+    def report(self) -> EfficiencyReport:
+        """The report itself, a value that outlives the client."""
+        return self._ready()
+
+    def _ready(self) -> EfficiencyReport:
+        if self._report is None:
+            raise RuntimeError(self._why_not)
+        return self._report
+
+    # -- the window --------------------------------------------------------------------------
+
+    def _begin(self) -> Client:
+        if self._client is None:
+            self._client = get_client()
+        self._report = None
+        self._observer: ClientObserver | None = None
+        self._window = uuid.uuid4().hex
+        self._phases = ClientPhases(self._name, str(uuid.uuid4()))
+        self._started = time.time()
+        return self._client
+
+    async def _open(self) -> None:
+        client = self._client
+        assert client is not None
+        await _register(client, EfficiencyPlugin.leased_to(client.id))
+        try:
+            reply = await _ask(client, "open", window=self._window, client=client.id, span=self._phases.span)
+            self._behind = await _clock_offset(client)
+        except BaseException:
+            await _ask(client, "release", client=client.id)
+            raise
+        self._began = time.monotonic_ns()
+        self._notes: tuple[str, ...] = ()
+        if reply["leased"] and client.id not in _TOLD:
+            _TOLD.add(client.id)
+            self._notes = (LEASED,)
+            logger.info("dask_efficiency: %s", LEASED)
+
+    async def _close(self) -> None:
+        client = self._client
+        assert client is not None
+        stopped = time.monotonic_ns()
+        try:
+            payload = await _ask(client, "close", window=self._window)
+        finally:
+            await _ask(client, "release", client=client.id)
+        self._report = report_of(
+            payload,
+            name=self._name,
+            started=self._started,
+            phases=self._split(payload, stopped),
+            notes=self._notes,
+        )
+        if self._filename is not None:
+            await asyncio.to_thread(self._report.save, self._filename, **self._storage_options)
+
+    def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
+        behind = self._behind
+        graphs, running = (
+            [(start - behind, stop - behind) for start, stop in payload[name]] for name in ("graphs", "running")
+        )
+        mine = self._phases.intervals
+        intervals = {
+            **mine,
+            "upload": uploads_until_taken_in(mine["upload"], graphs),
+            "schedule": graphs,
+            "run": running,
+        }
+        return split_phases(intervals, start=self._began, stop=stopped)
+
+    def _observe(self) -> None:
+        self._observer = ClientObserver.of(self._client)
+        self._observer.add(self._phases)
+
+    def _unobserve(self) -> None:
+        assert self._observer is not None
+        self._observer.remove(self._phases)
+
+    def _failed(self, failure: Exception) -> None:
+        """The user's results must not be lost with a report: warn, and say so when it is asked for."""
+        self._why_not = f"there is no report: {type(failure).__name__}: {failure}"
+        warnings.warn(f"efficiency_report {self._name!r}: {self._why_not}", RuntimeWarning, stacklevel=3)
+
+
+def snapshot(client: Client | None = None) -> Any:
+    """The cluster's accounts since the plugin was registered, exact to this instant.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    EfficiencyReport
+        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, _life)
+
+
+def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
+    """A report in retrospect, of the last seconds or of all that the scheduler remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    last_seconds
+        How far back; None for all of it.
+
+    Returns
+    -------
+    EfficiencyReport
+        Of all workers together. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, _history, last_seconds)
+
+
+def unregister(client: Client | None = None) -> Any:
+    """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
+    return _sync(client, _unregister)
+
+
+async def _life(client: Client) -> EfficiencyReport:
+    payload = await _ask(client, "life")
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
+
+
+async def _history(client: Client, last: float | None) -> EfficiencyReport:
+    payload = await _ask(client, "history", last=last)
+    name = "all history" if last is None else f"last {last:g} s"
+    return report_of(payload, name=name, started=time.time() - payload["window"] / 1e9)
+
+
+async def _unregister(client: Client) -> None:
+    with contextlib.suppress(NotRegisteredError):
+        await _ask(client, "unregister")
+
+
+def _sync(client: Client | None, function: Any, *args: Any) -> Any:
+    client = client if client is not None else get_client()
+    return client.sync(function, client, *args)
+
+
+async def _register(client: Client, plugin: EfficiencyPlugin) -> None:
+    try:
+        scheduler: Any = client.scheduler
+        await scheduler.register_scheduler_plugin(
+            plugin=cloudpickle.dumps(plugin), name=EfficiencyPlugin.name, idempotent=False
+        )
+    except ImportError as error:
+        raise NotRegisteredError(
+            f"the scheduler cannot load dask_efficiency ({error}): install it where the scheduler runs"
+        ) from error
+
+
+async def _ask(client: Client, action: str, /, **kwargs: Any) -> dict[str, Any]:
+    reply = await getattr(client.scheduler, NAME)(action=action, **kwargs)
+    if reply is None:  # upstream's answer to an op that it does not know
+        raise NotRegisteredError(
+            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
+        )
+    answer: dict[str, Any] = reply
+    return answer
+
+
+async def _clock_offset(client: Client) -> int:
+    """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
+    best = None
+    for _ in range(_CLOCK_READS):
+        sent = time.monotonic_ns()
+        at = (await _ask(client, "clock"))["at"]
+        took = time.monotonic_ns() - sent
+        if best is None or took < best[0]:
+            best = took, at - sent - took // 2
+    assert best is not None
+    return int(best[1])

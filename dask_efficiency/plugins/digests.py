@@ -1,0 +1,102 @@
+"""Digests: what upstream's fine performance metrics say of spilling, details, and work outside the slots.
+
+Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks
+and ``(context, ..., label, unit)`` elsewhere. Labels are upstream's private matter: where they
+change, spill time shows as overhead and the details are missing, and nothing breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+#: Disk, and the (de)serialising and (de)compressing that goes with it.
+SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
+
+#: Time that upstream itself names inside a task; every other label is the user's own.
+UPSTREAM_LABELS = SPILL_LABELS | {
+    "thread-cpu",
+    "thread-noncpu",
+    "executor",
+    "other",
+    "failed",
+    "cancelled",
+    "memory-read",
+}
+
+#: Contexts of work that holds no slot, by the name under which it is shown.
+OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": "spill by the memory manager"}
+
+#: Longer prefixes are cut, here and in the ledger.
+MAX_PREFIX_LENGTH = 200
+
+#: User labels kept apart.
+MAX_LABELS = 100
+
+
+class Digests:
+    """Reads a worker's cumulative digests as differences, in integer nanoseconds."""
+
+    def __init__(self, digests_total: Mapping[Any, float]) -> None:
+        self._total = digests_total
+        self._seen = 0
+        #: (span, prefix) to the keys of its spill digests.
+        self._spill: dict[tuple[str, str], list[Any]] = {}
+        self._spill_before: dict[tuple[str, str], float] = {}
+        self._outside: dict[str, list[Any]] = {}
+        self._details: dict[str, list[Any]] = {}
+        self._before: dict[Any, float] = dict(digests_total)
+        self._discover()
+
+    def spill(self, span: str, prefix: str) -> int:
+        """Nanoseconds of spilling for tasks of this span and prefix since the last call."""
+        if len(self._total) != self._seen:
+            self._discover()
+        if not self._spill:
+            return 0
+        key = span, prefix
+        digests = self._spill.get(key)
+        if digests is None:
+            return 0
+        total = sum(self._total.get(digest, 0.0) for digest in digests)
+        gained = total - self._spill_before.get(key, 0.0)
+        self._spill_before[key] = total
+        return max(0, round(gained * 1e9))
+
+    def outside(self) -> dict[str, int]:
+        """Nanoseconds outside the slots so far, by activity."""
+        return self._sums(self._outside)
+
+    def details(self) -> dict[str, int]:
+        """Nanoseconds by the user's own ``context_meter`` labels so far."""
+        return self._sums(self._details)
+
+    def _sums(self, groups: dict[str, list[Any]]) -> dict[str, int]:
+        if len(self._total) != self._seen:
+            self._discover()
+        total, before = self._total, self._before
+        return {
+            name: max(0, round(1e9 * sum(total.get(key, 0.0) - before.get(key, 0.0) for key in keys)))
+            for name, keys in groups.items()
+        }
+
+    def _discover(self) -> None:
+        """Sort the keys that are new; a dictionary keeps them in the order of their coming."""
+        for key in islice(list(self._total), self._seen, None):
+            if not (isinstance(key, tuple) and len(key) >= 3 and key[-1] == "seconds"):
+                continue
+            context, label = key[0], key[-2]
+            if context == "execute" and len(key) == 5:
+                if label in SPILL_LABELS:
+                    group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
+                    self._spill.setdefault(group, []).append(key)
+                    known = self._before.get(key, 0.0)
+                    self._spill_before[group] = self._spill_before.get(group, 0.0) + known
+                elif label not in UPSTREAM_LABELS:
+                    name = f"in task: {label}"[:200]
+                    if name in self._details or len(self._details) < MAX_LABELS:
+                        self._details.setdefault(name, []).append(key)
+            elif context in OUTSIDE_CONTEXTS:
+                self._outside.setdefault(OUTSIDE_CONTEXTS[context], []).append(key)
+        self._seen = len(self._total)

@@ -1,0 +1,147 @@
+"""MeteredThreadPoolExecutor: what a task used in its thread, measured in that thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+
+class ThreadRun(int):
+    """A thread's ident, as upstream passes it on, that remembers what one task used there.
+
+    It takes the place of ``result["thread"]`` and so arrives in ``state.threads[key]``: the only
+    way from the thread to the finishing hook that cannot be confused with another task's, and
+    that leaves nothing behind.
+    """
+
+    #: (start, stop) by the monotonic clock and the CPU time between, in nanoseconds.
+    used: tuple[int, int, int]
+    #: Whether the event loop has heard of the task's end.
+    claimed = False
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        # Where it travels nobody needs to have this package.
+        return int, (int(self),)
+
+
+class _WrappedThreadPoolExecutor(Executor):
+    """An executor of threads whose calls go through ``_run``; everything else is the wrapped one's.
+
+    Upstream looks for ``ThreadPoolExecutor`` in the name of an executor's type.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.wrapped = executor
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit to the wrapped executor, metered."""
+        return self.wrapped.submit(self._run, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, **kwargs: Any) -> None:
+        """Shut the wrapped executor down."""
+        self.wrapped.shutdown(wait, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "wrapped":  # not set yet: a copy or an unpickled instance
+            raise AttributeError(name)
+        return getattr(self.wrapped, name)
+
+    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise AssertionError("a subclass says what is measured")
+
+
+class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
+    """Task threads, with each task's CPU and wall time measured inside its thread.
+
+    Works on every platform and for seceding tasks.
+    """
+
+    def __init__(self, executor: Executor, failed: Callable[[Exception], object]) -> None:
+        super().__init__(executor)
+        #: Told, in the task's thread, of a failure of the measuring itself; the task does not notice.
+        self._failed = failed
+        #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began.
+        self.live: dict[int, tuple[int, int]] = {}
+        #: Runs that are done, some of them claimed since; bounded, should some never be.
+        self._done: deque[ThreadRun] = deque(maxlen=10_000)
+
+    def unclaimed(self) -> list[ThreadRun]:
+        """The runs that are done and that the event loop has not heard of."""
+        runs = [self._done.popleft() for _ in range(len(self._done))]
+        waiting = [run for run in runs if not run.claimed]
+        self._done.extendleft(reversed(waiting))
+        return waiting
+
+    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            ident = threading.get_ident()
+            start = time.monotonic_ns()
+            cpu = time.thread_time_ns()
+            self.live[ident] = start, cpu
+        except Exception as error:
+            self._failed(error)
+            return fn(*args, **kwargs)
+        try:
+            result = fn(*args, **kwargs)
+        except BaseException:
+            self.live.pop(ident, None)
+            raise
+        try:
+            used = time.thread_time_ns() - cpu
+            stop = time.monotonic_ns()
+            self.live.pop(ident, None)
+            # Users submit functions of their own to this executor: touch nothing but a task's message.
+            if type(result) is dict and result.get("thread") == ident and "op" in result:
+                run = ThreadRun(ident)
+                run.used = start, stop, used
+                self._done.append(run)
+                result["thread"] = run
+        except Exception as error:
+            self._failed(error)
+        return result
+
+
+class TimedThreadPoolExecutor(_WrappedThreadPoolExecutor):
+    """Actor methods, which hold no slot: the wall time of all calls together."""
+
+    def __init__(self, executor: Executor) -> None:
+        super().__init__(executor)
+        self._spent: deque[int] = deque()
+        self._total = 0
+
+    @property
+    def spent(self) -> int:
+        """Nanoseconds of all calls that have returned; read from one thread only."""
+        while self._spent:
+            self._total += self._spent.popleft()
+        return self._total
+
+    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start = time.monotonic_ns()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._spent.append(time.monotonic_ns() - start)
+
+
+def live_used(worker: Any, executors: Iterable[MeteredThreadPoolExecutor]) -> dict[Any, tuple[int, int]]:
+    """(CPU, wall) nanoseconds in their threads so far, of the tasks that are at work now, by key.
+
+    The clock of a thread that has ended crashes the process when it is read. So it is read only
+    under ``worker.active_threads_lock`` and for a thread that is in ``worker.active_threads``: it
+    cannot leave its task while the lock is held. Where the platform has no clocks of other threads,
+    CPU is 0 until the task ends.
+    """
+    get_clock = getattr(time, "pthread_getcpuclockid", None)
+    used = {}
+    with worker.active_threads_lock:
+        for ident, key in worker.active_threads.items():
+            began = next((executor.live[ident] for executor in executors if ident in executor.live), None)
+            if began is not None:
+                cpu = time.clock_gettime_ns(get_clock(ident)) - began[1] if get_clock else 0
+                used[key] = max(0, cpu), time.monotonic_ns() - began[0]
+    return used

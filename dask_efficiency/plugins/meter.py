@@ -1,0 +1,470 @@
+"""ClusterMeter: the scheduler's side of a registration: polls, windows, leases, answers to clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import cloudpickle
+from tornado.ioloop import PeriodicCallback
+
+import dask_efficiency
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.ledger import WindowBalance
+from dask_efficiency.plugins import accounts, bootstrap
+from dask_efficiency.plugins.exports import Exports
+from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.work import WorkTracker
+from dask_efficiency.plugins.worker import LAST_WORDS, NAME
+from dask_efficiency.windows import ClusterWindow
+from dask_efficiency.wire import RefusedSnapshot, decode_window
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+
+logger = logging.getLogger("dask_efficiency")
+
+#: How often the heartbeats that have arrived are booked: no hook fires when one does.
+POLL_MS = 500
+
+#: A window waits this long for the last words of a worker that just left, then books it as lost.
+LAST_WORDS_NS = 250_000_000
+
+#: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
+MAX_WINDOWS = 64
+
+
+#: Polls remembered for live views: ten minutes.
+RECENT_MOMENTS = 1_200
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the cluster had done by one instant, as far as heartbeats had come."""
+
+    at: int
+    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES` since the accounts began.
+    activity: Mapping[str, int]
+    nthreads: int
+
+
+#: Registrations and removals wait for the workers in between: one at a time on each scheduler.
+_TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
+
+
+def turn(scheduler: Scheduler) -> asyncio.Lock:
+    """The lock under which a scheduler's meter comes and goes."""
+    return _TURNS.setdefault(scheduler, asyncio.Lock())
+
+
+class _OpenWindow:
+    """A window and whose it is."""
+
+    def __init__(self, window: ClusterWindow, client: str, span: str) -> None:
+        self.window = window
+        self.client = client
+        #: Ids of the spans of this client's work.
+        self.spans = {span}
+
+
+class ClusterMeter:
+    """One registration on one scheduler, from the first plugin to the last.
+
+    Plugins that replace one another share it, so that no counter goes backwards.
+    """
+
+    def __init__(self, scheduler: Scheduler, opts: Options) -> None:
+        self.scheduler = scheduler
+        self.options = opts
+        self.plugin: EfficiencyPlugin | None = None
+        self.closed = False
+        #: Why it measures nothing any more; None while it works.
+        self.off: str | None = None
+        #: Seconds since the epoch at which the accounts began.
+        self.since = time.time()
+        self.cluster = ClusterLedger(at=time.monotonic_ns())
+        #: Which accounts these are.
+        self.session = uuid.uuid4().hex
+        self._thread = threading.get_ident()
+        self._permanent = False
+        self._leases: dict[str, int] = {}
+        self._open: dict[str, _OpenWindow] = {}
+        self._windows: dict[str, ClusterWindow] = {}
+        self._work = WorkTracker(scheduler, self.cluster, self._windows)
+        self._servers: dict[str, str] = {}
+        self._last_payload: dict[str, Any] = {}
+        self._logged_refusals: set[str] = set()
+        self._polled = self._remembered = 0
+        #: What the cluster was doing at each of the last polls, for live views.
+        self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
+        #: CPU seconds of polls on the scheduler's thread.
+        self.cost_seconds = 0.0
+        self._exports = Exports(self)
+        self._poller = PeriodicCallback(lambda: self.guard(self.poll), POLL_MS)
+
+    # -- coming and going --------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Send the workers their half, and listen."""
+        self.scheduler.handlers[NAME] = self.handle
+        # What a former registration's meters sent last is still there, and is not of these accounts.
+        self._last_payload = {address: ws.metrics.get(NAME) for address, ws in self.scheduler.workers.items()}
+        # The accounts of workers that are there begin when they are metered, not when that is asked for.
+        await self._send_worker_half()
+        self.reconcile()
+        self.guard(self.poll)
+        self._poller.start()
+        self._exports.start()
+
+    async def reconfigure(self, opts: Options) -> None:
+        """Take other options; the accounts go on."""
+        if opts == self.options:
+            return
+        resend = opts.max_prefixes != self.options.max_prefixes
+        self.options = opts
+        if resend:
+            await self._send_worker_half()
+
+    async def stop(self) -> None:
+        """Take everything away again, in turn; safe to call twice."""
+        async with turn(self.scheduler):
+            await self.take_away()
+
+    async def _stop_if_unused(self) -> None:
+        async with turn(self.scheduler):
+            if not self._permanent and not self._leases:
+                await self.take_away()
+
+    async def take_away(self, *, workers: bool = True) -> None:
+        """Take everything away again, by the one whose turn it is."""
+        if self.closed:
+            return
+        self.closed = True
+        self._poller.stop()
+        self._exports.stop()
+        self._work.close()
+        if self.scheduler.handlers.get(NAME) == self.handle:
+            del self.scheduler.handlers[NAME]
+        for name, plugin in list(self.scheduler.plugins.items()):
+            if plugin is self.plugin:
+                del self.scheduler.plugins[name]
+        name = bootstrap.EfficiencyWorkerPlugin.name
+        self.scheduler.worker_plugins.pop(name, None)
+        if workers:
+            await self._ask_all({"op": "plugin-remove", "name": name})
+
+    def stay_as_long_as(self, former: ClusterMeter) -> None:
+        """Take over why a former meter was there."""
+        self._permanent = former._permanent
+        self._leases.update(former._leases)
+
+    def lease(self, client: str | None) -> None:
+        """Keep the meter for good (None), or for one more report of a client."""
+        if client is None:
+            self._permanent = True
+        else:
+            self._leases[client] = self._leases.get(client, 0) + 1
+
+    async def _release(self, client: str) -> None:
+        left = self._leases.get(client, 0) - 1
+        if left > 0:
+            self._leases[client] = left
+        else:
+            self._leases.pop(client, None)
+        await self._stop_if_unused()
+
+    def client_left(self, client: str) -> None:
+        """A lost client closes no windows and releases no leases: do it in its place."""
+        for window_id, held in list(self._open.items()):
+            if held.client == client:
+                self._forget_window(window_id)
+        if self._leases.pop(client, None):
+            self.scheduler._ongoing_background_tasks.call_soon(self._stop_if_unused)
+
+    def guard(self, function: Callable[..., object], *args: Any) -> None:
+        """Call our own code; if it fails, log once and measure nothing more."""
+        if self.off is not None or self.closed:
+            return
+        try:
+            function(*args)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.off = f"the meter on the scheduler failed: {type(error).__name__}: {error}"[:500]
+        logger.error("dask_efficiency switched itself off on the scheduler", exc_info=error)
+        self._poller.stop()
+        self._work.close()
+        if self.plugin is not None:
+            self.plugin.__dict__.pop("transition", None)
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task changed state."""
+        try:
+            self._work.transition(key, start, finish)
+        except Exception as error:
+            if self.off is None:
+                self._fail(error)
+
+    def reconcile(self) -> None:
+        """Compare with the scheduler's workers: one may join while a hook is not in place yet."""
+        at = time.monotonic_ns()
+        workers = self.scheduler.workers
+        for address in [a for a, server in self._servers.items() if _server(workers.get(a)) != server]:
+            self.worker_left(address, at)
+        for address, ws in workers.items():
+            if address not in self._servers:
+                self._servers[address] = ws.server_id
+                presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
+                for window in self._windows.values():
+                    window.worker_joined(presence)
+
+    def worker_left(self, address: str, at: int) -> None:
+        """A worker was removed."""
+        self._servers.pop(address, None)
+        self._last_payload.pop(address, None)
+        self.cluster.worker_left(address, at=at)
+
+    def restarted(self) -> None:
+        """The scheduler forgot all its tasks."""
+        self._work.reset()
+
+    def graph_taken_in(self, client: str, tasks: list[Any]) -> None:
+        """Note which spans are whose, for the windows that are open."""
+        mine = [held for held in self._open.values() if held.client == client]
+        if not mine:
+            return
+        known = self.scheduler.tasks
+        spans = {known[key].group.span_id for key in tasks if key in known}
+        for held in mine:
+            held.spans.update(span for span in spans if span)
+
+    def event(self, topic: str, message: Any) -> None:
+        """Book a closing worker's last words."""
+        if topic != LAST_WORDS or not isinstance(message, Mapping) or message.get("session") != self.session:
+            return
+        address = str(message.get("worker"))
+        presence = self.cluster.find(address, message.get("snapshot"))
+        self._receive(address, message.get("snapshot"), time.monotonic_ns())
+        windows = message.get("windows")
+        if presence is None or not isinstance(windows, Mapping):
+            return
+        for window_id, payload in windows.items():
+            window = self._windows.get(window_id)
+            if window is not None:
+                try:
+                    window.worker_closed(presence, decode_window(payload))
+                except RefusedSnapshot as refusal:
+                    self._refused(address, refusal)
+
+    # -- booking -----------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Book the heartbeats that have arrived since the last poll."""
+        began = time.thread_time()
+        at = time.monotonic_ns()
+        if self.plugin is not None and self.plugin not in self.scheduler.plugins.values():
+            # Unregistered behind our back; the workers' half goes as well.
+            self.scheduler._ongoing_background_tasks.call_soon(self.stop)
+            return
+        self.reconcile()
+        now = time.time()
+        for address, ws in self.scheduler.workers.items():
+            payload = ws.metrics.get(NAME)
+            if payload is None or payload is self._last_payload.get(address):
+                continue
+            self._last_payload[address] = payload
+            # It came after the last poll: a wall clock that was set in between cannot make it older.
+            age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
+            self._receive(address, payload, at - age)
+        self._polled = at
+        self.cluster.accrue(at=at)
+        self.cluster.close_departed(at=at)
+        if at - self._remembered >= self.options.history_interval * 1e9:
+            self.cluster.remember(at=at)
+            self._remembered = at
+        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+        self.cost_seconds += time.thread_time() - began
+
+    def refresh(self) -> None:
+        """Bring the accounts up to now, as far as heartbeats have come.
+
+        From another thread than the scheduler's, such as that of an exporter of the user's own, no-op.
+        """
+        if threading.get_ident() == self._thread:
+            self.guard(self.poll)
+
+    def now(self) -> int:
+        """Nanoseconds by the accounts' clock."""
+        return time.monotonic_ns()
+
+    def _receive(self, address: str, payload: Any, at: int) -> None:
+        try:
+            self.cluster.receive(address, payload, at=at)
+        except RefusedSnapshot as refusal:
+            self._refused(address, refusal)
+
+    def _refused(self, address: str, refusal: RefusedSnapshot) -> None:
+        if address not in self._logged_refusals:
+            self._logged_refusals.add(address)
+            logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)
+
+    # -- workers -----------------------------------------------------------------------------
+
+    async def _send_worker_half(self) -> None:
+        """Meter the workers that are there; those that join are sent it by the scheduler."""
+        payload = self._set_worker_half()
+        name = bootstrap.EfficiencyWorkerPlugin.name
+        await self._ask_all({"op": "plugin-add", "plugin": payload, "name": name})
+
+    def _set_worker_half(self) -> bytes:
+        plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
+            dask_efficiency.__version__, self.session, self.options.max_prefixes, list(self._windows)
+        )
+        cloudpickle.register_pickle_by_value(bootstrap)
+        try:
+            payload: bytes = cloudpickle.dumps(plugin)
+        finally:
+            cloudpickle.unregister_pickle_by_value(bootstrap)
+        self.scheduler.worker_plugins[bootstrap.EfficiencyWorkerPlugin.name] = payload
+        return payload
+
+    async def _ask_all(self, message: dict[str, Any]) -> dict[str, tuple[Any, int]]:
+        """Every worker's answer, or the exception that came instead, and when; silent ones cost the timeout."""
+
+        async def ask(address: str) -> tuple[Any, int]:
+            answer: Any
+            try:
+                answers = await asyncio.wait_for(
+                    self.scheduler.broadcast(msg=dict(message), workers=[address], on_error="return"),
+                    self.options.report_timeout,
+                )
+                answer = answers[address]
+            except TimeoutError:
+                answer = TimeoutError(f"no answer in {self.options.report_timeout:g} s")
+            except Exception as error:
+                answer = error
+            return answer, time.monotonic_ns()
+
+        addresses = list(self.scheduler.workers)
+        return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
+
+    async def _ask_meters(self, action: str, window: str = "") -> dict[str, WindowBalance | str]:
+        """Force snapshots; and open or close a window. Gives the windows, or why there is none."""
+        replies = await self._ask_all({"op": NAME, "action": action, "window": window})
+        answers: dict[str, WindowBalance | str] = {}
+        for address, (reply, at) in replies.items():
+            if not isinstance(reply, dict) or "snapshot" not in reply:
+                answers[address] = str(reply) if isinstance(reply, Exception) else "it is not metered"
+                continue
+            self._receive(address, reply["snapshot"], at)
+            try:
+                answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
+            except RefusedSnapshot as refusal:
+                answers[address] = f"its window was refused: {refusal}"
+        return answers
+
+    # -- windows -----------------------------------------------------------------------------
+
+    async def _open_window(self, window_id: str, client: str, span: str) -> dict[str, Any]:
+        self.poll()
+        while len(self._open) >= MAX_WINDOWS:
+            self._forget_window(next(iter(self._open)))
+        at = time.monotonic_ns()
+        await self._ask_meters("open", window_id)
+        window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
+        self._open[window_id] = _OpenWindow(window, client, span)
+        self._windows[window_id] = window
+        self._set_worker_half()
+        return {"leased": not self._permanent}
+
+    async def _close_window(self, window_id: str) -> dict[str, Any]:
+        held = self._open.get(window_id)
+        if held is None:
+            raise RuntimeError(f"no window {window_id!r} is open: it expired, or the scheduler restarted")
+        at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
+        answers = await self._ask_meters("close", window_id)
+        self.poll()
+        if self.cluster.leaving:
+            await asyncio.sleep(LAST_WORDS_NS / 1e9)
+            self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
+        closed = held.window.close(self.cluster, answers, at=at)
+        self._forget_window(window_id)
+        return accounts.of_window(self, held.window, closed, held.spans, at)
+
+    def _forget_window(self, window_id: str) -> None:
+        self._open.pop(window_id, None)
+        self._windows.pop(window_id, None)
+        if not self.closed:
+            self._set_worker_half()
+
+    # -- clients -----------------------------------------------------------------------------
+
+    async def handle(self, action: str, **kwargs: Any) -> dict[str, Any]:
+        """Answer a client.
+
+        Raises
+        ------
+        RuntimeError
+            If the meter failed, with the reason.
+        ValueError
+            On an unknown action.
+        """
+        if action == "clock":
+            return {"at": time.monotonic_ns()}
+        if action == "unregister":
+            await self.stop()
+            return {}
+        if action == "release":
+            await self._release(kwargs["client"])
+            return {}
+        if self.off is not None:
+            raise RuntimeError(self.off)
+        if action == "open":
+            return await self._open_window(kwargs["window"], kwargs["client"], kwargs["span"])
+        if action == "close":
+            return await self._close_window(kwargs["window"])
+        if action == "life":
+            await self._ask_meters("snapshot")
+            self.poll()
+            return accounts.of_life(self)
+        if action == "live":
+            self.poll()
+            return accounts.of_live(self)
+        if action == "history":
+            await self._ask_meters("snapshot")
+            self.poll()
+            return accounts.of_history(self, kwargs.get("last"))
+        raise ValueError(f"unknown action {action!r}")
+
+    async def save_life(self) -> None:
+        """Write the report of the cluster's whole life, where ``save-to`` asks for it."""
+        path = self.options.save_to
+        if path is None or self.closed or self.off is not None:
+            return
+        try:
+            if self.scheduler.workers:
+                await self._ask_meters("snapshot")
+            self.poll()
+            self.cluster.close_departed(at=time.monotonic_ns(), grace=0)
+            report = accounts.life_report(accounts.of_life(self))
+            await asyncio.to_thread(report.save, path)
+            logger.info("dask_efficiency wrote the cluster's report to %s", path)
+        except Exception:
+            logger.exception("dask_efficiency could not write the cluster's report to %s", path)
+
+
+def _server(ws: Any) -> str | None:
+    return None if ws is None else ws.server_id

@@ -1,0 +1,118 @@
+"""Options: what can be set, by argument or under ``efficiency.*`` in Dask's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import dask
+from dask.utils import parse_timedelta
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(parse_timedelta(value, default="s"))
+    if not seconds > 0:
+        raise ValueError("expected a positive duration")
+    return seconds
+
+
+def _price(value: Any) -> float | None:
+    if value is None:
+        return None
+    price = float(value)
+    if not 0 <= price < float("inf"):
+        raise ValueError("expected a non-negative number")
+    return price
+
+
+def _path(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if count < 1 or (isinstance(value, float) and count != value):
+        raise ValueError("expected a whole number, at least 1")
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its default, how a given value is read, and what it is for."""
+
+    default: Any
+    read: Callable[[Any], Any]
+    meaning: str
+
+
+#: Every option, by the name of the argument; with ``-`` for ``_`` it is the name under ``efficiency.``.
+OPTIONS: dict[str, Option] = {
+    "price_per_worker_hour": Option(
+        None, _price, "What an hour of one worker costs, in any currency; lost time is then shown as money too."
+    ),
+    "save_to": Option(
+        None,
+        _path,
+        "Path or fsspec URL of a report of the cluster's whole life, written when the scheduler closes.",
+    ),
+    "report_timeout": Option(
+        "5s", _seconds, "How long a report waits for a worker that does not answer; then it counts as last heard of."
+    ),
+    "history_interval": Option(
+        "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."
+    ),
+    "max_prefixes": Option(
+        100, _count, "Task prefixes that a worker's heartbeat tells apart; later ones are booked as one."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options in force on a scheduler, units as in :data:`OPTIONS` with durations in seconds."""
+
+    price_per_worker_hour: float | None
+    save_to: str | None
+    report_timeout: float
+    history_interval: float
+    max_prefixes: int
+
+
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Values set where the plugin is made: by argument, else by that process's configuration.
+
+    Raises
+    ------
+    ValueError
+        If a value cannot be read; names the option and the value.
+    """
+    values = {}
+    for name, argument in arguments.items():
+        value = argument if argument is not None else dask.config.get(_key(name), None)
+        if value is not None:
+            values[name] = _read(name, value)
+    return values
+
+
+def resolve(values: dict[str, Any]) -> Options:
+    """Fill what was not given from this process's configuration, then from the defaults."""
+    resolved = {}
+    for option in fields(Options):
+        name = option.name
+        value = values.get(name)
+        if value is None:
+            value = dask.config.get(_key(name), None)
+        resolved[name] = _read(name, OPTIONS[name].default if value is None else value)
+    return Options(**resolved)
+
+
+def _key(name: str) -> str:
+    return f"efficiency.{name.replace('_', '-')}"
+
+
+def _read(name: str, value: Any) -> Any:
+    try:
+        return OPTIONS[name].read(value)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{_key(name)} is {value!r}: {error}") from error

@@ -1,0 +1,175 @@
+"""Client phases: what the client and the scheduler were about, at each instant of a window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from dask_efficiency.report.model import PHASES
+from dask_efficiency.windows import Interval
+
+#: At an instant in which several phases go on, the first of these counts.
+_PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
+
+
+def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int) -> dict[str, float]:
+    """Seconds of a window in each phase, without overlap.
+
+    Parameters
+    ----------
+    intervals
+        Phase to its intervals, nanoseconds by one clock; they may overlap.
+    start, stop
+        The window; what lies outside is cut off.
+
+    Returns
+    -------
+    dict
+        Seconds by phase, in the order of :data:`~dask_efficiency.report.model.PHASES`; the rest of
+        the window belongs to none.
+    """
+    edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
+    merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
+    at = dict.fromkeys(_PRECEDENCE, 0)
+    spent = dict.fromkeys(PHASES, 0)
+    for left, right in pairwise(edges):
+        for phase in _PRECEDENCE:
+            pairs = merged[phase]
+            while at[phase] < len(pairs) and pairs[at[phase]][1] <= left:
+                at[phase] += 1
+            if at[phase] < len(pairs) and pairs[at[phase]][0] <= left:
+                spent[phase] += right - left
+                break
+    return {phase: ns / 1e9 for phase, ns in spent.items()}
+
+
+def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -> list[Interval]:
+    """Each upload goes on until the scheduler begins to take a graph in."""
+    starts = sorted(start for start, _ in taken_in)
+    return [(start, next((t for t in starts if t >= start), stop)) for start, stop in sent]
+
+
+def _merge(pairs: Iterable[Interval]) -> list[Interval]:
+    merged: list[Interval] = []
+    for start, stop in sorted(pairs):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+class ClientObserver:
+    """Watches one client object while reports are open on it, and puts it back afterwards.
+
+    The process-wide ``scheduler=`` setting stays alone. The client's class is replaced, on this one
+    object, by a subclass that notes when a graph is asked for (``get`` is looked up before
+    optimisation begins), sent and gathered; and that tags what is sent with the report's span,
+    after fusion, so that observing changes no graph. Where upstream changes a name, that phase is
+    missing from the report and nothing else breaks.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._class = type(client)
+        self._reports: list[ClientPhases] = []
+
+    @classmethod
+    def of(cls, client: Any) -> ClientObserver:
+        """The observer of this client; one that is there is shared."""
+        observer: ClientObserver | None = client.__dict__.get("_dask_efficiency_observer")
+        if observer is None:
+            observer = cls(client)
+        return observer
+
+    def add(self, phases: ClientPhases) -> None:
+        """Watch for one more report."""
+        self._reports.append(phases)
+        if len(self._reports) == 1:
+            self._client._dask_efficiency_observer = self
+            self._client.__class__ = self._observed()
+
+    def remove(self, phases: ClientPhases) -> None:
+        """Watch for one report less; after the last, the client is as it was."""
+        self._reports.remove(phases)
+        if not self._reports:
+            self._client.__class__ = self._class
+            self._client.__dict__.pop("_dask_efficiency_observer", None)
+
+    def _asked(self) -> None:
+        for phases in self._reports:
+            phases.asked()
+
+    def _observed(self) -> type:
+        observer = self
+        base: Any = self._class
+
+        def get(client: Any) -> Any:
+            observer._asked()
+            return super(observed, client).get  # type: ignore[misc]  # made below
+
+        def asking(name: str) -> Callable[..., Any]:
+            def method(client: Any, *args: Any, **kwargs: Any) -> Any:
+                observer._asked()
+                return getattr(super(observed, client), name)(*args, **kwargs)
+
+            return method
+
+        def _graph_to_futures(client: Any, *args: Any, **kwargs: Any) -> Any:
+            original = super(observed, client)._graph_to_futures  # type: ignore[misc]  # made below
+            return observer.send(original, args, kwargs)
+
+        async def _gather(client: Any, *args: Any, **kwargs: Any) -> Any:
+            began = time.monotonic_ns()
+            try:
+                return await super(observed, client)._gather(*args, **kwargs)  # type: ignore[misc]  # made below
+            finally:
+                for phases in observer._reports:
+                    phases.intervals["gather"].append((began, time.monotonic_ns()))
+
+        body: dict[str, Any] = {"get": property(get), "__module__": base.__module__, "__qualname__": base.__qualname__}
+        body.update({name: asking(name) for name in ("compute", "persist", "submit", "map")})
+        body.update({f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)})
+        observed: Any = type(base.__name__, (base,), body)
+        return observed  # type: ignore[no-any-return]
+
+    def send(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Send a graph, tagged and timed."""
+        import dask
+
+        began = time.monotonic_ns()
+        for phases in self._reports:
+            phases.sending(began)
+        annotations = {}
+        if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
+            names = tuple(phases.name for phases in self._reports)
+            annotations["span"] = {"name": names, "ids": tuple(phases.span for phases in self._reports)}
+        try:
+            with dask.annotate(**annotations):
+                return original(*args, **kwargs)
+        finally:
+            stop = time.monotonic_ns()
+            for phases in self._reports:
+                phases.intervals["upload"].append((began, stop))
+
+
+class ClientPhases:
+    """When one report's client was optimising, uploading and gathering."""
+
+    def __init__(self, name: str, span: str) -> None:
+        self.name = name
+        self.span = span
+        self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
+        self._asked_at: int | None = None
+
+    def asked(self) -> None:
+        """A graph is wanted: what follows, until it is sent, is optimisation."""
+        self._asked_at = time.monotonic_ns()
+
+    def sending(self, at: int) -> None:
+        """The graph is ready and goes out."""
+        if self._asked_at is not None:
+            self.intervals["optimize"].append((self._asked_at, at))
+            self._asked_at = None

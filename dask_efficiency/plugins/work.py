@@ -1,0 +1,141 @@
+"""WorkTracker: whether the scheduler has work outstanding, and which tasks are computed once more."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.plugins.worker import RECOMPUTED
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from dask_efficiency.cluster import ClusterLedger
+    from dask_efficiency.windows import ClusterWindow
+
+#: States of a task that is still to be done.
+_OUTSTANDING = frozenset({"waiting", "queued", "no-worker", "processing"})
+
+
+class WorkTracker:
+    """Keeps the cluster's work clock and the open windows' intervals, from the scheduler's hooks.
+
+    Work is outstanding while a graph is being taken in, or any task is waiting, queued, without a
+    worker, or processing and not long-running. No hook says when a graph begins to be taken in and
+    when a task becomes long-running: these two stream handlers are wrapped, and put back by
+    :meth:`close`.
+    """
+
+    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: dict[str, ClusterWindow]) -> None:
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._windows = windows
+        self._graphs = 0
+        #: Tasks that had been in memory, were released, and are not forgotten.
+        self._was_in_memory: set[Any] = set()
+        self._long_running: set[Any] = set()
+        self._outstanding = 0
+        self._processing = 0
+        self._wrapped: dict[str, tuple[Any, Any]] = {}
+        self.reset()
+        self._wrap("update-graph", self._taking_in)
+        self._wrap("long-running", self._noting_long_running)
+
+    @property
+    def graphs(self) -> bool:
+        """Whether a graph is being taken in."""
+        return self._graphs > 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a task that holds a slot is on a worker."""
+        return self._processing > len(self._long_running)
+
+    def reset(self) -> None:
+        """Count anew: at the start, and after the scheduler forgot all its tasks."""
+        self._was_in_memory.clear()
+        self._long_running = {ts.key for ws in self._scheduler.workers.values() for ts in ws.long_running}
+        states: Counter[str] = Counter()
+        for prefix in self._scheduler.task_prefixes.values():
+            states.update(prefix.states)
+        self._outstanding = sum(states[state] for state in _OUTSTANDING)
+        self._processing = states["processing"]
+        self._changed()
+
+    def close(self) -> None:
+        """Put the wrapped handlers back."""
+        for op, (wrapper, original) in self._wrapped.items():
+            if self._scheduler.stream_handlers.get(op) is wrapper:
+                self._scheduler.stream_handlers[op] = original
+        self._wrapped.clear()
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """A task changed state on the scheduler."""
+        was, is_ = start in _OUTSTANDING, finish in _OUTSTANDING
+        if finish == "processing":
+            self._processing += 1
+        elif start == "processing":
+            self._processing -= 1
+            if self._long_running:
+                self._long_running.discard(key)
+        elif start == "memory":
+            if finish == "released":
+                self._was_in_memory.add(key)
+            elif finish == "forgotten":
+                self._was_in_memory.discard(key)
+            return
+        elif finish == "forgotten":
+            self._was_in_memory.discard(key)
+        if was is not is_:
+            self._outstanding += 1 if is_ else -1
+        if finish == "waiting" and key in self._was_in_memory:
+            ts = self._scheduler.tasks[key]
+            ts.annotations = {**(ts.annotations or {}), RECOMPUTED: True}
+        # Only near zero can anything turn that the clock and the windows look at.
+        near = len(self._long_running) + 1
+        if self._processing <= near or self._outstanding <= near:
+            self._changed()
+
+    def _changed(self) -> None:
+        """Tell the clock and the windows, if anything they look at turned."""
+        running = self._processing > len(self._long_running)
+        outstanding = running or self._graphs > 0 or self._outstanding > len(self._long_running)
+        if outstanding is not self._cluster.work.outstanding:
+            self._cluster.work.set(outstanding, at=time.monotonic_ns())
+        if self._windows:
+            at = time.monotonic_ns()
+            for window in self._windows.values():
+                window.running.set(running, at=at)
+                window.graphs.set(self._graphs > 0, at=at)
+
+    def _wrap(self, op: str, wrapper: Any) -> None:
+        original = self._scheduler.stream_handlers.get(op)
+        if original is None:  # upstream renamed it: coarser, and nothing breaks
+            return
+        wrapped = wrapper(original)
+        self._scheduler.stream_handlers[op] = wrapped
+        self._wrapped[op] = wrapped, original
+
+    def _taking_in(self, update_graph: Any) -> Any:
+        async def taking_in(*args: Any, **kwargs: Any) -> Any:
+            self._graphs += 1
+            self._changed()
+            try:
+                return await update_graph(*args, **kwargs)
+            finally:
+                self._graphs -= 1
+                self._changed()
+
+        return taking_in
+
+    def _noting_long_running(self, handle_long_running: Any) -> Any:
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            result = handle_long_running(*args, **kwargs)
+            ts = self._scheduler.tasks.get(kwargs.get("key"))  # type: ignore[arg-type]
+            if ts is not None and ts.processing_on is not None and ts in ts.processing_on.long_running:
+                self._long_running.add(ts.key)
+                self._changed()
+            return result
+
+        return noting

@@ -1,0 +1,490 @@
+"""WorkerMeter: feeds a worker's ledger from Dask's hooks, and ships it with the heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from distributed.core import Status
+from distributed.worker_state_machine import PauseEvent, UnpauseEvent
+
+from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome
+from dask_efficiency.plugins.cost import HookCost
+from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.executor import (
+    MeteredThreadPoolExecutor,
+    ThreadRun,
+    TimedThreadPoolExecutor,
+    live_used,
+)
+from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
+
+if TYPE_CHECKING:
+    from distributed import Worker
+    from distributed.worker_state_machine import TaskState
+
+    from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Annotation by which the scheduler marks a task that had been in memory once before.
+RECOMPUTED = "dask-efficiency-recomputed"
+
+#: Topic of the event that carries a closing worker's last snapshot.
+LAST_WORDS = "dask-efficiency-last-words"
+
+#: Name of the metric in the heartbeat, and of the op in the worker's and scheduler's handlers.
+NAME = "efficiency"
+
+#: Between two of these states nothing moves that the ledger looks at.
+_QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
+
+#: A task whose slot is free and whose digests have not arrived yet: its key, hold and outcome, CPU and
+#: wall nanoseconds, and the stimulus that ended it.
+_Ended = tuple[Any, Hold, Outcome, int, int, Any]
+
+#: Looked up for every task: the attributes of an enum's class are slow.
+_RUNNING = Status.running
+_SUCCEEDED = Outcome.SUCCEEDED
+_TAKES_TASKS = Availability.RUNNING
+
+#: States of a task whose thread is at work.
+_WORKING = frozenset({"executing", "cancelled", "resumed", "long-running"})
+
+#: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
+_LOOK_BACK_NS = 50_000_000
+
+_METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
+
+
+class _Seceded:
+    """A task that left its slot: what it held, (CPU, wall) that it used until then, and since when."""
+
+    __slots__ = ("at", "hold", "used")
+
+    def __init__(self, hold: Hold | None, used: tuple[int, int] | None, at: int) -> None:
+        self.hold = hold
+        self.used = used
+        self.at = at
+
+
+def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
+    """Meter a worker; one that this session metered a moment ago goes on with the same accounts."""
+    meter = _METERS.get(worker)
+    if meter is None or meter.session != plugin.session or meter.off is not None:
+        meter = WorkerMeter(worker, plugin)
+        _METERS[worker] = meter
+    meter.attach(plugin)
+    return meter
+
+
+class WorkerMeter:
+    """One worker's meter: the hooks, the executors' measurements, and the answers to the scheduler."""
+
+    def __init__(self, worker: Worker, plugin: EfficiencyWorkerPlugin) -> None:
+        self.worker = worker
+        self.session = plugin.session
+        #: Why it measures nothing any more; None while it works.
+        self.off: str | None = None
+        self._state = worker.state
+        self._plugin = plugin
+        self._incarnation = uuid.uuid4().hex
+        self._seq = 0
+        at = monotonic_ns()
+        self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
+        self._digests = Digests(worker.digests_total)
+        self._ended: list[_Ended] = []
+        self._seceded: dict[Any, _Seceded] = {}
+        #: Tasks cancelled and wanted again while their thread was at work: the scheduler will not
+        #: take the result of that run, and has the task run once more.
+        self._discarded: set[Any] = set()
+        self._seceded_ns = 0
+        self._cpu_not_measured_ns = 0
+        self._hooks = HookCost(self.transition)
+        self._hooks.next_interval(worker.state.transition_counter)
+        #: CPU time of making heartbeats.
+        self._heartbeats_ns = 0
+        self._executors: dict[str, Any] = {}
+        self._actors: TimedThreadPoolExecutor | None = None
+        self._looked_at = at
+        #: (status, tasks waiting, tasks constrained) as the ledger knows them.
+        self._observed: tuple[Status, int, int] | None = None
+        for ts in worker.state.executing:
+            self._hold(ts, at)
+        for ts in worker.state.long_running:
+            self._seceded[ts.key] = _Seceded(None, None, at)
+        for window in plugin.windows:
+            self._ledger.open_window(window, at=at)
+        self._observe(at)
+
+    # -- coming and going --------------------------------------------------------------------
+
+    def attach(self, plugin: EfficiencyWorkerPlugin) -> None:
+        """Put the hooks in place."""
+        self._plugin = plugin
+        # Bound to the instance: upstream looks it up by name at each transition.
+        plugin.transition = self.transition  # type: ignore[method-assign]
+        self.worker.metrics[NAME] = self.heartbeat
+        self.worker.handlers[NAME] = self.handle
+        wrapped: dict[int, MeteredThreadPoolExecutor] = {}
+        for name, executor in self.worker.executors.items():
+            if "ThreadPoolExecutor" not in str(type(executor)):
+                continue
+            if name == "actor":
+                self._executors[name] = self._actors = TimedThreadPoolExecutor(executor)
+            else:
+                meter = wrapped.setdefault(id(executor), MeteredThreadPoolExecutor(executor, self._failed_in_thread))
+                self._executors[name] = meter
+        self.worker.executors.update(self._executors)
+
+    def detach(self) -> None:
+        """Take the hooks away, and send the last words of a worker that closes."""
+        try:
+            if self.off is None and self.worker.status not in (
+                Status.running,
+                Status.paused,
+                Status.closing_gracefully,
+            ):
+                self._say_last_words()
+        except Exception as error:
+            self._fail(error)
+        self._remove()
+
+    def _remove(self) -> None:
+        worker = self.worker
+        self._plugin.__dict__.pop("transition", None)
+        if worker.metrics.get(NAME) == self.heartbeat:
+            del worker.metrics[NAME]
+        if worker.handlers.get(NAME) == self.handle:
+            del worker.handlers[NAME]
+        self._restore_executors()
+
+    def _restore_executors(self) -> None:
+        for name, executor in self._executors.items():
+            original = executor.wrapped
+            if self.worker.executors.get(name) is executor:
+                self.worker.executors[name] = original
+        self._executors.clear()
+
+    def _say_last_words(self) -> None:
+        at = monotonic_ns()
+        self._catch_up(at)
+        self._ledger.settle_all(Outcome.CANCELLED, at=at)
+        windows = {}
+        for window in self._ledger.windows:
+            balance = self._ledger.close_window(window, at=at)
+            if balance is not None:
+                windows[window] = encode_window(balance)
+        self.worker.log_event(
+            LAST_WORDS,
+            {
+                "worker": self.worker.address,
+                "session": self.session,
+                "snapshot": encode(self._snapshot(at, final=True)),
+                "windows": windows,
+            },
+        )
+
+    def _fail(self, error: Exception) -> None:
+        """Log once and measure nothing more; the worker goes on as if we were not there."""
+        if self.off is not None:
+            return
+        self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
+        logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
+        self._plugin.__dict__.pop("transition", None)
+        self._restore_executors()
+
+    def _failed_in_thread(self, error: Exception) -> None:
+        self.worker.loop.add_callback(self._fail, error)
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Dask's hook: a task changed state. Called in the middle of a stimulus."""
+        try:
+            state = self._state
+            if start in _QUIET:
+                if finish in _QUIET:
+                    return
+                if finish == "waiting" and not state.tasks[key].waiting_for_data:
+                    return  # will be ready in this very stimulus
+            elif finish == "ready":
+                return  # runs in this very stimulus, or no slot is free
+            at = monotonic_ns()
+            ledger = self._ledger
+            if self._ended and self._ended[0][-1] is not state.stimulus_log[-1]:
+                self._settle()
+            if at - self._looked_at > _LOOK_BACK_NS and ledger.slots_free:
+                self._look_back(at)
+            if finish == "executing":
+                self._hold(state.tasks[key], at)
+            elif start in _WORKING:
+                if start == "executing" and finish == "memory":  # nearly all of them: no questions
+                    hold = ledger.release(key, at=at)
+                    if hold is not None:
+                        self._end(key, hold, self._outcome_of_discarded(key) if self._discarded else _SUCCEEDED)
+                else:
+                    self._maybe_ended(key, start, finish, at)
+            if ledger.slots_free:
+                self._observe(at)
+        except Exception as error:
+            self._fail(error)
+
+    def _sample_hooks(self) -> None:
+        """Time the hooks that come next; called at each heartbeat."""
+        self._hooks.next_interval(self._state.transition_counter)
+        if "transition" in self._plugin.__dict__:
+            self._plugin.transition = self._timed_transition  # type: ignore[method-assign]
+
+    def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        self._hooks.timed(key, start, finish, **kwargs)
+        if self._hooks.enough and "transition" in self._plugin.__dict__:
+            self._plugin.transition = self.transition  # type: ignore[method-assign]
+
+    def _hold(self, ts: TaskState, at: int) -> None:
+        annotations = ts.annotations
+        prefix = ts.prefix
+        self._ledger.hold(
+            ts.key,
+            prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH],
+            ts.span_id or "",
+            recomputed=RECOMPUTED in annotations if annotations else False,
+            at=at,
+        )
+
+    def _maybe_ended(self, key: Any, start: str, finish: str, at: int) -> None:
+        """A working task moved; its slot is free if its thread is done or it seceded."""
+        state = self._state
+        ts = state.tasks.get(key)
+        if key in self._seceded:
+            if ts is None or ts not in state.long_running:
+                self._seceded_ended(key, start, finish, at)
+            return
+        if ts is not None and ts in state.executing:
+            if start == "cancelled":
+                self._discarded.add(key)
+            return
+        self._discarded.discard(key)
+        hold = self._ledger.release(key, at=at)
+        if hold is None:
+            # The same stimulus again: a result that could not be stored becomes an error.
+            if finish == "error" and self._ended and self._ended[-1][0] == key:
+                self._ended[-1] = (*self._ended[-1][:2], Outcome.FAILED, *self._ended[-1][3:])
+            return
+        if ts is not None and ts in state.long_running:
+            self._seceded[key] = _Seceded(hold, self._live().get(key), at)
+            return
+        self._end(key, hold, _outcome(start, finish))
+
+    def _outcome_of_discarded(self, key: Any) -> Outcome:
+        if key not in self._discarded:
+            return _SUCCEEDED
+        self._discarded.remove(key)
+        return Outcome.CANCELLED
+
+    def _seceded_ended(self, key: Any, start: str, finish: str, at: int) -> None:
+        seceded = self._seceded.pop(key)
+        self._seceded_ns += at - seceded.at
+        if seceded.hold is not None:
+            self._end(key, seceded.hold, _outcome(start, finish), seceded.used)
+
+    def _end(self, key: Any, hold: Hold, outcome: Outcome, used: tuple[int, int] | None = None) -> None:
+        """A task's thread is done: settle it when its digests have arrived."""
+        cpu, wall = self._used(key, hold)
+        if used is not None:  # it seceded: measured up to then
+            cpu, wall = used
+        self._ended.append((key, hold, outcome, cpu, wall, self._state.stimulus_log[-1]))
+
+    def _used(self, key: Any, hold: Hold) -> tuple[int, int]:
+        """(CPU, wall) nanoseconds in the thread while the task held its slot."""
+        threads = self._state.threads
+        run = threads.get(key)
+        if type(run) is ThreadRun:
+            threads[key] = int(run)
+            run.claimed = True
+            began, ended, cpu = run.used
+            wall = ended - began
+            released = hold.start + hold.ns
+            if began >= hold.start and ended <= released:
+                return cpu, wall
+            # It ran before these accounts began, or on after it left its slot: pro rata.
+            inside = max(0, min(ended, released) - max(began, hold.start))
+            return (cpu * inside // wall if wall else 0), inside
+        # A coroutine, a process pool, or a thread that was at work before the meter came.
+        event = self._state.stimulus_log[-1]
+        start, stop = getattr(event, "start", None), getattr(event, "stop", None)
+        if start is None or stop is None or getattr(event, "key", None) != key:
+            return 0, 0
+        wall = min(max(0, round((stop - start) * 1e9)), hold.ns)
+        self._cpu_not_measured_ns += wall
+        return 0, wall
+
+    def _live(self) -> dict[Any, tuple[int, int]]:
+        """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""
+        return live_used(self.worker, self._metered().values())
+
+    def _used_so_far(self) -> dict[object, tuple[int, int]]:
+        """(CPU, wall) nanoseconds so far of everything that is not settled, for the activity view."""
+        used: dict[object, tuple[int, int]] = {}
+        if self._state.executing:
+            now = time.time()
+            for ts in self._state.executing:
+                # Coroutines and process pools: no thread of ours to read, but at work since then.
+                if ts.start_time is not None and self._measured_elsewhere(ts):
+                    used[ts.key] = 0, max(0, round((now - ts.start_time) * 1e9))
+            used.update(self._live())
+            used.update(self._just_done(used))
+        used.update((task.hold, task.used) for task in self._seceded.values() if task.hold and task.used)
+        return used
+
+    def _just_done(self, known: dict[object, tuple[int, int]]) -> dict[object, tuple[int, int]]:
+        """(CPU, wall) nanoseconds of the tasks whose threads are done, which the event loop does not know yet.
+
+        Which run is whose is not known either; but threads take tasks in the order in which they were
+        submitted, and that is the order in which they took their slots.
+        """
+        runs = sorted(run.used for executor in self._metered().values() for run in executor.unclaimed())
+        unknown = [(hold.start, key) for key, hold in self._ledger.held.items() if key not in known]
+        pairs = zip(runs, sorted(unknown, key=lambda pair: pair[0]), strict=False)
+        return {key: (cpu, stop - start) for (start, stop, cpu), (_, key) in pairs}
+
+    def _metered(self) -> dict[int, MeteredThreadPoolExecutor]:
+        """The metered executors, each once."""
+        return {id(e): e for e in self._executors.values() if isinstance(e, MeteredThreadPoolExecutor)}
+
+    def _measured_elsewhere(self, ts: TaskState) -> bool:
+        executor = (ts.annotations or {}).get("executor", "default")
+        return executor not in self._executors or bool(getattr(ts.run_spec, "is_coro", False))
+
+    def _settle(self) -> None:
+        """Book the ended tasks whose digests have arrived: those of former stimuli.
+
+        Upstream adds a task's digests right after the stimulus that ends it, so while the last
+        stimulus logged is still that one, they are yet to come.
+        """
+        ended, self._ended = self._ended, []
+        if len(ended) > 1:
+            last = self._state.stimulus_log[-1]
+            self._ended = [task for task in ended if task[-1] is last]
+            ended = [task for task in ended if task[-1] is not last]
+        self._book(ended)
+
+    def _book(self, all_ended: list[_Ended]) -> None:
+        settle, spill = self._ledger.settle, self._digests.spill
+        for _, hold, outcome, cpu, wall, _ in all_ended:
+            settle(hold, outcome, cpu=cpu, wall=wall, spill=spill(hold.span, hold.prefix))
+
+    def _observe(self, at: int) -> None:
+        """Tell the ledger why its free slots are free."""
+        state = self._state
+        waiting, constrained = len(state.waiting), len(state.constrained)
+        status = self.worker.status
+        self._looked_at = at
+        observed = status, waiting, constrained
+        if observed == self._observed:
+            return
+        self._observed = observed
+        if status is _RUNNING:
+            availability = _TAKES_TASKS
+        elif status is Status.paused:
+            availability = Availability.PAUSED
+        else:
+            availability = Availability.RETIRING
+        self._ledger.observe(availability, waiting, constrained, at=at)
+
+    def _look_back(self, at: int) -> None:
+        """Pause and unpause fire no hook: book those since the last look at their exact time."""
+        now_ns, wall = monotonic_ns(), time.time()
+        changes: list[tuple[int, Availability]] = []
+        stopped = Availability.PAUSED
+        if self.worker.status not in (Status.running, Status.paused):
+            stopped = Availability.RETIRING
+        for event in reversed(self._state.stimulus_log):
+            if event.handled is None:
+                continue
+            handled = now_ns - round((wall - event.handled) * 1e9)
+            if handled <= self._looked_at:
+                break
+            if isinstance(event, PauseEvent):
+                changes.append((handled, stopped))
+            elif isinstance(event, UnpauseEvent):
+                changes.append((handled, Availability.RUNNING))
+                stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
+        if changes:
+            self._observed = None
+        for handled, availability in reversed(changes):
+            self._ledger.turn(availability, at=min(handled, at))
+        self._looked_at = at
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def heartbeat(self, worker: Worker) -> dict[str, Any]:
+        """What travels with a heartbeat: totals, so that a lost one costs nothing.
+
+        Not a coroutine, though upstream would await it: two heartbeats at once would then mix up its
+        own digests, and that closes the worker.
+        """
+        if self.off is None:
+            try:
+                began = thread_time_ns()
+                at = monotonic_ns()
+                self._catch_up(at)
+                payload = encode(self._snapshot(at))
+                self._sample_hooks()
+                self._heartbeats_ns += thread_time_ns() - began
+                return payload
+            except Exception as error:
+                self._fail(error)
+        return encode_not_measured(str(self.off))
+
+    async def handle(self, action: str, window: str = "") -> dict[str, Any]:
+        """Answer the scheduler: ``snapshot``, or ``open`` or ``close`` a window at this instant."""
+        if self.off is None:
+            try:
+                at = monotonic_ns()
+                self._catch_up(at)
+                answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at))}
+                if action == "open":
+                    self._ledger.open_window(window, at=at)
+                elif action == "close":
+                    balance = self._ledger.close_window(window, at=at)
+                    if balance is not None:
+                        answer["window"] = encode_window(balance)
+                return answer
+            except Exception as error:
+                self._fail(error)
+        return {"snapshot": encode_not_measured(str(self.off))}
+
+    def _catch_up(self, at: int) -> None:
+        """Bring the ledger up to now; called between stimuli, so that all digests have arrived."""
+        self._book(self._ended)
+        self._ended = []
+        self._look_back(at)
+        self._observe(at)
+
+    def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
+        self._seq += 1
+        outside = self._digests.outside()
+        seceded = self._seceded_ns + sum(at - task.at for task in self._seceded.values())
+        if seceded:
+            outside["seceded tasks"] = seceded
+        if self._actors is not None and self._actors.spent:
+            outside["actor methods"] = self._actors.spent
+        if self._heartbeats_ns:
+            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent
+        details = self._digests.details()
+        if self._cpu_not_measured_ns:
+            details["thread-noncpu: CPU not measured"] = self._cpu_not_measured_ns
+        balance = self._ledger.balance(at=at, used=self._used_so_far())
+        return Snapshot(self._incarnation, self._seq, balance, outside, details, final)
+
+
+def _outcome(start: str, finish: str) -> Outcome:
+    """What became of a task, from the hook that shows the end of its thread's work."""
+    if finish == "memory" and start != "cancelled":
+        return _SUCCEEDED
+    return Outcome.FAILED if finish == "error" and start != "cancelled" else Outcome.CANCELLED

@@ -1,0 +1,166 @@
+"""`dask-efficiency top`: asks a scheduler every few seconds, and shows what its cluster did in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import IO, Protocol
+
+from distributed import Security
+from distributed.core import rpc
+
+from dask_efficiency.plugins.client import NotRegisteredError
+from dask_efficiency.plugins.worker import NAME
+from dask_efficiency.report.live import HEARTBEATS, Change, Reading, baseline, change, read
+from dask_efficiency.report.screen import coloured, plain
+from dask_efficiency.report.text import DISTINCT_COLOURS
+
+#: Seconds in which a scheduler must take the connection.
+CONNECT_TIMEOUT = 10.0
+
+#: Readings kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
+MAX_READINGS = 100
+
+#: Lines of a view that is printed again and again where there is no terminal.
+BLOCK_HEIGHT = 40
+
+
+class MeterFailedError(RuntimeError):
+    """The plugin is on the scheduler and cannot answer; says why."""
+
+
+class Screen(Protocol):
+    """Where views are shown."""
+
+    def show(self, change: Change) -> None:
+        """Show one, in place of or after the one before."""
+
+
+async def changes(
+    address: str, *, security: Security, interval_seconds: float, once: bool = False
+) -> AsyncIterator[Change]:
+    """What the cluster did, again after each interval.
+
+    The first tells of all the time since the accounts began, unless it is to be the only one.
+
+    Parameters
+    ----------
+    address
+        The scheduler's.
+    security
+        How to talk to it.
+    interval_seconds
+        Between two readings. What is told may go back further: at least some heartbeats.
+    once
+        End after one change, made of two readings.
+
+    Raises
+    ------
+    OSError
+        If there is no scheduler, or it is gone.
+    NotRegisteredError, MeterFailedError
+        If the plugin is not on it, or cannot answer.
+    ValueError
+        If what answers is no scheduler with this version of the plugin.
+    """
+    connection = security.get_connection_args("client")
+    readings: deque[Reading] = deque(maxlen=MAX_READINGS)
+    async with rpc(address, timeout=CONNECT_TIMEOUT, connection_args=connection) as scheduler:
+        while True:
+            now = await _reading(scheduler)
+            then = baseline(readings, now, seconds=interval_seconds)
+            if then is not None or not once:
+                yield change(then, now, source=address)
+                if once:
+                    return
+            readings.append(now)
+            wait = HEARTBEATS * now.heartbeat_seconds if once else 0.0
+            await asyncio.sleep(max(interval_seconds, wait))
+
+
+async def _reading(scheduler: rpc) -> Reading:
+    try:
+        answer = await getattr(scheduler, NAME)(action="live")
+    except RuntimeError as error:  # raised over there
+        raise MeterFailedError(f"the plugin cannot answer: {error}") from error
+    if answer is None:  # upstream's answer to an op that it does not know
+        raise NotRegisteredError(
+            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
+        )
+    return read(answer)
+
+
+async def show_changes(
+    screen: Screen, address: str, *, security: Security, interval_seconds: float, once: bool = False
+) -> None:
+    """Show a cluster until interrupted; or once. Raises as :func:`changes` does."""
+    stream = changes(address, security=security, interval_seconds=interval_seconds, once=once)
+    async with aclosing(stream) as views:  # type: ignore[type-var]  # an async generator, typed as iterator
+        async for view in views:
+            screen.show(view)
+
+
+class Blocks:
+    """Plain text, one view after the other."""
+
+    def __init__(self, file: IO[str], *, height: int | None = BLOCK_HEIGHT) -> None:
+        self._file = file
+        self._height = height
+        self._shown = False
+
+    def show(self, change: Change) -> None:
+        """Print a view, after a blank line if it is not the first."""
+        width = shutil.get_terminal_size().columns
+        gap = "\n" if self._shown else ""
+        print(gap + plain(change, width=width, height=self._height), file=self._file, flush=True)
+        self._shown = True
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def show(self, change: Change) -> None:
+        """Print one object."""
+        print(json.dumps(change.to_dict()), file=self._file, flush=True)
+
+
+@contextmanager
+def terminal(file: IO[str]) -> Iterator[Screen]:
+    """A terminal's whole screen, given back as it was.
+
+    Raises
+    ------
+    ImportError
+        Without rich; says how to install it.
+    """
+    try:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+    except ImportError as error:
+        raise ImportError(
+            "a live view needs rich: pip install 'dask-efficiency[report]'; without it, --once prints one view"
+        ) from error
+
+    console = Console(file=file)
+    distinct = console.color_system in DISTINCT_COLOURS and not console.no_color and not console.options.ascii_only
+
+    class Whole:
+        def show(self, change: Change) -> None:
+            width, height = console.size
+            if distinct:
+                text = coloured(change, width=width, height=height)
+            else:
+                text = Text(plain(change, width=width, height=height))
+            live.update(text, refresh=True)
+
+    with Live(Text("waiting for the scheduler"), console=console, screen=True, auto_refresh=False) as live:
+        live.refresh()
+        yield Whole()
