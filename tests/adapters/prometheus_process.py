@@ -1,0 +1,104 @@
+"""Real parts of Prometheus for the tests: promtool, and a server of its own for a scrape target."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Where the tests' server keeps its scrapes apart, in seconds.
+SCRAPE_INTERVAL = 0.5
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus"
+)
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed: apt-get install prometheus"
+)
+
+
+def lint(text: str) -> str:
+    """What promtool finds wrong with metrics in the text format; empty if nothing."""
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
+    return (done.stdout + done.stderr).strip() or ("" if done.returncode == 0 else f"exit code {done.returncode}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Prometheus:
+    """A server's HTTP API."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each series of an instant query."""
+        query = urllib.parse.urlencode({"query": expression})
+        try:
+            with urllib.request.urlopen(f"{self._url}/api/v1/query?{query}", timeout=10) as answer:
+                found = json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise ValueError(error.read().decode()) from error
+        return [(series["metric"], float(series["value"][1])) for series in found["data"]["result"]]
+
+    def value(self, expression: str) -> float | None:
+        """The one value of an instant query; None if it has no series."""
+        found = self.query(expression)
+        return found[0][1] if found else None
+
+
+@contextmanager
+def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes ``host:port`` of one target."""
+    config = folder / "prometheus.yml"
+    config.write_text(
+        f"global: {{scrape_interval: {round(SCRAPE_INTERVAL * 1000)}ms}}\n"
+        f"scrape_configs: [{{job_name: dask, static_configs: [{{targets: ['{target}']}}]}}]\n"
+    )
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            server: Any = Prometheus(port)
+            until = time.monotonic() + 30
+            while not server.ready():
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < until, "Prometheus did not start in 30 s"
+                time.sleep(0.1)
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import prometheus_client
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_WORKERS, ClusterCollector
+from dask_efficiency.buckets import SETTLED
+from dask_efficiency.cluster import ACTIVITIES, RECENT_NS, ClusterLedger
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.wire import OWN_WORK, Snapshot, encode
+from tests.adapters.prometheus_process import lint, needs_promtool
+
+SECOND = 1_000_000_000
+
+#: Names that would break the text format, a terminal or a browser, or that no encoding can carry.
+HOSTILE_NAMES = [
+    'quo"te',
+    "back\\slash",
+    "new\nline",
+    "nul\0",
+    "{worker}",
+    "\x1b[2Jescape",
+    "\u202egnp",
+    "é漢🦀",
+    " ",
+    "",
+]
+SURROGATE = "lone\ud800surrogate"
+
+
+class Source:
+    """A cluster's accounts by a clock that stands still unless it is set."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterLedger(at=0)
+        self.off: str | None = None
+        self.cost_seconds = 0.0
+        self.at = 0
+        self.refreshed = 0
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+    def now(self) -> int:
+        return self.at
+
+    def join(self, *names: str) -> None:
+        for name in names:
+            self.cluster.worker_joined(f"tcp://{name}", name, 2, at=self.at)
+
+    def report(self, name: str, seq: int, *, elapsed: int, cpu: int = 0, running: bool = False) -> None:
+        """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
+        ledger = Ledger(2, at=0)
+        ledger.hold("key", "task", at=0)
+        if not running:
+            hold = ledger.release("key", at=cpu)
+            assert hold is not None
+            ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu)
+        balance = ledger.balance(at=elapsed, used={"key": (elapsed, elapsed)})
+        outside = {OWN_WORK: SECOND // 4}
+        self.at = elapsed
+        self.cluster.receive(f"tcp://{name}", encode(Snapshot(name, seq, balance, outside)), at=elapsed)
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def registry(monkeypatch) -> Any:
+    """A registry in place of the process's own."""
+    registry = prometheus_client.CollectorRegistry()
+    monkeypatch.setattr(prometheus_client, "REGISTRY", registry)
+    return registry
+
+
+@pytest.fixture
+def collector(registry, source) -> ClusterCollector:
+    collector = ClusterCollector()
+    collector.add(source)
+    return collector
+
+
+def text(registry: Any) -> str:
+    return prometheus_client.generate_latest(registry).decode()
+
+
+def samples(registry: Any, name: str) -> dict[tuple[str, ...], float]:
+    """Label values, in the order of their labels' names, to the value; as a scraper reads it."""
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text(registry))
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_every_bucket_and_outcome_is_there_from_zero_on(collector, registry):
+    assert samples(registry, "dask_efficiency_thread_activity_seconds_total") == {(a,): 0.0 for a in ACTIVITIES}
+    assert samples(registry, "dask_efficiency_thread_seconds_total") == {(str(b),): 0.0 for b in SETTLED}
+    assert samples(registry, "dask_efficiency_tasks_total") == {(str(o),): 0.0 for o in Outcome}
+    for name in ("running_thread_seconds", "nthreads", "unmeasured_workers", "meter_off", "worker_metrics_off"):
+        assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
+    for name in ("snapshots_refused_total", "snapshots_stale_total", "export_failures_total"):
+        assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
+
+
+def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
+    source.join("a", "b")
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    source.report("b", 1, elapsed=4 * SECOND, running=True)
+    activity = samples(registry, "dask_efficiency_thread_activity_seconds_total")
+    settled = samples(registry, "dask_efficiency_thread_seconds_total")
+    assert activity[("thread-cpu",)] == 3 + 4
+    assert settled[("thread-cpu",)] == 3
+    assert samples(registry, "dask_efficiency_running_thread_seconds") == {(): 4.0}
+    assert sum(activity.values()) == sum(settled.values()) + 4 == 2 * 2 * 4
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 4.0}
+    assert samples(registry, "dask_efficiency_tasks_total")[("succeeded",)] == 1
+    by_worker = samples(registry, "dask_efficiency_worker_thread_activity_seconds_total")
+    assert (by_worker["thread-cpu", "a"], by_worker["thread-cpu", "b"]) == (3, 4)
+    assert samples(registry, "dask_efficiency_worker_running_thread_seconds") == {("a",): 0.0, ("b",): 4.0}
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {("a",): 2.0, ("b",): 2.0}
+    assert samples(registry, "dask_efficiency_plugin_cpu_seconds_total")[("workers",)] == 0.5
+
+
+def test_the_cost_of_scrapes_is_counted(collector, registry, source):
+    text(registry)
+    assert samples(registry, "dask_efficiency_plugin_cpu_seconds_total")[("scheduler",)] > 0
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_whatever_workers_are_called(collector, registry, source):
+    source.join("a", *HOSTILE_NAMES, SURROGATE)
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    assert lint(text(registry)) == ""
+
+
+@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "{worker}", "é漢🦀", "10.0.0.1:1"])
+def test_a_printable_name_arrives_as_it_is(collector, registry, source, name):
+    source.join(name)
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {(name,): 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("new\nline", "new\\nline"), ("nul\0", "nul\\x00"), ("\x1b[2J", "\\x1b[2J"), (SURROGATE, "lone\\ud800surrogate")],
+)
+def test_what_is_not_printable_in_a_name_is_escaped(collector, registry, source, name, label):
+    source.join(name)
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {(label,): 2.0}
+
+
+def test_long_names_are_cut_and_names_that_read_alike_are_one_series(collector, registry, source):
+    source.join("a" * 5_000 + "1" + "a" * 5_000, "a" * 5_000 + "2" + "a" * 5_000)
+    ((label,),) = samples(registry, "dask_efficiency_worker_nthreads")
+    assert len(label) == MAX_LABEL_LENGTH
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {(label,): 4.0}
+
+
+def test_two_workers_of_one_name_are_one_series(collector, registry, source):
+    source.cluster.worker_joined("tcp://1", "1", 2, at=0)
+    source.cluster.worker_joined("tcp://2", "1", 3, at=0)
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {("1",): 5.0}
+    assert text(registry).count('dask_efficiency_worker_nthreads{worker="1"}') == 1
+
+
+def test_above_the_cap_only_the_cluster_is_exported_and_a_metric_says_so(collector, registry, source):
+    source.join(*(f"worker-{i}" for i in range(MAX_WORKERS)))
+    assert samples(registry, "dask_efficiency_worker_metrics_off") == {(): 0.0}
+    assert len(samples(registry, "dask_efficiency_worker_nthreads")) == MAX_WORKERS
+    source.join("one more")
+    assert samples(registry, "dask_efficiency_worker_metrics_off") == {(): 1.0}
+    assert "worker=" not in text(registry)
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 2.0 * (MAX_WORKERS + 1)}
+
+
+def test_a_departed_workers_series_stay_a_minute_and_go(collector, registry, source):
+    source.join("a", "b")
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    source.cluster.worker_left("tcp://a", at=4 * SECOND)
+    source.cluster.close_departed(at=8 * SECOND)
+    source.at = 4 * SECOND + RECENT_NS - 1
+    assert samples(registry, "dask_efficiency_worker_thread_seconds_total")["thread-cpu", "a"] == 3
+    assert ("a",) not in samples(registry, "dask_efficiency_worker_nthreads")
+    source.at += 1
+    assert ("thread-cpu", "a") not in samples(registry, "dask_efficiency_worker_thread_seconds_total")
+    assert samples(registry, "dask_efficiency_thread_seconds_total")[("thread-cpu",)] == 3
+
+
+def test_a_worker_that_comes_again_goes_on_where_it_was(collector, registry, source):
+    source.join("a")
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    source.cluster.worker_left("tcp://a", at=4 * SECOND)
+    source.at = 4 * SECOND + 2 * RECENT_NS
+    source.join("a")
+    assert samples(registry, "dask_efficiency_worker_thread_seconds_total")["thread-cpu", "a"] == 3
+
+
+def test_reading_changes_no_figure(collector, registry, source):
+    source.join("a")
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    first, second = (
+        [line for line in text(registry).splitlines() if "plugin_cpu_seconds" not in line] for _ in range(2)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("part", ["activity", "settled", "settled_by_worker", "recent_names"])
+def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, registry, source, monkeypatch, caplog, part):
+    source.join("a")
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(source.cluster, part, fail)
+    with caplog.at_level(logging.ERROR):
+        for scrape in (1, 2):
+            assert samples(registry, "dask_efficiency_export_failures_total") == {(): float(scrape)}
+    assert len(caplog.records) == 1
+    assert samples(registry, "dask_efficiency_snapshots_refused_total") == {(): 0.0}
+    assert bool(samples(registry, "dask_efficiency_nthreads")) is (part in ("settled_by_worker", "recent_names"))
+
+
+def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source, monkeypatch):
+    source.join("a")
+    monkeypatch.setattr(source, "refresh", lambda: 1 / 0)
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 2.0}
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 2.0}
+
+
+def test_accounts_that_are_broken_altogether_break_no_scrape(collector, registry, source):
+    source.cluster = None  # type: ignore[assignment]
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 4.0}
+
+
+def test_a_meter_that_switched_itself_off_says_so(collector, registry, source):
+    source.off = "it failed"
+    assert samples(registry, "dask_efficiency_meter_off") == {(): 1.0}
+
+
+def test_registering_collects_nothing(registry, source):
+    ClusterCollector().add(source)
+    assert source.refreshed == 0
+
+
+def test_of_several_sources_the_last_is_exported(collector, registry, source):
+    other = Source()
+    other.join("other")
+    collector.add(other)
+    assert samples(registry, "dask_efficiency_worker_nthreads") == {("other",): 2.0}
+    collector.remove(other)
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 0.0}
+    collector.remove(source)
+    collector.remove(source)
+    assert "dask_efficiency" not in text(registry)
+    collector.add(source)
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 0.0}
+
+
+def test_a_registry_that_was_emptied_behind_our_back_is_no_error(collector, registry, source):
+    registry.unregister(collector)
+    collector.remove(source)
+    assert "dask_efficiency" not in text(registry)

@@ -1,0 +1,292 @@
+"""A real Prometheus scrapes a real cluster: rates are numbers of threads, and no counter falls."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, wait
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.cluster import ACTIVITIES
+from tests.adapters.prometheus_process import Prometheus, lint, needs_prometheus, needs_promtool, scraping
+from tests.plugins.tasks import fail, half_and_half, nap, spin
+from tests.plugins.watch import eventually
+
+pytestmark = pytest.mark.cluster
+
+THREADS = 4
+
+#: Every counter of ours.
+COUNTERS = (
+    "thread_activity_seconds_total",
+    "thread_seconds_total",
+    "tasks_total",
+    "snapshots_refused_total",
+    "snapshots_stale_total",
+    "plugin_cpu_seconds_total",
+    "export_failures_total",
+    "worker_thread_activity_seconds_total",
+    "worker_thread_seconds_total",
+)
+
+
+def metrics_url(cluster: LocalCluster) -> str:
+    return f"http://127.0.0.1:{cluster.scheduler.http_server.port}/metrics"
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def ours(text: str) -> str:
+    """Our part of a scrape: Dask's own metrics have lint findings of their own."""
+    kept = [line for line in text.splitlines() if re.match(r"(# (HELP|TYPE) )?dask_efficiency_", line)]
+    return "\n".join([*kept, ""])
+
+
+def counters(text: str) -> dict[tuple[Any, ...], float]:
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(ours(text))
+        if family.type == "counter"
+        for sample in family.samples
+    }
+
+
+def total(url: str, name: str) -> float:
+    return sum(value for (series, *_), value in counters(scrape(url)).items() if series == f"dask_efficiency_{name}")
+
+
+class Scraper:
+    """Scrapes all the time in a thread of its own, and notes every counter that falls or goes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.scrapes = 0
+        self.fallen: list[str] = []
+
+    def __enter__(self) -> Scraper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        before: dict[tuple[Any, ...], float] = {}
+        while not self._stop.wait(0.05):
+            now = counters(scrape(self._url))
+            self.scrapes += 1
+            self.fallen += [
+                f"{series}: {n} to {now.get(series)}" for series, n in before.items() if not now.get(series, -1) >= n
+            ]
+            before = now
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs=logging.CRITICAL
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def url(cluster: LocalCluster) -> str:
+    return metrics_url(cluster)
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def prometheus(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    target = f"127.0.0.1:{cluster.scheduler.http_server.port}"
+    with scraping(target, tmp_path_factory.mktemp("prometheus")) as server:
+        eventually(lambda: server.value("up") == 1)  # Prometheus takes 5 s to find its targets
+        yield server
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_with_our_metrics(client, url):
+    wait([client.submit(spin, 0.1, pure=False), client.submit(fail, pure=False)])
+    mine = ours(scrape(url))
+    assert "dask_efficiency_worker_thread_activity_seconds_total" in mine
+    assert lint(mine) == ""
+
+
+@needs_prometheus
+def test_the_rates_of_the_activity_view_add_up_to_the_number_of_threads_however_long_tasks_are(client, prometheus):
+    futures = [client.submit(spin, 8, pure=False), *client.map(nap, [8, 8], pure=False)]
+    time.sleep(6.5)
+    found = prometheus.query("sum by (activity) (rate(dask_efficiency_thread_activity_seconds_total[4s]))")
+    rates = {labels["activity"]: rate for labels, rate in found}
+    by_worker = prometheus.query("sum by (worker) (rate(dask_efficiency_worker_thread_activity_seconds_total[4s]))")
+    settled = prometheus.value("sum(rate(dask_efficiency_thread_seconds_total[4s]))")
+    assert not any(future.done() for future in futures)
+    client.cancel(futures)
+    assert rates.keys() == set(ACTIVITIES)
+    assert sum(rates.values()) == pytest.approx(THREADS, rel=0.15)
+    assert rates["thread-noncpu"] >= 0.9 * 2
+    assert rates["thread-cpu"] > 0.1
+    assert {labels["worker"]: rate for labels, rate in by_worker} == {
+        name: pytest.approx(2, rel=0.25) for name in ("0", "1")
+    }
+    assert settled is not None
+    assert settled < 1.5  # three of the four threads have settled nothing
+    assert prometheus.value("dask_efficiency_running_thread_seconds") > 12
+    assert prometheus.value("dask_efficiency_nthreads") == THREADS
+
+
+@needs_prometheus
+def test_no_counter_falls_when_workers_die_the_plugin_is_replaced_and_the_cluster_restarts(client, url, prometheus):
+    with Scraper(url) as first, Scraper(url) as second:
+        futures = client.map(half_and_half, [0.4] * 20, pure=False, retries=5)
+        time.sleep(1)
+        victim = next(iter(client.run(os.getpid).values()))
+        lost = total(url, "thread_seconds_total")
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda: prometheus.value('dask_efficiency_thread_seconds_total{bucket="lost-worker"} > 0'))
+        client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2.0, max_prefixes=50))
+        time.sleep(1)
+        client.wait_for_workers(2)
+        client.restart()
+        wait(client.map(half_and_half, [0.2] * 4, pure=False))
+        time.sleep(2)
+    assert total(url, "thread_seconds_total") > lost
+    assert first.scrapes > 20
+    assert (first.fallen, second.fallen) == ([], [])
+    for name in COUNTERS:
+        assert prometheus.value(f"sum(resets(dask_efficiency_{name}[1m]))") == 0, name
+    assert prometheus.value("sum_over_time(up[20s])") > 5
+    del futures
+
+
+@needs_prometheus
+def test_unregistering_ends_the_series_and_a_new_registration_begins_at_zero(client, url, prometheus):
+    wait(client.map(nap, [0.5] * 4, pure=False))
+    before = total(url, "thread_activity_seconds_total")
+    unregister(client)
+    assert ours(scrape(url)).strip() == ""
+    eventually(lambda: prometheus.value("dask_efficiency_nthreads") is None)
+    client.register_plugin(EfficiencyPlugin())
+    assert total(url, "thread_activity_seconds_total") < before
+    eventually(lambda: prometheus.value("dask_efficiency_nthreads") == THREADS)
+    time.sleep(5)
+    # Prometheus takes it for the reset that it is: rates stay what they are.
+    rate = prometheus.value("sum(rate(dask_efficiency_thread_activity_seconds_total[3s]))")
+    assert rate == pytest.approx(THREADS, rel=0.15)
+
+
+def test_a_worker_that_left_is_exported_for_a_while(client, cluster, url):
+    cluster.scale(3)
+    client.wait_for_workers(3)
+    eventually(lambda: scrape(url).count("dask_efficiency_worker_nthreads{") == 3)
+    cluster.scale(2)
+    eventually(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 2)
+    text = scrape(url)
+    assert text.count("dask_efficiency_worker_nthreads{") == 2
+    assert text.count('dask_efficiency_worker_thread_seconds_total{bucket="idle"') >= 3
+
+
+@contextmanager
+def in_process() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", silence_logs=logging.CRITICAL
+    ) as cluster:
+        yield cluster
+
+
+def test_a_cluster_in_one_process_is_exported():
+    with in_process() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.submit(nap, 0.2, pure=False).result()
+        url = metrics_url(cluster)
+        eventually(lambda: total(url, "thread_seconds_total") > 0.4)
+        assert "dask_efficiency_nthreads 2.0" in scrape(url)
+
+
+def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
+    with in_process() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
+        poll, polled_by = meter.poll, set()
+        meter.poll = lambda: polled_by.add(threading.get_ident()) or poll()
+        futures = client.map(nap, [0.02] * 60, pure=False)
+        while not all(future.done() for future in futures):
+            text = generate_latest().decode()
+            assert "dask_efficiency_nthreads 2.0" in text
+            assert "dask_efficiency_export_failures_total 0.0" in text
+        assert polled_by
+        assert threading.get_ident() not in polled_by
+
+
+def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes():
+    with in_process() as older, Client(older) as old:
+        old.register_plugin(EfficiencyPlugin())
+        with in_process() as newer, Client(newer, set_as_default=False) as new:
+            newer.scale(2)
+            new.wait_for_workers(2)
+            new.register_plugin(EfficiencyPlugin())
+            assert "dask_efficiency_nthreads 4.0" in scrape(metrics_url(older))
+            assert scrape(metrics_url(newer)).count("# TYPE dask_efficiency_nthreads gauge") == 1
+        assert "dask_efficiency_nthreads 2.0" in scrape(metrics_url(older))
+
+
+def test_everything_else_works_without_prometheus_client(tmp_path: Path):
+    program = """
+        import logging, sys
+
+        class Blocker:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == "prometheus_client":
+                    raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+        if __name__ == "__main__":
+            sys.meta_path.insert(0, Blocker())
+            logging.basicConfig(level=logging.INFO)
+            from distributed import Client, LocalCluster
+            from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
+            with LocalCluster(
+                processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+            ) as cluster, Client(cluster) as client:
+                client.register_plugin(EfficiencyPlugin())
+                with efficiency_report(client) as report:
+                    client.submit(sum, range(10)).result()
+                assert report.tasks == {"succeeded": 1}, report.tasks
+                unregister(client)
+            print("all of it works")
+    """
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(program))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "all of it works", done.stderr
+    said = [line for line in done.stderr.splitlines() if "prometheus" in line.lower() and "dask_efficiency" in line]
+    assert len(said) == 1
+    assert "INFO" in said[0]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dask
+import pytest
+from hypothesis import given as property_of
+
+from dask_efficiency.plugins.options import OPTIONS, Options, given, resolve
+from tests.strategies import plain_data
+
+
+def test_every_option_has_a_default_that_can_be_read():
+    options = resolve({})
+    assert options == Options(None, None, 5.0, 5.0, 100)
+    assert OPTIONS.keys() == set(Options.__dataclass_fields__)
+
+
+def test_an_argument_goes_before_the_configuration():
+    with dask.config.set({"efficiency.report-timeout": "2s", "efficiency.max-prefixes": 7}):
+        assert given({"report_timeout": "500ms", "max_prefixes": None}) == {"report_timeout": 0.5, "max_prefixes": 7}
+
+
+def test_what_the_client_gave_goes_before_the_scheduler_s_configuration():
+    with dask.config.set({"efficiency.report-timeout": "2s", "efficiency.max-prefixes": 7}):
+        options = resolve({"report_timeout": 0.5})
+    assert (options.report_timeout, options.max_prefixes) == (0.5, 7)
+
+
+def test_what_nobody_gave_is_left_to_the_scheduler():
+    assert given(dict.fromkeys(OPTIONS)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("report_timeout", "250 ms", 0.25),
+        ("report_timeout", 3, 3.0),
+        ("report_timeout", "3", 3.0),
+        ("history_interval", "1 minute", 60.0),
+        ("price_per_worker_hour", "0.75", 0.75),
+        ("price_per_worker_hour", 0, 0.0),
+        ("max_prefixes", "12", 12),
+        ("max_prefixes", 12.0, 12),
+        ("save_to", "s3://bucket/report.json", "s3://bucket/report.json"),
+    ],
+)
+def test_an_option_is_read_in_seconds_and_plain_numbers(name, value, read):
+    assert given({name: value}) == {name: read}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            (name, v)
+            for name in ("report_timeout", "history_interval")
+            for v in (0, -1, "", "soon", "5 parsecs", [], {})
+        ),
+        *(("report_timeout", v) for v in (float("nan"), float("inf"), "1e400s", 10**400, b"5s")),
+        *(("price_per_worker_hour", v) for v in (-1, float("nan"), float("inf"), "", "cheap", [], 10**400)),
+        *(("max_prefixes", v) for v in (0, -1, 2.5, float("nan"), float("inf"), "", "2.5", [], {})),
+    ],
+    ids=lambda v: repr(v)[:20],
+)
+def test_an_option_that_cannot_be_read_is_refused_by_name_and_value(name, value):
+    with pytest.raises(ValueError, match="efficiency.") as refusal:
+        given({name: value})
+    assert str(refusal.value).startswith(f"efficiency.{name.replace('_', '-')} is {value!r}: ")
+
+
+def test_an_option_out_of_the_configuration_is_refused_in_the_same_way():
+    with (
+        dask.config.set({"efficiency.max-prefixes": 0}),
+        pytest.raises(ValueError, match="efficiency.max-prefixes is 0: expected a whole number, at least 1"),
+    ):
+        resolve({})
+
+
+@property_of(plain_data)
+def test_no_value_is_refused_in_any_other_way(value):
+    for name in OPTIONS:
+        try:
+            given({name: value})
+        except ValueError as refusal:
+            assert str(refusal).startswith("efficiency.")

@@ -1,0 +1,493 @@
+"""One call meters a cluster, now and later; another takes all of it away again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster, Nanny, Scheduler, Worker, wait
+
+from dask_efficiency import (
+    EfficiencyPlugin,
+    NotRegisteredError,
+    efficiency_report,
+    load_report,
+    snapshot,
+    unregister,
+)
+from dask_efficiency.plugins.client import LEASED, history_report
+from tests.plugins.tasks import Diary, fail, half_and_half, increment, nap, spin, write_and_nap
+from tests.plugins.watch import (
+    addresses,
+    eventually,
+    incarnations,
+    name_of,
+    near,
+    nothing_runs,
+    scheduler_process,
+    shrunk,
+    worker_process,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+
+
+def traces_on_worker(dask_worker: Any) -> dict[str, Any]:
+    return {
+        "metrics": sorted(dask_worker.metrics),
+        "handlers": sorted(dask_worker.handlers),
+        "stream_handlers": sorted(dask_worker.stream_handlers),
+        "executors": {name: str(type(executor)) for name, executor in dask_worker.executors.items()},
+        "plugins": sorted(dask_worker.plugins),
+        "callbacks": sorted(dask_worker.periodic_callbacks),
+    }
+
+
+def traces_on_scheduler(dask_scheduler: Any) -> dict[str, Any]:
+    return {
+        "plugins": sorted(dask_scheduler.plugins),
+        "worker_plugins": sorted(dask_scheduler.worker_plugins),
+        "nanny_plugins": sorted(dask_scheduler.nanny_plugins),
+        "handlers": {op: handler.__qualname__ for op, handler in dask_scheduler.handlers.items()},
+        "stream_handlers": {op: handler.__qualname__ for op, handler in dask_scheduler.stream_handlers.items()},
+        "callbacks": sorted(dask_scheduler.periodic_callbacks),
+    }
+
+
+def traces(client: Client) -> tuple[Any, Any]:
+    return client.run(traces_on_worker), client.run_on_scheduler(traces_on_scheduler)
+
+
+def is_registered(client: Client) -> bool:
+    registered: bool = client.run_on_scheduler(lambda dask_scheduler: EfficiencyPlugin.name in dask_scheduler.plugins)
+    return registered
+
+
+@pytest.fixture
+def bare_client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of a cluster without the plugin, and without it again afterwards."""
+    with Client(cluster) as client:
+        unregister(client)
+        before = traces(client)
+        yield client
+        unregister(client)
+        eventually(lambda: nothing_runs(client))
+        assert traces(client) == before
+
+
+# -- registering -----------------------------------------------------------------------------
+
+
+def test_one_call_meters_every_worker(bare_client):
+    bare_client.register_plugin(EfficiencyPlugin())
+    told = bare_client.gather(bare_client.map(half_and_half, [0.2] * 2, pure=False))
+    row = snapshot(bare_client).breakdown
+    assert row["thread-cpu"] == near(sum(t["cpu"] for t in told))
+    assert len(incarnations(bare_client)) == 2
+    assert not snapshot(bare_client).not_measured
+
+
+def test_registering_again_with_the_same_options_changes_nothing(bare_client):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2))
+        before = incarnations(bare_client), traces(bare_client), snapshot(bare_client)
+        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2))
+    assert incarnations(bare_client) == before[0]
+    assert traces(bare_client) == before[1]
+    assert shrunk(before[2].by_worker, snapshot(bare_client).by_worker) == []
+
+
+def test_registering_with_other_options_replaces_them_and_the_accounts_go_on(bare_client):
+    bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2, max_prefixes=50))
+    told = bare_client.submit(spin, 0.1, pure=False).result()
+    before, were = snapshot(bare_client), traces(bare_client)
+    running = bare_client.submit(half_and_half, 0.4, pure=False)
+    bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=3, max_prefixes=1))
+    told_across = running.result()
+    after = snapshot(bare_client)
+    assert traces(bare_client) == were
+    assert (before.price_per_worker_hour, after.price_per_worker_hour) == (2, 3)
+    assert shrunk(before.by_worker, after.by_worker) == []
+    assert after.breakdown["thread-cpu"] == near(told["cpu"] + told_across["cpu"])
+    wrapped = bare_client.run(lambda dask_worker: str(type(dask_worker.executors["default"].wrapped)))
+    assert all("Metered" not in kind for kind in wrapped.values())
+
+
+def test_registering_under_another_name_leaves_one_of_them(bare_client):
+    bare_client.register_plugin(EfficiencyPlugin())
+    bare_client.register_plugin(EfficiencyPlugin(), name="another")
+    names = bare_client.run_on_scheduler(
+        lambda dask_scheduler: [n for n, p in dask_scheduler.plugins.items() if type(p).__name__ == "EfficiencyPlugin"]
+    )
+    assert len(names) == 1
+    assert snapshot(bare_client).breakdown.total > 0
+
+
+def test_an_option_that_cannot_be_read_is_refused_where_it_is_given():
+    with pytest.raises(ValueError, match="efficiency.max-prefixes is 0"):
+        EfficiencyPlugin(max_prefixes=0)
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_wrong_option_in_the_schedulers_configuration_changes_nothing(bare_client, registered):
+    if registered:
+        bare_client.register_plugin(EfficiencyPlugin())
+    before = traces(bare_client)
+    plugin = EfficiencyPlugin()
+    with (
+        dask.config.set({"efficiency.price-per-worker-hour": "a lot"}),  # of this process, where the scheduler runs
+        pytest.raises(ValueError, match="price-per-worker-hour is 'a lot'"),
+    ):
+        bare_client.register_plugin(plugin)
+    assert traces(bare_client) == before
+    if registered:
+        assert snapshot(bare_client).breakdown.total > 0
+
+
+def test_unregistering_while_tasks_run_leaves_nothing_and_breaks_nothing(bare_client):
+    before = traces(bare_client)
+    bare_client.register_plugin(EfficiencyPlugin())
+    futures = bare_client.map(half_and_half, [0.1] * 12, pure=False)
+    wait(futures, return_when="FIRST_COMPLETED")
+    unregister(bare_client)
+    assert len(bare_client.gather(futures)) == 12
+    assert traces(bare_client) == before
+    unregister(bare_client)
+    with pytest.raises(NotRegisteredError, match="register_plugin"):
+        snapshot(bare_client)
+
+
+def test_unregistering_the_upstream_way_takes_the_workers_half_along(bare_client):
+    before = traces(bare_client)
+    bare_client.register_plugin(EfficiencyPlugin())
+    bare_client.unregister_scheduler_plugin(EfficiencyPlugin.name)
+    eventually(lambda: traces(bare_client) == before)
+
+
+def test_registering_anew_after_unregistering_begins_new_accounts(bare_client):
+    bare_client.register_plugin(EfficiencyPlugin())
+    bare_client.submit(spin, 0.3, pure=False).result()
+    unregister(bare_client)
+    bare_client.register_plugin(EfficiencyPlugin())
+    assert snapshot(bare_client).breakdown["thread-cpu"] == near(0)
+
+
+def test_a_registration_amid_running_tasks_adopts_them(bare_client, tmp_path):
+    diary = Diary(tmp_path / "diary")
+    future = bare_client.submit(write_and_nap, diary, 0.8, pure=False)
+    (start,) = eventually(lambda: diary.read("start"))
+    before = time.monotonic()
+    bare_client.register_plugin(EfficiencyPlugin())
+    after = time.monotonic()
+    told = future.result()
+    held = snapshot(bare_client).by_prefix["write_and_nap"].total
+    assert told["stop"] - after - 0.015 <= held <= told["stop"] - before + 0.015
+    assert start["start"] < before
+
+
+# -- workers that come later -----------------------------------------------------------------
+
+
+def test_workers_that_join_later_and_a_restart_are_metered(mortal_cluster):
+    with Client(mortal_cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        first = incarnations(client)
+        mortal_cluster.scale(3)
+        client.wait_for_workers(3)
+        eventually(lambda: len(incarnations(client)) == 3)
+        assert first.items() <= incarnations(client).items()
+        before = snapshot(client)
+        client.restart()
+        client.wait_for_workers(3)
+        restarted = incarnations(client)
+        assert len(restarted) == 3
+        assert not set(restarted.values()) & set(first.values())
+        told = client.gather(client.map(spin, [0.1] * 3, pure=False))
+        after = snapshot(client)
+        assert shrunk(before.by_worker, after.by_worker) == []
+        assert after.breakdown["thread-cpu"] == near(sum(t["cpu"] for t in told))
+        assert not after.not_measured
+
+
+# -- reports without a registration ----------------------------------------------------------
+
+
+def test_a_report_registers_the_plugin_under_a_lease_says_so_once_and_takes_it_away(bare_client, caplog):
+    before = traces(bare_client)
+    with caplog.at_level(logging.INFO, logger="dask_efficiency"):
+        with efficiency_report(bare_client) as report:
+            assert is_registered(bare_client)
+            told = bare_client.submit(spin, 0.2, pure=False).result()
+        assert traces(bare_client) == before
+        with efficiency_report(bare_client) as another:
+            pass
+    said = [record for record in caplog.records if "registered for this report only" in record.message]
+    assert len(said) == 1
+    assert LEASED in report.notes
+    assert LEASED not in another.notes
+    assert report.by_prefix["spin"]["thread-cpu"] == near(told["cpu"])
+
+
+def test_a_report_leaves_a_registration_that_was_there(bare_client):
+    bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=5))
+    with efficiency_report(bare_client) as report:
+        pass
+    assert is_registered(bare_client)
+    assert report.price_per_worker_hour == 5
+
+
+def test_a_registration_inside_a_leased_report_stays(bare_client):
+    with efficiency_report(bare_client) as report:
+        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=5))
+        bare_client.submit(increment, 1).result()
+    assert is_registered(bare_client)
+    assert report.breakdown.total > 0
+
+
+def test_the_last_of_several_leases_takes_the_plugin_away(bare_client):
+    with Client(bare_client.scheduler.address, set_as_default=False) as other:
+        outer = efficiency_report(bare_client)
+        outer.__enter__()
+        with efficiency_report(other):
+            outer.__exit__(None, None, None)
+            assert is_registered(bare_client)
+        assert not is_registered(bare_client)
+
+
+def test_a_client_that_is_lost_gives_its_lease_back(bare_client):
+    before = traces(bare_client)
+    other = Client(bare_client.scheduler.address, set_as_default=False)
+    efficiency_report(other).__enter__()
+    assert is_registered(bare_client)
+    other.close()
+    eventually(lambda: traces(bare_client) == before)
+
+
+def test_a_report_whose_client_is_closed_inside_warns_and_loses_nothing_else(bare_client):
+    other = Client(bare_client.scheduler.address, set_as_default=False)
+    report = efficiency_report(other)
+    report.__enter__()
+    value = other.submit(increment, 1).result()
+    other.close()
+    with pytest.warns(RuntimeWarning, match="there is no report"):
+        report.__exit__(None, None, None)
+    assert value == 2
+    with pytest.raises(RuntimeError, match="there is no report"):
+        _ = report.efficiency
+    eventually(lambda: not is_registered(bare_client))
+
+
+def test_an_exception_in_the_block_passes_through_and_the_report_is_made(bare_client):
+    with pytest.raises(ArithmeticError, match="at once"), efficiency_report(bare_client) as report:
+        bare_client.submit(fail).result()
+    assert report.tasks == {"failed": 1}
+    assert not is_registered(bare_client)
+
+
+# -- several reports -------------------------------------------------------------------------
+
+
+def test_nested_reports_do_not_disturb_one_another(client):
+    with efficiency_report(client, name="outer") as outer:
+        first = client.submit(nap, 0.2, pure=False).result()
+        with efficiency_report(client, name="inner") as inner:
+            second = client.submit(nap, 0.3, pure=False).result()
+        third = client.submit(nap, 0.1, pure=False).result()
+    assert inner.by_prefix["nap"]["thread-noncpu"] == near(second["wall"])
+    assert outer.by_prefix["nap"]["thread-noncpu"] == near(first["wall"] + second["wall"] + third["wall"])
+    assert outer.by_span["outer"]["thread-noncpu"] == near(first["wall"] + third["wall"])
+    assert outer.by_span["outer/inner"]["thread-noncpu"] == near(second["wall"])
+    assert not [note for note in outer.notes if "other work" in note]
+    assert not [note for note in inner.notes if "other work" in note]
+    assert type(client) is Client
+
+
+def test_concurrent_reports_of_two_clients_tell_their_work_apart(client, tmp_path):
+    with (
+        Client(client.scheduler.address, set_as_default=False) as other,
+        efficiency_report(client, name="mine") as mine,
+        efficiency_report(other, name="theirs") as theirs,
+    ):
+        my_futures = client.map(nap, [0.2] * 2, pure=False)
+        their_futures = other.map(write_and_nap, [Diary(tmp_path / "diary")] * 3, [0.1] * 3, pure=False)
+        my_told, their_told = client.gather(my_futures), other.gather(their_futures)
+    for report, name, told in ((mine, "mine", my_told), (theirs, "theirs", their_told)):
+        assert report.by_span[name]["thread-noncpu"] == near(sum(t["wall"] for t in told))
+        (others,) = [span for span in report.by_span if span != name]
+        assert "other work" in others
+        (note,) = [note for note in report.notes if "other work ran" in note]
+        assert "thread-seconds" in note
+
+
+def test_reports_in_many_threads_at_once_each_get_their_own_window(client):
+    told: dict[int, Any] = {}
+    reports: dict[int, Any] = {}
+    inside: dict[int, float] = {}
+
+    def run(i: int) -> None:
+        with Client(client.scheduler.address, set_as_default=False) as mine:
+            with efficiency_report(mine, name=f"report-{i}") as report:
+                entered = time.monotonic()
+                told[i] = mine.submit(nap, 0.1 + i / 20, key=f"{'abcd'[i]}-1").result()
+                inside[i] = time.monotonic() - entered
+            reports[i] = report
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, report in reports.items():
+        assert report.by_span[f"report-{i}"]["thread-noncpu"] == near(told[i]["wall"])
+        # Four threads each, from when the worker heard of the window's opening to its closing.
+        assert 4 * inside[i] - 0.02 <= report.breakdown.total <= 4 * report.window_seconds + 0.02
+
+
+def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare_client):
+    told: list[tuple[Any, Any]] = []
+
+    def run(i: int) -> None:
+        with Client(bare_client.scheduler.address, set_as_default=False) as mine:
+            for repetition in range(5):
+                with efficiency_report(mine) as report:
+                    value = mine.submit(nap, 0.02 * i, key=f"{'abcd'[i]}-{repetition}").result()
+                told.append((value, report.by_prefix["abcd"[i]]))
+                assert report.breakdown["unmeasured"] <= 0.1 * report.breakdown.total
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 20
+    for value, row in told:
+        assert row["thread-noncpu"] == near(value["wall"])
+    eventually(lambda: not is_registered(bare_client))
+
+
+def test_a_report_is_saved_where_it_was_asked_to(client, tmp_path):
+    path = tmp_path / "run.json"
+    with efficiency_report(client, filename=str(path), name="saved") as report:
+        client.submit(increment, 1).result()
+    assert load_report(path) == report.report
+
+
+def test_history_answers_in_retrospect(client):
+    told = client.submit(spin, 0.3, pure=False).result()
+    eventually(lambda: history_report(client).breakdown["thread-cpu"] >= told["cpu"])
+    report = history_report(client, 1e6)
+    assert report.breakdown.total > 0
+    assert any("retrospect" in note for note in report.notes)
+
+
+def test_a_price_becomes_money_in_the_losses(bare_client):
+    with dask.config.set({"efficiency.price-per-worker-hour": 3600}):
+        bare_client.register_plugin(EfficiencyPlugin())
+    with efficiency_report(bare_client) as report:
+        told = bare_client.submit(nap, 0.4, pure=False).result()
+    # A worker of two threads for an hour costs 3600: a thread for a second costs a half.
+    (loss,) = [loss for loss in report.losses if loss.bucket == "thread-noncpu"]
+    assert loss.money == near(told["wall"] / 2)
+
+
+# -- other kinds of clusters -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nanny", [False, True])
+def test_workers_with_and_without_a_nanny_on_one_event_loop(nanny):
+    async def run() -> tuple[dict[str, float], Any, Any]:
+        kind = Nanny if nanny else Worker
+        async with (
+            Scheduler(port=0, dashboard_address=":0", host="127.0.0.1") as scheduler,
+            kind(scheduler.address, nthreads=2, name="only"),
+            Client(scheduler.address, asynchronous=True) as client,
+        ):
+            await client.register_plugin(EfficiencyPlugin())
+            async with efficiency_report(client) as report:
+                told = await client.submit(half_and_half, 0.3, pure=False)
+            await client.register_plugin(EfficiencyPlugin(max_prefixes=7))
+            life = await snapshot(client)
+            await unregister(client)
+            assert EfficiencyPlugin.name not in scheduler.plugins
+            return told, report.report, life
+
+    told, report, life = asyncio.run(run())
+    assert report.by_worker["only"]["thread-cpu"] == near(told["cpu"])
+    assert life.by_worker["only"]["thread-cpu"] == report.by_worker["only"]["thread-cpu"]
+    assert life.breakdown.total > report.breakdown.total
+    assert report.breakdown.total == pytest.approx(2 * report.window_seconds, abs=0.02)
+
+
+def test_a_cluster_in_one_process_closes_cleanly_with_the_plugin_and_a_task_running():
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with efficiency_report(client) as report:
+            told = client.gather(client.map(nap, [0.2] * 4, pure=False))
+        cluster.scale(1)
+        eventually(lambda: len(client.scheduler_info()["workers"]) == 1)
+        after = snapshot(client)
+        running = client.submit(nap, 1.0, pure=False)
+        eventually(lambda: snapshot(client).breakdown["running"])
+    assert running.status in ("pending", "cancelled")
+    assert report.by_prefix["nap"]["thread-noncpu"] == near(sum(t["wall"] for t in told))
+    assert len(after.by_worker) == 2
+    assert after.breakdown["lost-worker"] == 0
+
+
+# -- without a line of user code -------------------------------------------------------------
+
+
+def test_a_preload_in_the_configuration_meters_the_cluster(new_cluster):
+    with (
+        dask.config.set({"distributed.scheduler.preload": ["dask_efficiency"]}),
+        new_cluster(n_workers=1) as cluster,
+        Client(cluster) as client,
+    ):
+        told = client.submit(spin, 0.2, pure=False).result()
+        report = snapshot(client)
+        assert report.breakdown["thread-cpu"] == near(told["cpu"])
+        cluster.scale(2)
+        client.wait_for_workers(2)
+        eventually(lambda: len(incarnations(client)) == 2)
+
+
+def test_save_to_writes_the_clusters_life_when_it_closes(new_cluster, tmp_path):
+    path = tmp_path / "life.json"
+    began = time.monotonic()
+    with new_cluster() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin(save_to=str(path)))
+        told = client.gather(client.map(half_and_half, [0.2] * 4, pure=False))
+        closing = time.monotonic()
+    report = load_report(path)
+    assert report.breakdown["thread-cpu"] == near(sum(t["cpu"] for t in told))
+    assert report.breakdown["thread-noncpu"] == near(sum(t["wall"] - t["cpu"] for t in told))
+    assert report.breakdown.total <= 4 * (time.monotonic() - began)
+    assert report.breakdown["lost-worker"] == 0
+    assert closing > began
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_preloaded_scheduler_process_writes_its_report_when_it_is_ended(tmp_path, ending):
+    path = tmp_path / "life.json"
+    preload = scheduler_process(tmp_path, "--preload", "dask_efficiency", DASK_EFFICIENCY__SAVE_TO=str(path))
+    with preload as (scheduler, file), worker_process(file, "alone"):
+        with Client(scheduler_file=file) as client:
+            client.wait_for_workers(1)
+            told = client.submit(half_and_half, 0.3, pure=False).result()
+            assert name_of(client, addresses(client)[0]) == "alone"
+            now = snapshot(client)
+        scheduler.send_signal(ending)
+        scheduler.wait(20)
+    report = load_report(path)
+    assert report.by_worker["alone"]["thread-cpu"] == near(told["cpu"])
+    assert shrunk(now.by_worker, report.by_worker) == []

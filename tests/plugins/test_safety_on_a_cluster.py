@@ -1,0 +1,550 @@
+"""Whatever goes wrong in the meter, or arrives from a worker: the computation ends with the right result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster, as_completed, wait
+
+from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
+from dask_efficiency.cluster import MAX_REFUSALS
+from dask_efficiency.plugins.worker import LAST_WORDS
+from tests.plugins.tasks import (
+    Stopwatch,
+    burn,
+    increment,
+    leave_and_return,
+    leave_the_pool,
+    nap,
+    nap_in_a_coroutine,
+    spin,
+)
+from tests.plugins.watch import addresses, eventually, name_of, near, nothing_runs, payloads, shrunk
+
+pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+
+
+class Injected(Exception):
+    """Thrown by the tests, into the package."""
+
+
+def boom(*args: Any, **kwargs: Any) -> Any:
+    raise Injected("injected")
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of a cluster with a fresh registration, whatever the last test did to its own."""
+    with Client(cluster) as client:
+        unregister(client)
+        client.register_plugin(EfficiencyPlugin())
+        yield client
+        unregister(client)
+        eventually(lambda: nothing_runs(client))
+
+
+def meter_of(dask_worker: Any) -> Any:
+    return dask_worker.plugins["dask-efficiency-worker"].meter
+
+
+def compute(client: Client) -> None:
+    """Twenty tasks on all workers end with the right results."""
+    assert client.gather(client.map(increment, range(20), pure=False)) == list(range(1, 21))
+
+
+# -- on the worker ---------------------------------------------------------------------------
+
+
+def collect_logs(dask_worker: Any) -> None:
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            self.records.append(record.getMessage())
+
+    handler = Collector()
+    handler.records = dask_worker.collected = []
+    logger = logging.getLogger("dask_efficiency")
+    logger.addHandler(handler)
+    logger.propagate = False
+    dask_worker.collector = handler
+
+
+def collected_logs(dask_worker: Any) -> list[str]:
+    logging.getLogger("dask_efficiency").removeHandler(dask_worker.collector)
+    return list(dask_worker.collected)
+
+
+def break_hook(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.hold = boom
+
+
+def break_release(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.release = boom
+
+
+def break_settling(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.settle = boom
+
+
+def break_digests(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._digests.spill = boom
+
+
+def break_heartbeat(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.balance = boom
+
+
+def break_window(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.close_window = boom
+
+
+def break_executor_before(dask_worker: Any) -> Any:
+    dask_worker.executors["default"].live = None
+
+
+def break_executor_after(dask_worker: Any) -> Any:
+    class Live(dict):
+        def pop(self, *args: Any) -> Any:
+            raise Injected("injected")
+
+    dask_worker.executors["default"].live = Live()
+
+
+WORKER_BREAKS = [
+    break_hook,
+    break_release,
+    break_settling,
+    break_digests,
+    break_heartbeat,
+    break_window,
+    break_executor_before,
+    break_executor_after,
+]
+
+
+@pytest.mark.parametrize("break_it", WORKER_BREAKS, ids=lambda f: f.__name__)
+def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client, break_it):
+    first, second = addresses(client)
+    name = name_of(client, first)
+    client.run(collect_logs, workers=[first])
+    with efficiency_report(client) as report:
+        client.run(break_it, workers=[first])
+        for address in (first, second):
+            futures = client.map(increment, range(20), workers=[address], pure=False)
+            assert client.gather(futures) == list(range(1, 21))
+        told = client.submit(spin, 0.1, workers=[second], pure=False).result()
+    (logged,) = client.run(collected_logs, workers=[first])[first]
+    assert "switched its meter" in logged
+    life = snapshot(client)
+    assert "Injected" in life.not_measured[name] or "TypeError" in life.not_measured[name]
+    assert name in report.not_measured
+    assert report.by_worker[name]["unmeasured"] > 0
+    assert report.breakdown.total == pytest.approx(4 * report.window_seconds, abs=0.04)
+    # The other worker is measured as before, and this one has nothing of ours in its way any more.
+    assert report.by_worker[name_of(client, second)]["thread-cpu"] >= told["cpu"] * 0.97 - 0.015
+    kind = client.run(lambda dask_worker: type(dask_worker.executors["default"]).__name__, workers=[first])[first]
+    assert kind == "ThreadPoolExecutor"
+    before = life.by_worker[name]["unmeasured"]
+    assert snapshot(client).by_worker[name]["unmeasured"] > before
+    compute(client)
+    # A fresh registration measures it again.
+    unregister(client)
+    client.register_plugin(EfficiencyPlugin())
+    compute(client)
+    assert not snapshot(client).not_measured
+
+
+def test_a_worker_whose_meter_failed_closes_cleanly(mortal_client, attendance):
+    client = mortal_client
+    first = addresses(client)[0]
+    client.run(break_hook, workers=[first])
+    compute(client)
+    eventually(lambda: attendance.names[first] in snapshot(client).not_measured)
+    client.retire_workers([first])
+    eventually(lambda: first in attendance.left)
+    compute(client)
+    report = snapshot(client)
+    assert report.by_worker[attendance.names[first]]["unmeasured"] > 0
+    assert report.breakdown["lost-worker"] == 0
+
+
+def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_closing(mortal_client, attendance):
+    client = mortal_client
+
+    def break_last_words(dask_worker: Any) -> None:
+        meter_of(dask_worker)._ledger.settle_all = boom
+
+    first = addresses(client)[0]
+    client.run(break_last_words, workers=[first])
+    compute(client)
+    client.retire_workers([first])
+    eventually(lambda: first in attendance.left)
+    compute(client)
+
+
+# -- on the scheduler ------------------------------------------------------------------------
+
+
+def break_transition(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work.transition = boom
+
+
+def break_poll(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.accrue = boom
+
+
+def break_graphs(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.graph_taken_in = boom
+
+
+def break_booking(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.receive = boom
+
+
+@pytest.mark.parametrize(
+    "break_it", [break_transition, break_poll, break_graphs, break_booking], ids=lambda f: f.__name__
+)
+def test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off(client, break_it, caplog):
+    report = efficiency_report(client)
+    report.__enter__()
+    client.run_on_scheduler(break_it)
+    compute(client)
+    eventually(lambda: client.run_on_scheduler(is_off))
+    compute(client)
+    with pytest.warns(RuntimeWarning, match="injected"):
+        report.__exit__(None, None, None)
+    errors = [record for record in caplog.records if record.name == "dask_efficiency" and record.levelname == "ERROR"]
+    assert len(errors) == 1, caplog.records
+    with pytest.raises(RuntimeError, match="injected"):
+        _ = report.efficiency
+    with pytest.raises(Exception, match="injected"):
+        snapshot(client)
+    compute(client)
+    unregister(client)
+    client.register_plugin(EfficiencyPlugin())
+    compute(client)
+    assert snapshot(client).breakdown.total > 0
+
+
+def is_off(dask_scheduler: Any) -> bool:
+    return dask_scheduler.plugins[EfficiencyPlugin.name]._meter.off is not None
+
+
+def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client):
+    client.register_plugin(EfficiencyPlugin(price_per_worker_hour=7))
+    client.run_on_scheduler(break_transition)
+    compute(client)
+    assert client.run_on_scheduler(is_off)
+    with efficiency_report(client) as report:
+        told = client.submit(spin, 0.2, pure=False).result()
+    assert report.by_prefix["spin"]["thread-cpu"] == near(told["cpu"])
+    assert report.price_per_worker_hour == 7
+    assert snapshot(client).price_per_worker_hour == 7
+
+
+def test_a_window_that_cannot_be_opened_does_not_keep_the_user_from_computing(client):
+    def break_opening(dask_scheduler: Any) -> None:
+        dask_scheduler.plugins[EfficiencyPlugin.name]._meter._open_window = boom
+
+    client.run_on_scheduler(break_opening)
+    report = efficiency_report(client)
+    with pytest.warns(RuntimeWarning, match="injected"):
+        report.__enter__()
+    compute(client)
+    report.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="injected"):
+        _ = report.efficiency
+
+
+@pytest.mark.parametrize("break_it", [break_transition, break_poll], ids=lambda f: f.__name__)
+def test_a_cluster_whose_meter_failed_closes_cleanly(new_cluster, break_it, tmp_path):
+    with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin(save_to=str(tmp_path / "life.json")))
+        client.run_on_scheduler(break_it)
+        compute(client)
+        eventually(lambda: client.run_on_scheduler(is_off))
+        began = time.monotonic()
+    assert time.monotonic() - began < 15
+
+
+# -- what arrives from workers ---------------------------------------------------------------
+
+
+def hostile(kind: str, honest: dict[str, Any]) -> Any:
+    """A payload that must not be booked."""
+    if kind == "text":
+        return "garbage"
+    if kind == "list":
+        return [1, 2, 3]
+    if kind == "empty":
+        return {}
+    if kind == "another schema":
+        return {**honest, "schema": 999}
+    if kind == "NaN":
+        return {**honest, "elapsed": math.nan}
+    if kind == "infinite":
+        return {**honest, "running": math.inf}
+    if kind == "negative":
+        return {**honest, "settled": {**honest["settled"], "idle": -1}}
+    if kind == "does not add up":
+        return {**honest, "running": honest["running"] + 1}
+    if kind == "an unknown bucket":
+        return {**honest, "settled": {**honest["settled"], "coffee": 0}}
+    if kind == "another number of threads":
+        return {**honest, "nthreads": 1, "elapsed": 2 * honest["elapsed"]}
+    if kind == "too many seconds":
+        day = 24 * 3600 * 10**9
+        idle = honest["settled"]["idle"] + 2 * day
+        return {**honest, "elapsed": honest["elapsed"] + day, "settled": {**honest["settled"], "idle": idle}}
+    if kind == "shrinking":
+        nothing = dict.fromkeys(honest["settled"], 0)
+        return {**honest, "seq": honest["seq"] + 10**6, "elapsed": 0, "settled": nothing, "running": 0, "prefixes": {}}
+    if kind == "too many prefixes":
+        row = next(iter(honest["prefixes"].values()), [0] * 7)
+        return {**honest, "prefixes": {f"prefix-{i}": [0] * len(row) for i in range(20_000)}}
+    if kind == "a long name":
+        return {**honest, "outside": {"x" * 1_000_000: 1}}
+    if kind == "deep":
+        deep: Any = []
+        for _ in range(100):
+            deep = [deep]
+        return {**honest, "settled": deep}
+    if kind == "off without a reason":
+        return {"schema": 1, "off": 12}
+    raise AssertionError(kind)
+
+
+HOSTILE = [
+    "text",
+    "list",
+    "empty",
+    "another schema",
+    "NaN",
+    "infinite",
+    "negative",
+    "does not add up",
+    "an unknown bucket",
+    "another number of threads",
+    "too many seconds",
+    "shrinking",
+    "too many prefixes",
+    "a long name",
+    "deep",
+    "off without a reason",
+]
+
+
+def replace_heartbeat(dask_worker: Any, kind: str, lie: Callable[[str, Any], Any]) -> None:
+    honest = dask_worker.metrics["efficiency"]
+    dask_worker.honest = honest
+    dask_worker.metrics["efficiency"] = lambda worker: lie(kind, honest(worker))
+
+
+def restore_heartbeat(dask_worker: Any) -> None:
+    dask_worker.metrics["efficiency"] = dask_worker.honest
+
+
+async def beat(dask_worker: Any) -> None:
+    await dask_worker.heartbeat()
+
+
+def poll(dask_scheduler: Any) -> None:
+    meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
+    meter.guard(meter.poll)
+    assert meter.off is None
+
+
+def refused(dask_scheduler: Any) -> int:
+    count: int = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.refused
+    return count
+
+
+@contextmanager
+def lying(client: Client, address: str, kind: str) -> Iterator[None]:
+    client.run(replace_heartbeat, kind=kind, lie=hostile, workers=[address])
+    try:
+        yield
+    finally:
+        client.run(restore_heartbeat, workers=[address])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_heartbeat_is_refused_counted_and_logged_and_the_scheduler_lives(client, kind, caplog):
+    first, second = addresses(client)
+    compute(client)
+    before = snapshot(client)
+    with lying(client, first, kind):
+        client.run(beat, workers=[first])
+        client.run_on_scheduler(poll)
+        compute(client)
+        assert client.run_on_scheduler(refused) >= 1
+    (warning,) = [record.getMessage() for record in caplog.records if "refused a snapshot" in record.getMessage()]
+    assert first in warning
+    assert len(warning) < 2_000
+    client.run(beat, workers=[first, second])
+    client.run_on_scheduler(poll)
+    told = client.submit(spin, 0.1, workers=[second], pure=False).result()
+    after = snapshot(client)
+    assert shrunk(before.by_worker, after.by_worker) == []
+    assert after.breakdown["thread-cpu"] - before.breakdown["thread-cpu"] >= told["cpu"] * 0.97
+    assert after.breakdown.total <= 4 * after.window_seconds + 0.04
+
+
+def test_a_worker_that_keeps_lying_is_not_measured_any_more(client):
+    first, second = addresses(client)
+    name = name_of(client, first)
+    with lying(client, first, "negative"):
+        for _ in range(MAX_REFUSALS):
+            client.run(beat, workers=[first])
+            client.run_on_scheduler(poll)
+    report = snapshot(client)
+    assert "snapshots refused" in report.not_measured[name]
+    assert report.by_worker[name]["unmeasured"] > 0
+    assert name_of(client, second) not in report.not_measured
+    compute(client)
+
+
+def test_a_heartbeat_that_raises_costs_nothing(client):
+    first = addresses(client)[0]
+
+    def replace(dask_worker: Any) -> None:
+        dask_worker.honest = dask_worker.metrics["efficiency"]
+        dask_worker.metrics["efficiency"] = boom
+
+    client.run(replace, workers=[first])
+    client.run(beat, workers=[first])
+    client.run_on_scheduler(poll)
+    compute(client)
+    client.run(restore_heartbeat, workers=[first])
+    assert not snapshot(client).not_measured
+
+
+@pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 1}}, None])
+def test_a_hostile_answer_to_a_report_is_refused_and_that_worker_counts_as_last_heard_of(client, answer):
+    first = addresses(client)[0]
+    name = name_of(client, first)
+
+    def replace(dask_worker: Any, answer: Any) -> None:
+        async def handle(**kwargs: Any) -> Any:
+            return answer
+
+        dask_worker.handlers["efficiency"] = handle
+
+    with efficiency_report(client) as report:
+        client.run(replace, answer=answer, workers=[first])
+        told = client.gather(client.map(nap, [0.2] * 4, pure=False))
+    assert len(told) == 4
+    assert name in report.not_measured
+    assert report.breakdown.total == pytest.approx(4 * report.window_seconds, abs=0.04)
+    compute(client)
+
+
+def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of(client):
+    client.register_plugin(EfficiencyPlugin(report_timeout="500ms"))
+    first = addresses(client)[0]
+
+    def replace(dask_worker: Any) -> None:
+        async def handle(**kwargs: Any) -> Any:
+            await asyncio.sleep(3600)
+
+        dask_worker.handlers["efficiency"] = handle
+
+    with efficiency_report(client) as report:
+        client.run(replace, workers=[first])
+        told = client.submit(nap, 0.1, pure=False).result()
+        began = time.monotonic()
+    assert told["wall"] == near(0.1)
+    assert time.monotonic() - began < 2
+    assert "no answer in 0.5 s" in report.not_measured[name_of(client, first)]
+    assert report.breakdown.total == pytest.approx(4 * report.window_seconds, abs=0.04)
+
+
+@pytest.mark.parametrize("windows", ["garbage", {"x": 1}, "open"])
+@pytest.mark.parametrize("words", ["garbage", ["a", "list"], {}, {"snapshot": "garbage"}])
+def test_hostile_last_words_do_not_switch_the_meter_off(client, words, windows):
+    first = addresses(client)[0]
+
+    def say(dask_worker: Any, words: Any, windows: Any) -> None:
+        message = words
+        if isinstance(words, dict):
+            meter = meter_of(dask_worker)
+            if windows == "open":
+                windows = {window: {"schema": 1, "rows": "garbage"} for window in meter._ledger.windows}
+            message = {"session": meter.session, "worker": dask_worker.address, "windows": windows, **words}
+        dask_worker.log_event(LAST_WORDS, message)
+
+    with efficiency_report(client) as report:
+        client.run(say, words=words, windows=windows, workers=[first])
+        compute(client)
+        assert not client.run_on_scheduler(is_off)
+    assert report.breakdown.total == pytest.approx(4 * report.window_seconds, abs=0.04)
+
+
+# -- what could crash a process --------------------------------------------------------------
+
+
+def short_threads(count: int) -> int:
+    """Starts threads that end at once, so that idents are used again."""
+    import threading
+
+    for _ in range(count):
+        thread = threading.Thread(target=burn, args=(0.0001,))
+        thread.start()
+        thread.join()
+    return count
+
+
+def test_no_thread_clock_is_read_of_a_thread_that_is_gone(new_cluster):
+    def add_pool(dask_worker: Any) -> None:
+        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        pool.submit(os.getpid).result()
+        dask_worker.executors["processes"] = pool
+
+    def remove_pool(dask_worker: Any) -> None:
+        dask_worker.executors.pop("processes").shutdown()
+
+    with new_cluster() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.run(add_pool)
+        pids = client.run(os.getpid)
+
+        def some_of_everything() -> list[Any]:
+            with dask.annotate(executor="processes"):
+                in_processes = client.map(increment, range(4), pure=False)
+            return [
+                *in_processes,
+                *client.map(leave_the_pool, [0.001] * 10, [0.001] * 10, [0.01] * 10, pure=False),
+                *client.map(leave_and_return, [0.001] * 5, [0.01] * 5, [0.001] * 5, pure=False),
+                *client.map(nap_in_a_coroutine, [0.01] * 10, pure=False),
+                *client.map(short_threads, [20] * 4, pure=False),
+                *client.map(spin, [0.005] * 4, pure=False),
+            ]
+
+        watch = Stopwatch()
+        ended = 0
+        running = as_completed(some_of_everything())
+        for future in running:
+            assert future.status == "finished"
+            ended += 1
+            if ended % 30 == 0 and watch.read()["wall"] < 4:
+                running.update(some_of_everything())
+            if ended % 5 == 0:
+                for payload in payloads(client).values():
+                    assert sum(payload["settled"].values()) + payload["running"] == 2 * payload["elapsed"]
+        assert ended >= 100
+        assert client.run(os.getpid) == pids
+        report = snapshot(client)
+        assert report.breakdown["lost-worker"] == 0
+        assert not report.not_measured
+        client.run(remove_pool)
+        wait(client.map(nap, [0.01] * 4, pure=False))

@@ -1,0 +1,92 @@
+"""A worker without the package, or with another version of it, works on and is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot
+from tests.plugins.tasks import half_and_half, spin
+from tests.plugins.watch import addresses, eventually, name_of, near, scheduler_process, worker_process
+
+pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+
+#: What stands in a worker's path in the package's place, and what the report must say of it.
+STUBS = {
+    "absent": ("raise ModuleNotFoundError('No module named dask_efficiency')", "No module named dask_efficiency"),
+    "broken": ("import a_library_that_is_not_there", "a_library_that_is_not_there"),
+    "outdated": ("__version__ = '0.0.1'", "dask_efficiency 0.0.1 is installed"),
+}
+
+
+@pytest.fixture(scope="module")
+def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A scheduler in a process of its own, with the package, and one worker that has it too."""
+    with (
+        scheduler_process(tmp_path_factory.mktemp("scheduler")) as (_, file),
+        worker_process(file, "complete"),
+        Client(scheduler_file=file) as client,
+    ):
+        client.wait_for_workers(1)
+        yield file
+
+
+def stub(folder: Path, kind: str) -> Path:
+    (folder / "dask_efficiency").mkdir(parents=True)
+    (folder / "dask_efficiency" / "__init__.py").write_text(STUBS[kind][0])
+    return folder
+
+
+def compute_on_all(client: Client) -> dict[str, dict[str, float]]:
+    """What a task on each worker told, by the worker's name."""
+    futures = {
+        name_of(client, address): client.submit(half_and_half, 0.3, workers=[address], pure=False)
+        for address in addresses(client)
+    }
+    told: dict[str, Any] = client.gather(futures)
+    return told
+
+
+@pytest.mark.parametrize("kind", STUBS)
+def test_workers_that_are_there_or_join_without_the_package_compute_and_are_named(scheduler_file, tmp_path, kind):
+    folder = stub(tmp_path, kind)
+    reason = STUBS[kind][1]
+    with ExitStack() as stack:
+        stack.enter_context(worker_process(scheduler_file, f"{kind}-before", folder))
+        client = stack.enter_context(Client(scheduler_file=scheduler_file))
+        client.wait_for_workers(2)
+        client.register_plugin(EfficiencyPlugin())
+        stack.enter_context(worker_process(scheduler_file, f"{kind}-after", folder))
+        client.wait_for_workers(3)
+        names = {"complete", f"{kind}-before", f"{kind}-after"}
+
+        eventually(lambda: names - {"complete"} <= snapshot(client).not_measured.keys())
+        outside = time.monotonic()
+        with efficiency_report(client) as report:
+            entered = time.monotonic()
+            told = compute_on_all(client)
+            left = time.monotonic()
+        outside = time.monotonic() - outside
+
+        assert told.keys() == names
+        assert report.by_worker["complete"]["thread-cpu"] == near(told["complete"]["cpu"])
+        assert "complete" not in report.not_measured
+        for name in names - {"complete"}:
+            assert reason in report.not_measured[name]
+            row = report.by_worker[name]
+            assert list(row) == ["unmeasured"]
+            assert 2 * (left - entered) - 0.02 <= row.total <= 2 * outside + 0.02
+            assert list(snapshot(client).by_worker[name]) == ["unmeasured"]
+
+        # Other options reach the others, and nobody breaks.
+        client.register_plugin(EfficiencyPlugin(max_prefixes=9))
+        assert compute_on_all(client).keys() == names
+        assert client.submit(spin, 0.01, pure=False).result()
+    with Client(scheduler_file=scheduler_file) as client:
+        eventually(lambda: len(addresses(client)) == 1)

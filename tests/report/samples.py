@@ -1,0 +1,86 @@
+"""Reports for the tests: one worked out by hand, and any report at all."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.report.model import PHASES, EfficiencyReport
+
+
+def seconds(**by_bucket: float) -> Breakdown:
+    """``seconds(thread_cpu=1.5)``."""
+    return Breakdown({name.replace("_", "-"): round(value * 1e9) for name, value in by_bucket.items()})
+
+
+def report_of(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
+    """A report over the workers given, named w0, w1, ..."""
+    given: dict[str, Any] = {"name": "a run", "started": 0.0, "window_seconds": 5.0, "wall_seconds": 4.5}
+    given["by_worker"] = {f"w{i}": worker for i, worker in enumerate(workers)}
+    return EfficiencyReport(**(given | fields))
+
+
+def by_hand(**fields: Any) -> EfficiencyReport:
+    """Two workers with two threads each, for five seconds: 20 thread-seconds.
+
+    S = 20 - 2 (no-work) = 18, running 1, so 17 settled; U = 6 + 4 = 10; T = 4.5, N = 18 / 4.5 = 4,
+    T* = 10 / 4 = 2.5.
+    """
+    given: dict[str, Any] = {
+        "by_worker": {
+            "a": seconds(thread_cpu=6, spill=3, idle=1),
+            "b": seconds(thread_cpu=4, thread_noncpu=2, failed=1, no_work=2, running=1),
+        },
+        "by_prefix": {
+            "load": seconds(thread_cpu=6, spill=3),
+            "sum": seconds(thread_cpu=4, thread_noncpu=2, failed=1, running=1),
+        },
+        "phases": {"upload": 0.5, "run": 4.0},
+        "tasks": {"succeeded": 12, "failed": 1},
+        "nthreads": {"a": 2, "b": 2},
+    }
+    return report_of(**(given | fields))
+
+
+#: Names that try to break out of a terminal, of rich's markup, of HTML or of a column.
+HOSTILE_NAMES = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "\x1b[31mred\x1b[0m",
+    "line\nbreak\r\ttab",
+    "[bold]markup[/bold][/]",
+    "\u202egnitirwer",
+    "\ud800 lone surrogate",
+    "x" * 100_000,
+    "數據" * 60,
+    "",
+)
+
+breakdowns = st.dictionaries(
+    st.sampled_from([str(bucket) for bucket in Bucket]),
+    st.integers(0, 10**15) | st.integers(0, 10**4) | st.sampled_from([0, 1, 333_333_333, 10**9]),
+).map(Breakdown)
+
+_names = st.text(max_size=12) | st.sampled_from(HOSTILE_NAMES[:7])
+_amounts = st.floats(0, 1e12)
+_groups = st.dictionaries(_names, breakdowns, max_size=12)
+
+reports = st.builds(
+    EfficiencyReport,
+    name=_names,
+    started=_amounts,
+    window_seconds=_amounts,
+    wall_seconds=_amounts,
+    by_worker=_groups,
+    by_prefix=_groups,
+    by_span=_groups,
+    phases=st.dictionaries(st.sampled_from(PHASES), _amounts),
+    tasks=st.dictionaries(_names, st.integers(0, 10**9), max_size=4),
+    nthreads=st.dictionaries(_names, st.integers(1, 256), max_size=4),
+    outside=st.dictionaries(_names, _amounts, max_size=4),
+    details=st.dictionaries(_names, _amounts, max_size=4),
+    not_measured=st.dictionaries(_names, _names, max_size=4),
+    notes=st.lists(_names, max_size=3).map(tuple),
+    price_per_worker_hour=st.none() | st.floats(0, 1000),
+    environment=st.dictionaries(_names, _names, max_size=4),
+)

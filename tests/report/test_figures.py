@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.report.figures import (
+    apportion,
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    money_scale,
+    shorten,
+    time_scale,
+)
+from tests.report.samples import HOSTILE_NAMES
+
+
+@given(st.lists(st.integers(0, 10**18), min_size=1, max_size=20), st.integers(0, 10**6))
+def test_apportioned_numbers_add_up_and_none_is_a_whole_step_off(weights: list[int], whole: int) -> None:
+    parts = apportion(weights, whole)
+    total = sum(weights)
+    assert sum(parts) == (whole if total else 0)
+    assert all(
+        abs(part * total - weight * whole) < total or not total for part, weight in zip(parts, weights, strict=True)
+    )
+
+
+def test_the_largest_remainders_are_rounded_up() -> None:
+    # 10 * (47, 16, 15.8, 12, 6.1, 3.1) / 100 = 4.7, 1.6, 1.58, 1.2, 0.61, 0.31
+    assert apportion([470, 160, 158, 120, 61, 31], 10) == [5, 2, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (1e-9, "<0.1 ms"),
+        (0.0042, "4.2 ms"),
+        (0.35, "350 ms"),
+        (0.9996, "1.0 s"),
+        (5.74, "5.7 s"),
+        (119.4, "119 s"),
+        (150.0, "2.5 min"),
+        (7200.0, "2.0 h"),
+        (1e7, "2778 h"),
+        (float("nan"), "unknown"),
+    ],
+)
+def test_a_duration_is_written_in_the_unit_that_fits_it(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_thread_time_has_its_unit_in_words() -> None:
+    assert format_thread_time(14_240_000_000) == "14.2 thread-seconds"
+    assert format_thread_time(350_000_000) == "350 thread-milliseconds"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0 %"),
+        (1e-6, "<0.1 %"),
+        (0.034, "3.4 %"),
+        (0.62, "62 %"),
+        (0.9999, "99.9 %"),
+        (1.0, "100 %"),
+        (float("nan"), "-"),
+    ],
+)
+def test_only_nothing_is_0_percent_and_only_all_is_100(share: float, text: str) -> None:
+    assert format_share(share) == text
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit", "text"),
+    [(0.02, "ms", "20.0"), (22.9, "s", "22.9"), (600.0, "min", "10.0"), (36_000.0, "h", "10.0")],
+)
+def test_a_column_of_times_has_one_unit_that_fits_its_largest(largest: float, unit: str, text: str) -> None:
+    scale = time_scale(largest)
+    assert (scale.unit, scale.text(scale.steps(largest))) == (unit, text)
+
+
+def test_small_prices_get_more_decimals() -> None:
+    assert [money_scale(money).decimals for money in (0.0, 12.0, 0.5, 0.0012)] == [2, 2, 3, 5]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
+def test_a_harmless_name_has_only_visible_characters(name: str) -> None:
+    assert harmless(name).isprintable()
+    assert "\x1b" not in harmless(name)
+
+
+def test_a_harmless_name_shows_what_was_there() -> None:
+    assert harmless("a\x1b[31m\n\u202e") == r"a\x1b[31m\n\u202e"
+    assert harmless("größe-數據") == "größe-數據"
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_shortened_name_is_never_longer_than_asked(text: str, length: int) -> None:
+    assert len(shorten(text, length)) <= length
+    assert len(text) > length or shorten(text, length) == text
+
+
+def test_a_shortened_name_keeps_its_beginning_and_its_end() -> None:
+    assert shorten("read-parquet-0123456789abcdef", 16) == "read-parq...cdef"

@@ -1,0 +1,194 @@
+import gzip
+import json
+import math
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
+from dask_efficiency.report.model import EfficiencyReport
+from tests.report.samples import by_hand, report_of, reports, seconds
+
+
+@given(reports)
+def test_a_report_comes_back_from_its_json_as_it_was(report: EfficiencyReport) -> None:
+    text = json.dumps(to_dict(report), allow_nan=False)
+    assert from_dict(json.loads(text)) == report
+
+
+@pytest.mark.parametrize("name", ["report.json", "report.json.gz", "report.json.bz2", "report.json.xz"])
+def test_a_saved_report_is_loaded_as_it_was(tmp_path: Path, name: str) -> None:
+    report = by_hand(price_per_worker_hour=0.1, notes=("größe",), name="\ud800")
+    save(report, tmp_path / name)
+    assert load_report(tmp_path / name) == report
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_report_travels_through_fsspec() -> None:
+    for url in ("memory://reports/one.json", "memory://reports/one.json.gz", "simplecache::memory://reports/two.json"):
+        by_hand().save(url)
+        assert load_report(url) == by_hand()
+
+
+def test_a_name_in_gz_is_compressed(tmp_path: Path) -> None:
+    save(by_hand(), tmp_path / "r.json.gz")
+    with gzip.open(tmp_path / "r.json.gz") as file:
+        assert json.load(file)["format"] == "dask-efficiency-report"
+
+
+def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
+    save(by_hand(), f"file://{tmp_path}/new/r.json", auto_mkdir=True)
+    assert load_report(tmp_path / "new" / "r.json") == by_hand()
+
+
+def test_breakdowns_are_stored_in_whole_nanoseconds() -> None:
+    stored = to_dict(by_hand())["report"]["by_worker"]["a"]
+    assert stored == {"thread-cpu": 6_000_000_000, "spill": 3_000_000_000, "idle": 1_000_000_000}
+
+
+def test_the_summary_holds_the_headline_numbers_and_is_not_read() -> None:
+    data = to_dict(by_hand())
+    assert data["summary"]["efficiency"] == 10 / 17
+    assert data["summary"]["losses"][0]["bucket"] == "spill"
+    assert data["summary"]["factors"]["memory"] == 13 / 16
+    data["summary"] = "anything"
+    assert from_dict(data) == by_hand()
+
+
+def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
+    save(report_of(wall_seconds=math.nan), tmp_path / "r.json")
+    text = (tmp_path / "r.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["summary"]["efficiency"] is None
+    assert math.isnan(load_report(tmp_path / "r.json").wall_seconds)
+
+
+def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_report(tmp_path / "none.json")
+    with pytest.raises(FileNotFoundError):
+        load_report("memory://none/none.json")
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.json"
+    save(by_hand(), path)
+
+    def broken(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="disk full"):
+        save(report_of(), path)
+    assert load_report(path) == by_hand()
+    assert os.listdir(tmp_path) == ["r.json"]
+
+
+def test_a_save_through_a_symbolic_link_replaces_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    save(by_hand(), tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert load_report(tmp_path / "real.json") == by_hand()
+
+
+def test_a_saved_report_is_as_readable_as_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    save(by_hand(), tmp_path / "r.json")
+    assert stat.S_IMODE((tmp_path / "r.json").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "no valid JSON"),
+        (b"\x80\x04\x95pickle", "no valid JSON"),
+        (b'{"format": "dask-efficiency-report", "vers', "no valid JSON"),
+        (b'{"format": NaN}', "NaN is no JSON"),
+        (b"[" * 100_000, "no valid JSON"),
+        (b"[]", "found a list"),
+        (b"null", "found a null"),
+        (b'{"a": 1}', "found format None"),
+        (b'{"format": "chrome-trace"}', "found format 'chrome-trace'"),
+    ],
+)
+def test_a_foreign_or_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes, found: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(content)
+    with pytest.raises(ReportFileError, match=found) as caught:
+        load_report(path)
+    assert str(caught.value).startswith(str(path))
+    assert "expected" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["r.json.gz", "r.json.bz2", "r.json.xz", "r.json.zip"])
+def test_a_truncated_or_foreign_compressed_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    save(by_hand(), path)
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"not compressed at all"):
+        path.write_bytes(content)
+        with pytest.raises(ReportFileError, match="expected") as caught:
+            load_report(path)
+        assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("version", [2, 0, "1", True, None])
+def test_another_version_is_refused(version: Any) -> None:
+    with pytest.raises(ReportFileError, match=r"found version .* expected 1"):
+        from_dict(to_dict(by_hand()) | {"version": version})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where"),
+    [
+        ("name", 3, "'name'"),
+        ("started", "now", "'started'"),
+        ("started", True, "'started'"),
+        ("wall_seconds", 10**400, "'wall_seconds'"),
+        ("by_worker", [], "'by_worker'"),
+        ("by_worker", {"a": {"spill": 1.5}}, r"'by_worker\.a\.spill'"),
+        ("by_worker", {"a": {"spill": -1}}, r"'by_worker\.a\.spill'"),
+        ("by_worker", {"a": {"lunch": 1}}, r"'by_worker\.a'.*'lunch'"),
+        ("tasks", {"failed": 1.0}, r"'tasks\.failed'"),
+        ("nthreads", {"a": None}, r"'nthreads\.a'"),
+        ("phases", {"run": "1"}, r"'phases\.run'"),
+        ("notes", "one", "'notes'"),
+        ("notes", [1], "'notes'"),
+        ("price_per_worker_hour", "much", "'price_per_worker_hour'"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused_by_name(field: str, value: Any, where: str) -> None:
+    data = to_dict(by_hand())
+    data["report"][field] = value
+    with pytest.raises(ReportFileError, match=where):
+        from_dict(data)
+
+
+def test_a_missing_field_is_refused_by_name() -> None:
+    data = to_dict(by_hand())
+    del data["report"]["by_span"]
+    with pytest.raises(ReportFileError, match="lacks 'by_span'"):
+        from_dict(data)
+    with pytest.raises(ReportFileError, match="'report' is a null"):
+        from_dict(data | {"report": None})
+
+
+def test_every_field_of_a_report_is_stored() -> None:
+    changed = replace(by_hand(), environment={"dask": "2026.8.0"}, details={"x": 0.1}, outside={"y": 0.2})
+    assert from_dict(to_dict(changed)) == changed
+    assert to_dict(report_of(seconds(idle=1))).keys() == {"format", "version", "summary", "report"}
+
+
+def test_a_folder_that_is_not_there_is_named_as_the_user_gave_it(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "report.json"
+    with pytest.raises(FileNotFoundError) as caught:
+        save(by_hand(), path)
+    assert caught.value.filename == str(path)

@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import pytest
+
+from dask_efficiency.report.live import change
+from dask_efficiency.report.screen import coloured, plain
+from tests.report.test_live import CHANGE, NOW, THEN, reading, worker
+
+HOSTILE = ["\x1b[2J\x1b[31mred", "new\nline", "\u202egnp.exe", "漢字" * 30, "x" * 500, "[bold]markup[/bold]", "é"]
+
+
+def many(count: int):
+    """A change in which each worker is a little less useful than the one before."""
+    workers = {f"w{i}": worker(thread_cpu=count - i, idle=i + 1) for i in range(count)}
+    return change(None, reading(1, workers), source="tcp://host:8786")
+
+
+def test_a_plain_view_of_a_small_cluster():
+    assert plain(CHANGE, width=80) == (
+        "tcp://host:8786  2 workers, 4 threads, 3 tasks on them\n"
+        "Last 2.0 s: 50 % efficient: 4.00 of 8.00 thread-seconds were useful; the largest\n"
+        "loss is idle, 3.00 thread-seconds.\n"
+        "[#######################################nnnnnnnnnn.............................]\n"
+        "# thread-cpu 2.0  n thread-noncpu 0.5  . idle 1.5\n"
+        "Tasks succeeded 20.\n"
+        "Since 12.0 s ago: 60 % efficient: 29.0 of 48.0 thread-seconds were useful; the\n"
+        "run took 12.0 s, ideally 7.2 s; the largest loss is idle, 18.0 thread-seconds.\n"
+        "\n"
+        "worker                  threads  useful  largest loss             running  tasks\n"
+        "a       [###.........]        2    25 %  idle 75 %                             0\n"
+        "b       [#########nnn]        2    75 %  thread-noncpu 25 %                    3"
+    )
+
+
+@pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])
+@pytest.mark.parametrize("height", [3, 12, 24, 40])
+def test_no_view_is_larger_than_the_screen(width, height):
+    view = many(60)
+    lines = plain(view, width=width, height=height).splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= max(width, 30)
+    text = coloured(view, width=width, height=height)
+    rows = text.split("\n")
+    assert len(rows) <= height
+    assert max(row.cell_len for row in rows) <= max(width, 30)
+
+
+def test_where_not_all_workers_fit_the_least_useful_are_shown():
+    text = plain(many(60), width=100, height=20)
+    assert "least useful of 60 workers" in text
+    assert "\nw59 " in text
+    assert "\nw0 " not in text
+
+
+def test_without_a_height_all_workers_are_shown():
+    assert sum(line.startswith("w") for line in plain(many(60)).splitlines()) == 61  # with the head
+
+
+def test_a_wide_screen_has_every_column_and_a_narrow_one_the_bar():
+    assert "tasks" in plain(many(2), width=100).splitlines()[-3]
+    narrow = plain(many(2), width=30).splitlines()
+    assert narrow[-3].split() == ["worker", "useful"]
+    assert "[" in narrow[-1]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
+    view = change(None, reading(1, {name: worker(thread_cpu=1, idle=1)}), source="tcp://\x1b[31m")
+    lines = plain(view, width=80).splitlines()
+    assert all(line.isascii() and line.isprintable() for line in lines)
+    assert max(map(len, lines)) <= 80
+    rows = coloured(view, width=80, height=24).split("\n")
+    assert all(row.plain.isprintable() for row in rows)
+    assert max(row.cell_len for row in rows) <= 80
+
+
+def test_who_joined_and_left_is_said():
+    view = change(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
+    assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in plain(view)
+
+
+def test_a_silent_interval_is_said():
+    view = change(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
+    assert "No heartbeat came in 2.0 s." in plain(view)
+    assert "no heartbeat" in plain(view)
+
+
+def test_a_worker_without_work_is_not_called_useless():
+    view = change(THEN, replace(NOW, workers={"a": worker(thread_cpu=5, idle=15, no_work=4)}), source="")
+    assert plain(view).splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
+
+
+def test_the_first_view_tells_of_the_life_only():
+    text = plain(change(None, NOW, source=""))
+    assert "Last" not in text
+    assert "Since 12.0 s ago" in text
+
+
+def test_an_empty_cluster_is_shown():
+    text = plain(change(None, reading(5, {}), source="tcp://host:8786"))
+    assert "0 workers, 0 threads" in text
+    assert coloured(change(None, reading(5, {}), source=""), width=80, height=24).plain
+
+
+def test_a_small_screen_shows_workers_rather_than_the_past():
+    assert "Since" in plain(CHANGE, width=80, height=14)
+    small = plain(CHANGE, width=80, height=11)
+    assert "Since" not in small
+    assert small.splitlines()[-1].startswith("b ")

@@ -1,0 +1,93 @@
+import pytest
+from hypothesis import given
+
+from dask_efficiency.buckets import GOOD, Bucket
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.verdict import DESCRIPTIONS, advice, verdict
+from tests.report.samples import by_hand, report_of, reports, seconds
+
+
+def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost_most() -> None:
+    # U / N = 14.2 / (22.9 / 5.7) = 3.53
+    report = report_of(seconds(thread_cpu=14.2, spill=3.1, idle=2.9, thread_noncpu=2.7), wall_seconds=5.7)
+    assert verdict(report) == (
+        "62 % efficient: 14.2 of 22.9 thread-seconds were useful; the run took 5.7 s, ideally 3.5 s; "
+        "the largest loss is spill, 3.1 thread-seconds"
+    )
+
+
+def test_the_verdict_of_a_priced_report_says_what_the_loss_is_worth() -> None:
+    # 3.1 thread-seconds of a worker with one thread, at 139.35 an hour: 0.12
+    report = report_of(seconds(thread_cpu=19.8, spill=3.1), price_per_worker_hour=139.35, nthreads={"w0": 1})
+    assert verdict(report).endswith("the largest loss is spill, 3.1 thread-seconds, worth 0.120")
+
+
+def test_much_running_time_is_said_and_no_ideal_is_promised() -> None:
+    # 1 of 18 thread-seconds is more than one in twenty
+    assert verdict(by_hand()) == (
+        "59 % efficient: 10.0 of 17.0 thread-seconds were useful; the run took 4.5 s; "
+        "the largest loss is spill, 3.0 thread-seconds; 1.0 thread-seconds are still running"
+    )
+
+
+def test_nothing_recorded() -> None:
+    assert verdict(report_of()) == "Nothing was recorded: the window holds no thread time"
+
+
+def test_nothing_ran() -> None:
+    expected = "Nothing ran: there was no work in any of 20.0 thread-seconds"
+    assert verdict(report_of(seconds(no_work=20))) == expected
+
+
+def test_nothing_has_ended() -> None:
+    expected = "Too early to tell: 8.00 thread-seconds are still running and nothing has ended"
+    assert verdict(report_of(seconds(running=8, no_work=1))) == expected
+
+
+def test_nothing_was_measured_for_one_reason() -> None:
+    report = report_of(
+        seconds(unmeasured=10), seconds(unmeasured=10), not_measured={"w0": "package absent", "w1": "package absent"}
+    )
+    assert verdict(report) == "Nothing was measured: all of 20.0 thread-seconds are unmeasured (package absent)"
+
+
+def test_nothing_was_useful() -> None:
+    assert verdict(report_of(seconds(idle=3, failed=9))) == (
+        "0 % efficient: none of 12.0 thread-seconds were useful; the run took 4.5 s; "
+        "the largest loss is failed, 9.0 thread-seconds"
+    )
+
+
+def test_nothing_was_lost() -> None:
+    expected = "100 % efficient: all of 12.0 thread-seconds were useful; the run took 4.5 s"
+    assert verdict(report_of(seconds(thread_cpu=8, gpu=4))) == expected
+
+
+def test_much_unmeasured_time_is_said_even_where_it_is_not_the_largest_loss() -> None:
+    report = report_of(seconds(thread_cpu=6, idle=3, unmeasured=1))
+    assert verdict(report).endswith("the largest loss is idle, 3.0 thread-seconds; 10 % was not measured")
+
+
+def test_a_run_of_unknown_length_gets_no_runtime() -> None:
+    for unknown in (0.0, float("nan"), float("inf")):
+        said = verdict(report_of(seconds(thread_cpu=8, idle=4), wall_seconds=unknown))
+        assert said.endswith("were useful; the largest loss is idle, 4.0 thread-seconds")
+
+
+@given(reports)
+def test_a_verdict_is_one_printable_line_for_any_report(report: EfficiencyReport) -> None:
+    assert verdict(report).isprintable()
+    assert len(verdict(report)) < 400
+
+
+@pytest.mark.parametrize("bucket", Bucket)
+def test_every_loss_has_advice_and_nothing_else_has(bucket: Bucket) -> None:
+    is_loss = bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+    assert bool(advice(bucket)) == is_loss
+    assert len(advice(bucket)) <= 78
+    assert advice(bucket).isascii()
+
+
+def test_every_bucket_is_described() -> None:
+    assert list(DESCRIPTIONS) == list(Bucket)
+    assert all(len(text) <= 78 for text in DESCRIPTIONS.values())

@@ -1,0 +1,120 @@
+"""Hypothesis strategies that several test files share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dask_efficiency.buckets import SETTLED, Breakdown, Bucket
+from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Ledger, Outcome, WindowBalance
+from dask_efficiency.wire import Snapshot, encode
+
+SECOND = 1_000_000_000
+
+#: Names as users choose them: ASCII mostly, and sometimes anything that can be encoded.
+names = st.sampled_from(["inc", "sum", "read-parquet"]) | st.text(st.characters(codec="utf-8"), max_size=20)
+
+#: Nanoseconds: from nothing over one tick to hours, with edges more often than chance would have it.
+nanoseconds = st.sampled_from([0, 1, 2, SECOND]) | st.integers(0, 10_000 * SECOND)
+
+#: What a broken clock or digest may claim: negative, or far beyond any time held.
+measurements = st.sampled_from([0, -1, 1 << 80, -(1 << 80)]) | st.integers(-20 * SECOND, 20 * SECOND)
+
+#: Steps of a fake clock. It may stand still, and it may run backwards.
+ticks = st.sampled_from([0, 1, 2, 3, 7]) | st.integers(-5, 5 * SECOND)
+
+#: Steps of a clock that behaves.
+steps = st.sampled_from([0, 1, 2, 3]) | st.integers(0, 3 * SECOND)
+
+#: Anything that msgpack can carry, nested.
+plain_data = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=5) | st.integers(-9, 9) | st.binary(max_size=2), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def breakdowns() -> st.SearchStrategy[Breakdown]:
+    """Any breakdown, ``running`` included."""
+    return st.dictionaries(st.sampled_from(list(Bucket)), nanoseconds).map(Breakdown)
+
+
+def rows(length: int = len(TASK_BUCKETS)) -> st.SearchStrategy[tuple[int, ...]]:
+    """A row of nanoseconds."""
+    return st.lists(nanoseconds, min_size=length, max_size=length).map(tuple)
+
+
+def _by_name(buckets: Sequence[Bucket], values: Sequence[int]) -> dict[str, int]:
+    return {str(bucket): ns for bucket, ns in zip(buckets, values, strict=True)}
+
+
+@st.composite
+def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
+    """The accounts of some worker: they add up, and so do the prefixes."""
+    n = draw(st.integers(1, 16)) if nthreads is None else nthreads
+    prefixes = draw(st.dictionaries(names, rows(), max_size=4))
+    tasks = [sum(row[i] for row in prefixes.values()) for i in range(len(TASK_BUCKETS))]
+    free = list(draw(rows(len(FREE_BUCKETS))))
+    running = draw(nanoseconds)
+    free[-1] += -(sum(tasks) + sum(free) + running) % n
+    whole = sum(tasks) + sum(free) + running
+    return Balance(
+        nthreads=n,
+        elapsed=whole // n,
+        settled={**_by_name(FREE_BUCKETS, free), **_by_name(TASK_BUCKETS, tasks)},
+        running=running,
+        prefixes=prefixes,
+        tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
+        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks), 0, running]),
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
+    """What a worker might send."""
+    return Snapshot(
+        incarnation=draw(st.sampled_from(["a", "b", "c"]) | names),
+        seq=draw(st.integers(0, 1 << 40)),
+        balance=draw(balances(nthreads=nthreads)),
+        outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        final=draw(st.booleans()),
+    )
+
+
+@st.composite
+def window_balances(draw: st.DrawFn) -> WindowBalance:
+    """The accounts of some window: they add up."""
+    n = draw(st.integers(1, 16))
+    window = draw(st.dictionaries(st.tuples(names, names), rows(len(TASK_BUCKETS) + 1), max_size=4))
+    free = list(draw(rows(len(FREE_BUCKETS))))
+    held = sum(sum(row) for row in window.values())
+    free[-1] += -(held + sum(free)) % n
+    return WindowBalance(
+        nthreads=n,
+        elapsed=(held + sum(free)) // n,
+        free=_by_name(FREE_BUCKETS, free),
+        rows=window,
+        tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
+    )
+
+
+def standings() -> st.SearchStrategy[dict[str, int]]:
+    """Settled nanoseconds by bucket, some of them missing."""
+    return st.dictionaries(st.sampled_from([str(bucket) for bucket in SETTLED]), nanoseconds)
+
+
+def idle_payload(nthreads: int, elapsed: int, **changes: Any) -> dict[str, Any]:
+    """The payload of a worker that did nothing for ``elapsed`` nanoseconds."""
+    ledger = Ledger(nthreads, at=0)
+    return {**encode(Snapshot("a", 1, ledger.balance(at=elapsed))), **changes}

@@ -1,0 +1,1027 @@
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dask_efficiency.buckets import Bucket, combine
+from dask_efficiency.cluster import (
+    ACTIVITIES,
+    DEPARTED,
+    GRACE_NS,
+    MAX_ACTIVITIES,
+    MAX_REFUSALS,
+    RECENT_NS,
+    SILENT_NS,
+    SLACK_NS,
+    ClusterLedger,
+    Presence,
+    Standing,
+    WorkClock,
+    between,
+)
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome
+from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
+from tests.strategies import SECOND, idle_payload, plain_data, snapshots, standings, steps
+
+# A failing state machine is shrunk for up to five minutes before it says how it failed.
+pytestmark = pytest.mark.timeout(400)
+
+ADDRESSES = ("tcp://a", "tcp://b", "tcp://c")
+MAX_NAMES = 4
+MAX_PREFIXES = 2
+
+
+def totals(cluster: ClusterLedger) -> dict[str, int]:
+    """Settled nanoseconds by bucket, those that hold time."""
+    return {bucket: ns for bucket, ns in cluster.standing(at=0).settled.items() if ns}
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    """A worker with a clock of its own, and what the scheduler should know of it."""
+
+    presence: Presence
+    offset: int
+    ledger: Ledger | None = None
+    incarnation: str = ""
+    seq: int = 0
+    tasks: list[int] = field(default_factory=list)
+    closing: bool = False
+    #: What was booked last: the incarnation, its seq, and the instant up to which time is accounted for.
+    booked: str | None = None
+    booked_seq: int = -1
+    covered: int = 0
+    running: int = 0
+    said_goodbye: bool = False
+    refusals: int = 0
+    off: bool = False
+    left: int | None = None
+    closed: bool = False
+
+    @property
+    def open(self) -> bool:
+        return not self.closed
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A payload on its way."""
+
+    address: str
+    payload: dict[str, Any]
+    incarnation: str
+    seq: int
+    taken: int
+    final: bool
+    running: int
+    settled: dict[str, int]
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    """Workers come, work, and go in every way; no nanosecond of theirs is lost or counted twice.
+
+    Letters arrive at once, or never, or again, or after younger ones of the same ledger. The one
+    thing kept out is a late *first* letter of a ledger: its start is known from its arrival alone.
+    """
+
+    workers_ = st.integers(0, 10)
+
+    @initialize(at=st.integers(0, 10 * SECOND))
+    def begin(self, at):
+        self.now = at
+        self.cluster = ClusterLedger(at=at, max_names=MAX_NAMES, max_prefixes=MAX_PREFIXES)
+        self.alive: dict[str, SimulatedWorker] = {}
+        self.ever: list[SimulatedWorker] = []
+        self.letters: list[Letter] = []
+        self.ended: set[str] = set()
+        self.booked: dict[str, dict[str, int]] = {}
+        self.before = self.cluster.standing(at=at)
+        self.first = self.before
+        self.did = self.cluster.activity()
+        self.numbers = iter(range(10**9))
+        self.join(0, 2, 0)
+
+    def pick(self, which):
+        if not self.alive:
+            self.join(which, 1, 0)
+        workers = list(self.alive.values())
+        return workers[which % len(workers)]
+
+    # -- what happens on workers -------------------------------------------------------------
+
+    @rule(
+        which=st.integers(0, 2),
+        nthreads=st.integers(1, 4),
+        offset=st.integers(-(10**12), 10**12),
+        metered=st.sampled_from([True, True, False]),
+    )
+    def join(self, which, nthreads, offset, metered=True):
+        """A new worker, maybe at an address in use: then the old one left."""
+        address = ADDRESSES[which % 3]
+        if address in self.alive:
+            self.gone(address)
+        name = f"worker-{next(self.numbers)}"
+        presence = self.cluster.worker_joined(address, name, nthreads, at=self.now)
+        worker = SimulatedWorker(presence, offset, covered=self.now)
+        self.alive[address] = worker
+        self.ever.append(worker)
+        if metered:
+            self.meter(worker)
+
+    @rule(which=workers_)
+    def start_meter(self, which):
+        """The worker's half arrives; or arrives anew, with a ledger that begins now."""
+        self.meter(self.pick(which))
+
+    def meter(self, worker):
+        worker.ledger = Ledger(worker.presence.nthreads, at=self.now + worker.offset)
+        worker.incarnation = f"ledger-{next(self.numbers)}"
+        worker.seq = 0
+        worker.tasks.clear()
+
+    @rule(step=steps)
+    def pass_time(self, step):
+        self.now += step
+
+    @rule(which=workers_, prefix=st.sampled_from(["inc", "sum", "mul"]), recomputed=st.booleans())
+    def start_task(self, which, prefix, recomputed):
+        worker = self.pick(which)
+        if worker.ledger is not None:
+            key = next(self.numbers)
+            worker.ledger.hold(key, prefix, recomputed=recomputed, at=self.now + worker.offset)
+            worker.tasks.append(key)
+
+    @rule(which=workers_, outcome=st.sampled_from(Outcome), share=st.integers(0, 100))
+    def end_task(self, which, outcome, share):
+        worker = self.pick(which)
+        if worker.tasks:
+            hold = worker.ledger.release(worker.tasks.pop(0), at=self.now + worker.offset)
+            worker.ledger.settle(hold, outcome, cpu=hold.ns * share // 100, wall=hold.ns)
+
+    @rule(
+        which=workers_,
+        prefix=st.sampled_from(["inc", "sum", "mul"]),
+        outcome=st.sampled_from(Outcome),
+        steps_=st.lists(steps, min_size=1, max_size=3),
+    )
+    def run_tasks(self, which, prefix, outcome, steps_):
+        """One after another, each followed by a heartbeat."""
+        for step in steps_:
+            self.start_task(which, prefix, False)
+            self.pass_time(step)
+            self.end_task(which, outcome, 50)
+            self.heartbeat(which, "arrives")
+
+    @rule(which=workers_, to=st.sampled_from(Availability), waiting=st.integers(0, 2), constrained=st.integers(0, 2))
+    def observe(self, which, to, waiting, constrained):
+        worker = self.pick(which)
+        if worker.ledger is not None:
+            worker.ledger.observe(to, waiting, constrained, at=self.now + worker.offset)
+
+    @rule(outstanding=st.booleans())
+    def work(self, outstanding):
+        self.cluster.work.set(outstanding, at=self.now)
+
+    # -- what travels ------------------------------------------------------------------------
+
+    def write(self, worker, *, final=False):
+        if worker.ledger is None:
+            return None
+        worker.seq += 1
+        balance = worker.ledger.balance(at=self.now + worker.offset)
+        payload = encode(Snapshot(worker.incarnation, worker.seq, balance, {"get-data": worker.seq}, final=final))
+        letter = Letter(
+            worker.presence.address,
+            payload,
+            worker.incarnation,
+            worker.seq,
+            self.now,
+            final,
+            balance.running,
+            dict(balance.settled),
+        )
+        self.letters.append(letter)
+        return letter
+
+    def reader(self, letter):
+        """Whose books a letter goes into: a departed worker's, if they are open and its ledger is known."""
+        open_books = [w for w in self.ever if w.open and w.presence.address == letter.address]
+        leaving = [w for w in open_books if w.left is not None]
+        known = [w for w in leaving if w.booked == letter.incarnation]
+        if known:
+            return known[0]
+        if letter.address in self.alive:
+            return self.alive[letter.address]
+        unknown = [w for w in leaving if w.booked is None]
+        return unknown[0] if unknown else None
+
+    def deliver(self, letter):
+        worker = self.reader(letter)
+        stale = self.cluster.stale
+        if (
+            worker is None
+            or worker.off
+            or letter.incarnation in self.ended
+            or (worker.booked == letter.incarnation and letter.seq <= worker.booked_seq)
+        ):
+            self.cluster.receive(letter.address, letter.payload, at=self.now)
+            assert self.cluster.stale == stale + 1
+            return
+        if worker.booked != letter.incarnation and (
+            letter.taken != self.now or letter.incarnation != worker.incarnation
+        ):
+            return
+        self.cluster.receive(letter.address, letter.payload, at=self.now)
+        assert self.cluster.stale == stale
+        if worker.booked is not None and worker.booked != letter.incarnation:
+            self.ended.add(worker.booked)
+        worker.booked, worker.booked_seq = letter.incarnation, letter.seq
+        worker.covered, worker.running = letter.taken, letter.running
+        worker.said_goodbye = letter.final
+        worker.refusals = 0
+        self.booked[letter.incarnation] = letter.settled
+        if letter.final and worker.left is not None:
+            self.close(worker)
+
+    @rule(which=workers_, fate=st.sampled_from(["arrives", "arrives", "is lost", "arrives twice"]))
+    def heartbeat(self, which, fate):
+        worker = self.pick(which)
+        letter = None if worker.closing else self.write(worker)
+        if letter is not None and fate != "is lost":
+            self.deliver(letter)
+            if fate == "arrives twice":
+                self.deliver(letter)
+
+    @precondition(lambda self: getattr(self, "letters", None))
+    @rule(which=st.integers(0, 1000))
+    def old_letter(self, which):
+        self.deliver(self.letters[which % len(self.letters)])
+
+    @precondition(lambda self: getattr(self, "letters", None))
+    @rule(which=st.integers(0, 1000))
+    def corrupted_letter(self, which):
+        letter = self.letters[which % len(self.letters)]
+        worker = self.reader(letter)
+        payload = {**letter.payload, "running": letter.running + 1}
+        if worker is None or worker.off:
+            self.cluster.receive(letter.address, payload, at=self.now)
+            return
+        refused = self.cluster.refused
+        with pytest.raises(RefusedSnapshot):
+            self.cluster.receive(letter.address, payload, at=self.now)
+        assert self.cluster.refused == refused + 1
+        worker.refusals += 1
+        if worker.refusals == MAX_REFUSALS:
+            self.switched_off(worker)
+
+    @rule(which=workers_, how_rarely=st.integers(0, 4))
+    def meter_fails(self, which, how_rarely):
+        worker = self.pick(which)
+        if how_rarely or worker.off:
+            return
+        self.cluster.receive(worker.presence.address, encode_not_measured("it failed"), at=self.now)
+        self.switched_off(worker)
+
+    def switched_off(self, worker):
+        worker.off = True
+        worker.covered = self.now if worker.left is None else max(worker.left, worker.covered)
+
+    @rule()
+    def poll(self):
+        self.cluster.accrue(at=self.now)
+        for worker in self.alive.values():
+            if worker.booked is None and self.now - worker.presence.joined > SILENT_NS:
+                worker.off = True
+            if worker.off:
+                worker.covered = self.now
+
+    # -- how workers go ----------------------------------------------------------------------
+
+    def close(self, worker):
+        worker.closed = True
+        if worker.booked is not None:
+            self.ended.add(worker.booked)
+
+    def gone(self, address):
+        worker = self.alive.pop(address)
+        worker.left = self.now
+        if worker.off or worker.said_goodbye:
+            self.close(worker)
+
+    @rule(which=workers_)
+    def remove(self, which):
+        address = self.pick(which).presence.address
+        self.cluster.worker_left(address, at=self.now)
+        self.gone(address)
+
+    @rule(which=workers_, arrives=st.booleans())
+    def say_goodbye(self, which, arrives):
+        """A worker closes by itself; it is removed some time later."""
+        worker = self.pick(which)
+        if worker.ledger is not None and not worker.closing:
+            worker.closing = True
+            worker.ledger.settle_all(Outcome.CANCELLED, at=self.now + worker.offset)
+            letter = self.write(worker, final=True)
+            worker.tasks.clear()
+            if arrives:
+                self.deliver(letter)
+
+    @rule(which=workers_, blocked=steps)
+    def retire(self, which, blocked):
+        """The scheduler removes a worker, which says its last words a moment later."""
+        worker = self.pick(which)
+        self.remove(which)
+        self.now += blocked
+        if worker.ledger is not None and not worker.closing:
+            worker.ledger.settle_all(Outcome.CANCELLED, at=self.now + worker.offset)
+            self.deliver(self.write(worker, final=True))
+
+    @rule(grace=st.sampled_from([0, GRACE_NS]))
+    def close_departed(self, grace):
+        leaving = [w for w in self.ever if w.left is not None and w.open]
+        self.cluster.close_departed(at=self.now, grace=grace)
+        for worker in leaving:
+            if self.now - max(worker.left, worker.covered) >= grace:
+                self.close(worker)
+
+    # -- what must hold ----------------------------------------------------------------------
+
+    def expected(self, worker):
+        """Thread-nanoseconds of a worker that should be accounted for now."""
+        until = worker.covered if worker.left is None else max(worker.left, worker.covered)
+        return worker.presence.nthreads * (until - worker.presence.joined)
+
+    @invariant()
+    def each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal(self):
+        for worker in self.ever:
+            assert worker.presence.settled + worker.presence.running == self.expected(worker)
+            assert worker.presence.running >= 0
+        assert self.cluster.breakdown().total_ns == sum(map(self.expected, self.ever))
+        assert self.cluster.leaving is any(w.left is not None and w.open for w in self.ever)
+
+    @invariant()
+    def what_the_slots_did_adds_up_too_without_what_runs(self):
+        for worker in self.ever:
+            until = max(worker.left, worker.covered) if worker.closed else worker.covered
+            did = worker.presence.nthreads * (until - worker.presence.joined)
+            assert sum(worker.presence.activity.values()) == did
+        activity: Counter[str] = Counter()
+        for worker in self.ever:
+            activity.update(worker.presence.activity)
+        by_name: Counter[str] = Counter()
+        for row in self.cluster.activity_by_worker().values():
+            by_name.update(row)
+        found = self.cluster.activity()
+        assert found.keys() == set(ACTIVITIES)
+        assert activity == by_name == +Counter(found)
+        assert all(found[activity] >= ns for activity, ns in self.did.items())
+        self.did = found
+
+    @invariant()
+    def no_total_shrinks(self):
+        now = self.cluster.standing(at=self.now)
+        assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
+        assert now.without_work >= self.before.without_work
+        self.before = now
+
+    @invariant()
+    def each_bucket_holds_what_the_ledgers_said_last(self):
+        said: Counter[str] = Counter()
+        for settled in self.booked.values():
+            said.update(settled)
+        found = self.cluster.standing(at=self.now).settled
+        for bucket in (*FREE_BUCKETS, *TASK_BUCKETS):
+            of_the_scheduler = found["no-work"] if bucket is Bucket.IDLE else 0
+            assert found[bucket] + of_the_scheduler == said[bucket]
+
+    @invariant()
+    def only_the_time_of_vanished_workers_is_lost(self):
+        for worker in self.ever:
+            lost = 0
+            if worker.closed and worker.booked is not None and not (worker.off or worker.said_goodbye):
+                silence = max(worker.left - worker.covered, 0)
+                lost = worker.presence.nthreads * silence + worker.running
+            assert worker.presence.booked.get("lost-worker", 0) == lost
+
+    @invariant()
+    def the_workers_add_up_to_the_cluster(self):
+        workers = self.cluster.by_worker()
+        assert combine(workers.values()) == self.cluster.breakdown()
+        assert len(workers) <= MAX_NAMES + 1 + sum(worker.open for worker in self.ever)
+        for worker in self.ever:
+            if worker.open:
+                whole = workers[worker.presence.name].total_ns
+                assert whole == self.expected(worker)
+
+    @invariant()
+    def the_prefixes_add_up_to_the_task_buckets(self):
+        prefixes = self.cluster.by_prefix()
+        assert len(prefixes) <= MAX_PREFIXES + 1
+        whole = combine(prefixes.values())
+        assert all(whole.ns(bucket) == self.cluster.breakdown().ns(bucket) for bucket in TASK_BUCKETS)
+
+    @invariant()
+    def the_gain_since_the_last_look_adds_up(self):
+        now = self.cluster.standing(at=self.now)
+        for then in (self.first, getattr(self, "then", self.first)):
+            gained = between(then, now)
+            assert min(gained.values(), default=0) >= 0
+            whole = sum(now.settled.values()) + now.running
+            assert sum(gained.values()) == whole - sum(then.settled.values()) - then.running
+        if self.now % 3 == 0:
+            self.then = now
+
+
+TestClusterMachine = ClusterMachine.TestCase
+TestClusterMachine.settings = settings(max_examples=100, stateful_step_count=40)
+
+
+class WildMachine(RuleBasedStateMachine):
+    """Payloads that no worker sent, at instants that no clock shows: the totals only grow."""
+
+    addresses = st.sampled_from(ADDRESSES)
+    instants = st.integers(0, 100 * SECOND)
+
+    @initialize()
+    def begin(self):
+        self.cluster = ClusterLedger(at=0, max_names=MAX_NAMES, max_prefixes=MAX_PREFIXES)
+        self.before = self.cluster.standing(at=0)
+        self.presences: list[Presence] = []
+        self.did = self.cluster.activity()
+        self.latest = 0
+
+    @rule(address=addresses, name=st.sampled_from(["x", "y", DEPARTED, OTHER]), at=instants)
+    def join(self, address, name, at):
+        self.latest = max(self.latest, at)
+        self.presences.append(self.cluster.worker_joined(address, name, 2, at=at))
+
+    @rule(address=addresses, at=instants)
+    def leave(self, address, at):
+        self.latest = max(self.latest, at)
+        self.cluster.worker_left(address, at=at)
+
+    @rule(address=addresses, snapshot=snapshots(nthreads=2), scale=st.sampled_from([1, 10, 10**3, 10**5]), at=instants)
+    def receive(self, address, snapshot, scale, at):
+        self.latest = max(self.latest, at)
+        balance = snapshot.balance
+        smaller = replace(
+            balance,
+            prefixes={prefix: tuple(2 * (ns // scale) for ns in row) for prefix, row in balance.prefixes.items()},
+            running=2 * (balance.running // scale),
+        )
+        tasks = [sum(row[i] for row in smaller.prefixes.values()) for i in range(len(TASK_BUCKETS))]
+        settled = {bucket: 2 * (balance.settled[bucket] // scale) for bucket in FREE_BUCKETS}
+        settled.update(zip(map(str, TASK_BUCKETS), tasks, strict=True))
+        elapsed = (sum(settled.values()) + smaller.running) // 2
+        active = {"overhead": sum(tasks) + smaller.running}
+        payload = encode(replace(snapshot, balance=replace(smaller, settled=settled, elapsed=elapsed, active=active)))
+        with contextlib.suppress(RefusedSnapshot):
+            self.cluster.receive(address, payload, at=at)
+
+    @rule(address=addresses, more=st.integers(0, 9 * SECOND), at=instants)
+    def receive_more(self, address, more, at):
+        """What a worker sent last, with some more of everything."""
+        presence = self.cluster.present.get(address)
+        if presence is None or presence.snapshot is None:
+            return
+        self.latest = max(self.latest, at)
+        last = presence.snapshot
+        grown = dict(last.balance.settled)
+        grown["idle"] = grown.get("idle", 0) + more
+        prefixes = {"inc": (0,) * len(TASK_BUCKETS), **last.balance.prefixes}
+        prefixes["inc"] = (prefixes["inc"][0] + more, *prefixes["inc"][1:])
+        grown["thread-cpu"] = grown.get("thread-cpu", 0) + more
+        active = dict(last.balance.active)
+        active["thread-cpu"] = active.get("thread-cpu", 0) + more
+        elapsed = last.balance.elapsed + more
+        balance = replace(last.balance, settled=grown, elapsed=elapsed, prefixes=prefixes, active=active)
+        with contextlib.suppress(RefusedSnapshot):
+            self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=at)
+
+    @rule(address=addresses, garbage=plain_data, at=instants)
+    def receive_garbage(self, address, garbage, at):
+        self.latest = max(self.latest, at)
+        with contextlib.suppress(RefusedSnapshot):
+            self.cluster.receive(address, garbage, at=at)
+
+    @rule(address=addresses, at=instants)
+    def receive_off(self, address, at):
+        self.latest = max(self.latest, at)
+        self.cluster.receive(address, encode_not_measured("off"), at=at)
+
+    @rule(outstanding=st.booleans(), at=instants)
+    def work(self, outstanding, at):
+        self.cluster.work.set(outstanding, at=at)
+
+    @rule(at=instants, grace=st.sampled_from([0, SECOND]))
+    def poll(self, at, grace):
+        self.latest = max(self.latest, at)
+        self.cluster.accrue(at=at)
+        self.cluster.close_departed(at=at, grace=grace)
+        self.cluster.remember(at=at)
+
+    @invariant()
+    def no_total_shrinks(self):
+        now = self.cluster.standing(at=0)
+        assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
+        assert all(ns >= 0 for ns in now.settled.values())
+        assert now.running >= 0
+        gained = between(self.before, now)
+        assert min(gained.values(), default=0) >= 0
+        self.before = now
+        did = self.cluster.activity()
+        assert all(did[activity] >= ns for activity, ns in self.did.items())
+        self.did = did
+
+    @invariant()
+    def everything_adds_up(self):
+        whole = self.cluster.breakdown()
+        assert combine(self.cluster.by_worker().values()) == whole
+        tasks = combine(self.cluster.by_prefix().values())
+        assert all(tasks.ns(bucket) == whole.ns(bucket) for bucket in TASK_BUCKETS)
+
+    @invariant()
+    def no_worker_is_credited_with_more_than_clocks_that_run_apart_explain(self):
+        for presence in self.presences:
+            age = max(0, self.latest - presence.joined)
+            # Once from joining to a first snapshot, and once for what that ledger claims itself.
+            assert presence.settled + presence.running <= 2 * presence.nthreads * (age + SLACK_NS + age // 100)
+
+
+TestWildMachine = WildMachine.TestCase
+TestWildMachine.settings = settings(max_examples=100, stateful_step_count=30)
+
+
+# -- worked by hand --------------------------------------------------------------------------------
+
+
+def metered(ledger: Ledger, *, at: int, seq: int = 1, incarnation: str = "a", **rest: Any) -> dict[str, Any]:
+    return encode(Snapshot(incarnation, seq, ledger.balance(at=at), **rest))
+
+
+def cluster_with_worker(nthreads: int = 2, *, at: int = 0) -> tuple[ClusterLedger, Presence]:
+    cluster = ClusterLedger(at=0)
+    cluster.work.set(True, at=0)
+    return cluster, cluster.worker_joined("tcp://a", "alice", nthreads, at=at)
+
+
+def test_time_before_the_first_ledger_is_unmeasured():
+    # Joined at 100, metered from 130 on, heartbeat at 150.
+    cluster, _ = cluster_with_worker(2, at=100)
+    cluster.receive("tcp://a", idle_payload(2, 20), at=150)
+    assert totals(cluster) == {"unmeasured": 60, "idle": 40}
+
+
+def test_the_clock_of_a_worker_does_not_matter():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=10**15)
+    cluster.receive("tcp://a", metered(ledger, at=10**15 + 50), at=50)
+    assert totals(cluster) == {"idle": 50}
+
+
+def test_lost_repeated_and_late_heartbeats_cost_nothing():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    letters = {at: metered(ledger, at=at, seq=at) for at in (10, 20, 30, 40)}
+    for at, taken in ((10, 10), (30, 30), (31, 30), (32, 20), (33, 10), (40, 40)):
+        cluster.receive("tcp://a", letters[taken], at=at)
+    assert totals(cluster) == {"idle": 40}
+    assert (cluster.stale, cluster.refused) == (3, 0)
+
+
+def test_a_restarted_meter_leaves_a_gap_that_is_unmeasured():
+    # One thread: idle to 10, held until the meter is lost at some time, metered anew from 35 on.
+    cluster, presence = cluster_with_worker(1)
+    first = Ledger(1, at=0)
+    first.hold("x", "inc", at=10)
+    cluster.receive("tcp://a", metered(first, at=20), at=20)
+    assert presence.running == 10
+    second = Ledger(1, at=35)
+    cluster.receive("tcp://a", metered(second, at=50, incarnation="b"), at=50)
+    assert totals(cluster) == {"idle": 25, "unmeasured": 25}
+    assert presence.running == 0
+
+
+def test_a_late_snapshot_of_a_ledger_that_ended_is_not_booked_again():
+    cluster, _ = cluster_with_worker(1)
+    first, second = Ledger(1, at=0), Ledger(1, at=40)
+    cluster.receive("tcp://a", metered(first, at=30), at=30)
+    late = metered(first, at=35, seq=9)
+    cluster.receive("tcp://a", metered(second, at=50, incarnation="b"), at=50)
+    cluster.receive("tcp://a", late, at=60)
+    cluster.receive("tcp://a", metered(second, at=70, seq=2, incarnation="b"), at=70)
+    assert totals(cluster) == {"idle": 60, "unmeasured": 10}
+    assert cluster.stale == 1
+
+
+def test_ever_new_ledgers_are_credited_no_more_than_the_time_there_was():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation="first"), at=100 * SECOND)
+    for incarnation in "bcd":
+        with pytest.raises(RefusedSnapshot, match="booked already"):
+            cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation=incarnation), at=100 * SECOND)
+    assert totals(cluster) == {"idle": 100 * SECOND}
+
+
+def test_a_worker_that_vanishes_loses_what_ran_and_its_silence():
+    # Two threads: one held from 10 on. Last snapshot at 30, removed at 50: 2 x 20 of silence, 20 that ran.
+    cluster, _ = cluster_with_worker(2)
+    ledger = Ledger(2, at=0)
+    ledger.hold("x", "inc", at=10)
+    cluster.receive("tcp://a", metered(ledger, at=30), at=30)
+    cluster.worker_left("tcp://a", at=50)
+    assert cluster.running == 60
+    cluster.close_departed(at=50 + GRACE_NS)
+    assert totals(cluster) == {"idle": 40, "lost-worker": 60}
+    assert (cluster.running, cluster.leaving) == (0, False)
+
+
+def test_the_books_of_a_departed_worker_stay_open_for_a_moment():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 10), at=10)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.close_departed(at=19 + GRACE_NS)
+    assert cluster.leaving
+    cluster.close_departed(at=20 + GRACE_NS)
+    assert totals(cluster) == {"idle": 10, "lost-worker": 10}
+
+
+def test_last_words_that_come_after_the_removal_settle_what_ran():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    ledger.settle_all(Outcome.CANCELLED, at=20)
+    last_words = metered(ledger, at=20, seq=2, final=True)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.receive("tcp://a", last_words, at=25)
+    assert totals(cluster) == {"cancelled": 20}
+    assert not cluster.leaving
+
+
+def test_a_worker_was_there_until_its_last_words_even_if_it_was_removed_before():
+    # Removed at 20, its loop was blocked until 30.
+    cluster, presence = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.receive("tcp://a", metered(ledger, at=30, seq=2, final=True), at=30)
+    assert totals(cluster) == {"idle": 30}
+    assert presence.left == 30
+
+
+def test_time_between_last_words_and_the_removal_is_unmeasured_not_lost():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 10, final=True), at=10)
+    cluster.worker_left("tcp://a", at=15)
+    assert totals(cluster) == {"idle": 10, "unmeasured": 5}
+
+
+def test_a_worker_may_say_its_first_words_last():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=5)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.receive("tcp://a", metered(ledger, at=20, final=True), at=20)
+    assert totals(cluster) == {"unmeasured": 5, "idle": 15}
+
+
+def test_a_worker_that_left_before_any_snapshot_is_unmeasured_with_a_reason():
+    cluster, _ = cluster_with_worker(3)
+    cluster.worker_left("tcp://a", at=10)
+    cluster.close_departed(at=10, grace=0)
+    assert totals(cluster) == {"unmeasured": 30}
+    assert cluster.reasons == {"alice": "it left before its first snapshot"}
+
+
+def test_a_worker_that_joins_at_an_address_in_use_takes_it_over():
+    cluster, first = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
+    assert first.left == 20
+    # The first one's last words still go into its own books.
+    cluster.receive("tcp://a", metered(ledger, at=20, seq=2, final=True), at=22)
+    cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b"), at=25)
+    assert {name: row.total_ns for name, row in cluster.by_worker().items()} == {"alice": 20, "bob": 5}
+    assert second.settled == 5
+
+
+def test_a_meter_that_fails_on_a_new_worker_leaves_the_departed_one_alone():
+    # Neither has sent a snapshot, so neither has a ledger that could tell them apart.
+    cluster, first = cluster_with_worker(1)
+    second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
+    cluster.receive("tcp://a", encode_not_measured("broken"), at=25)
+    assert (first.off, second.off) == (False, True)
+    assert cluster.reasons == {"bob": "broken"}
+
+
+def test_a_departed_worker_that_is_switched_off_counts_until_its_removal_only():
+    cluster, presence = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 10), at=10)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.switch_off(presence, "broken", at=500)
+    cluster.close_departed(at=500, grace=0)
+    assert totals(cluster) == {"idle": 10, "unmeasured": 10}
+
+
+def test_idle_time_is_split_by_whether_work_was_outstanding():
+    cluster, _ = cluster_with_worker(2)
+    cluster.work.set(False, at=30)
+    cluster.receive("tcp://a", idle_payload(2, 50), at=50)
+    assert totals(cluster) == {"idle": 60, "no-work": 40}
+
+
+def test_no_more_time_is_without_work_than_was_idle():
+    # Both threads were held until 40, and no work was outstanding from 10 on (a seceded task's, say).
+    cluster, _ = cluster_with_worker(2)
+    cluster.work.set(False, at=10)
+    ledger = Ledger(2, at=0)
+    for key in "xy":
+        ledger.hold(key, "inc", at=0)
+    ledger.settle_all(Outcome.SUCCEEDED, at=40)
+    cluster.receive("tcp://a", metered(ledger, at=50), at=50)
+    assert totals(cluster) == {"overhead": 80, "no-work": 20}
+
+
+def test_an_older_instant_of_a_younger_snapshot_takes_no_time_back():
+    # A heartbeat's age is a difference of wall clocks: the second seems to have come before the first.
+    cluster = ClusterLedger(at=0)
+    cluster.worker_joined("tcp://a", "alice", 1, at=0)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=100), at=100)
+    cluster.receive("tcp://a", metered(ledger, at=110, seq=2), at=60)
+    assert totals(cluster) == {"no-work": 100, "idle": 10}
+    cluster.receive("tcp://a", metered(ledger, at=120, seq=3), at=120)
+    assert totals(cluster) == {"no-work": 110, "idle": 10}
+
+
+def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
+    cluster, _ = cluster_with_worker(1)
+    broken = idle_payload(1, 10, running=1)
+    for at in (1, 2, 11, 12, 13):
+        if at == 11:
+            cluster.receive("tcp://a", idle_payload(1, 10), at=10)
+        with pytest.raises(RefusedSnapshot):
+            cluster.receive("tcp://a", broken, at=at)
+    assert cluster.refused == 5
+    cluster.accrue(at=20)
+    assert totals(cluster) == {"idle": 10, "unmeasured": 10}
+    assert cluster.reasons["alice"].startswith("snapshots refused: the buckets hold 11 ns")
+    # For good: what comes afterwards is not even read.
+    cluster.receive("tcp://a", broken, at=21)
+    assert cluster.stale == 1
+
+
+def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_on():
+    cluster, presence = cluster_with_worker(2)
+    ledger = Ledger(2, at=0)
+    ledger.hold("x", "inc", at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    cluster.receive("tcp://a", encode_not_measured("it failed"), at=20)
+    cluster.accrue(at=30)
+    cluster.worker_left("tcp://a", at=40)
+    # 10 of a free thread; what ran at 10 and everything after it.
+    assert totals(cluster) == {"idle": 10, "unmeasured": 70}
+    assert cluster.reasons == {"alice": "it failed"}
+    assert presence.running == 0
+
+
+def test_a_worker_without_a_meter_is_given_up_on_after_a_while():
+    cluster, presence = cluster_with_worker(1)
+    cluster.accrue(at=SILENT_NS)
+    assert totals(cluster) == {}
+    cluster.accrue(at=SILENT_NS + 1)
+    assert totals(cluster) == {"unmeasured": SILENT_NS + 1}
+    assert presence.reason == "no snapshot in 30 s"
+
+
+def test_what_nobody_sent_is_counted_and_forgotten():
+    cluster = ClusterLedger(at=0)
+    cluster.receive("tcp://nobody", idle_payload(1, 10), at=10)
+    cluster.worker_left("tcp://nobody", at=10)
+    assert (cluster.stale, totals(cluster)) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"elapsed": 9, "settled": {"idle": 18}}, "elapsed shrank from 10 to 9"),
+        ({"elapsed": 20, "settled": {"idle": 19}, "running": 21}, r"settled\['overhead'\] shrank from 1 to 0"),
+        ({"elapsed": 20, "settled": {"overhead": 1, "idle": 18}, "running": 21}, r"settled\['idle'\] shrank"),
+        ({"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "tasks": {}}, r"tasks\['succeeded'\] shrank"),
+        (
+            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "active": {"spill": 1}},
+            r"active\['overhead'\] shrank",
+        ),
+        (
+            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 1, 0, 0, 0]}},
+            r"prefixes\['inc'\] shrank",
+        ),
+        ({"nthreads": 4, "elapsed": 10, "settled": {"overhead": 1, "idle": 39}}, "nthreads is 4; expected 2"),
+    ],
+)
+def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
+    cluster, _ = cluster_with_worker(2)
+    first = {
+        **idle_payload(2, 10),
+        "settled": {"overhead": 1, "idle": 19},
+        "prefixes": {"inc": [0, 0, 0, 1, 0, 0, 0]},
+        "tasks": {"succeeded": 1},
+        "active": {"overhead": 1},
+    }
+    cluster.receive("tcp://a", first, at=10)
+    if "overhead" not in changes["settled"]:
+        changes = {**changes, "prefixes": {}}
+    held = sum(ns for bucket, ns in changes["settled"].items() if bucket != "idle") + changes.get("running", 0)
+    changes = {"active": {"overhead": held}, **changes}
+    with pytest.raises(RefusedSnapshot, match=message):
+        cluster.receive("tcp://a", {**first, "seq": 2, **changes}, at=20)
+    assert totals(cluster) == {"overhead": 1, "idle": 19}
+
+
+def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():
+    cluster, _ = cluster_with_worker(1)
+    with pytest.raises(RefusedSnapshot, match="expected at most the 10.000 s since it joined"):
+        cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS + SECOND), at=10 * SECOND)
+    cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS), at=10 * SECOND)
+    # Within the slack it is believed.
+    assert totals(cluster) == {"idle": 10 * SECOND + SLACK_NS}
+
+
+def test_a_first_snapshot_that_was_long_on_its_way_is_made_up_for():
+    # Taken at 10, arrived at 15; and the second one was there at once.
+    cluster, _ = cluster_with_worker(2)
+    ledger = Ledger(2, at=4)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=15)
+    assert totals(cluster) == {"unmeasured": 18, "idle": 12}
+    cluster.receive("tcp://a", metered(ledger, at=40, seq=2), at=40)
+    assert totals(cluster) == {"unmeasured": 18, "idle": 62}
+
+
+def test_the_time_of_a_prefix_is_that_of_all_workers_and_ledgers_together():
+    cluster, _ = cluster_with_worker(1)
+    cluster.worker_joined("tcp://b", "bob", 1, at=0)
+    ledgers = {"tcp://a": Ledger(1, at=0), "tcp://b": Ledger(1, at=0)}
+    for at in (10, 20, 30):
+        for address, ledger in ledgers.items():
+            ledger.hold(at, "inc", at=at - 4)
+            ledger.settle_all(Outcome.SUCCEEDED, at=at)
+            cluster.receive(address, metered(ledger, at=at, seq=at, incarnation=address), at=at)
+    again = Ledger(1, at=30)
+    again.hold("x", "inc", at=30)
+    again.settle_all(Outcome.FAILED, at=31)
+    cluster.receive("tcp://a", metered(again, at=40, incarnation="again"), at=40)
+    assert {p: row.to_nanoseconds() for p, row in cluster.by_prefix().items()} == {"inc": {"overhead": 24, "failed": 1}}
+    assert cluster.tasks == {"succeeded": 6, "failed": 1}
+
+
+def test_departed_names_beyond_the_limit_are_booked_as_one():
+    cluster = ClusterLedger(at=0, max_names=2)
+    cluster.work.set(True, at=0)
+    for i in range(5):
+        cluster.worker_joined("tcp://a", f"worker-{i}", 1, at=10 * i)
+        cluster.receive("tcp://a", idle_payload(1, 10, incarnation=str(i), final=True), at=10 * i + 10)
+        cluster.worker_left("tcp://a", at=10 * i + 10)
+    workers = cluster.by_worker()
+    assert len(workers) <= 3
+    assert workers[DEPARTED].ns("idle") == 50 - sum(row.ns("idle") for name, row in workers.items() if name != DEPARTED)
+    assert totals(cluster) == {"idle": 50}
+
+
+def test_a_name_that_is_used_again_goes_on():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 10, final=True), at=10)
+    cluster.worker_left("tcp://a", at=10)
+    cluster.worker_joined("tcp://b", "alice", 1, at=20)
+    cluster.receive("tcp://b", idle_payload(1, 5, incarnation="b"), at=25)
+    assert cluster.by_worker()["alice"].ns("idle") == 15
+
+
+def test_activities_beside_the_accounts_grow_and_are_bounded():
+    cluster, _ = cluster_with_worker(1)
+    many = {f"label-{i}": 1 for i in range(MAX_ACTIVITIES + 5)}
+    cluster.receive("tcp://a", idle_payload(1, 10, outside={"get-data": 5}, details=many), at=10)
+    assert len(cluster.details) == MAX_ACTIVITIES + 1
+    assert cluster.details[OTHER] == 5
+    # A new ledger begins again at nothing; its activities are added.
+    cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b", outside={"get-data": 2}), at=20)
+    assert cluster.outside == {"get-data": 7}
+
+
+def test_a_departed_name_is_recent_for_a_minute():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", idle_payload(1, 10, final=True), at=10)
+    assert cluster.recent_names(at=10**15) == {"alice"}
+    cluster.worker_left("tcp://a", at=10)
+    assert cluster.recent_names(at=9 + RECENT_NS) == {"alice"}
+    assert cluster.recent_names(at=10 + RECENT_NS) == set()
+
+
+def test_what_ran_shows_in_the_activity_before_it_settles():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=5)
+    balance = ledger.balance(at=25, used={"x": (4, 15)})
+    cluster.receive("tcp://a", encode(Snapshot("a", 1, balance)), at=25)
+    did = {"idle": 5, "thread-cpu": 4, "thread-noncpu": 11, "overhead": 5}
+    assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
+    assert cluster.activity_by_worker() == {"alice": did}
+    # Whatever becomes of it: what the slot did is not taken back.
+    ledger.settle_all(Outcome.FAILED, at=25)
+    cluster.receive("tcp://a", metered(ledger, at=25, seq=2), at=25)
+    assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
+    assert totals(cluster) == {"idle": 5, "failed": 20}
+
+
+def test_the_history_is_bounded():
+    cluster = ClusterLedger(at=0, history=3)
+    for at in range(10):
+        cluster.remember(at=at)
+    assert [standing.at for standing in cluster.history] == [7, 8, 9]
+
+
+def test_the_work_clock_counts_while_nothing_is_outstanding():
+    clock = WorkClock(at=10)
+    assert clock.without_work(at=15) == 5
+    clock.set(True, at=20)
+    clock.set(True, at=25)
+    assert (clock.outstanding, clock.without_work(at=100)) == (True, 10)
+    clock.set(False, at=100)
+    clock.set(False, at=105)
+    assert clock.without_work(at=107) == 17
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 100))))
+def test_the_work_clock_never_runs_backwards(turns):
+    clock, before, latest = WorkClock(at=0), 0, 0
+    for outstanding, at in turns:
+        clock.set(outstanding, at=at)
+        latest = max(latest, at)
+        now = clock.without_work(at=latest)
+        assert before <= now <= latest
+        before = now
+
+
+def test_what_settled_since_is_taken_out_of_the_held_buckets_pro_rata():
+    # 60 ran before; of 100 that settled since, 90 of CPU and 30 of overhead are scaled to 60 together.
+    then = Standing(0, {"idle": 10}, 60)
+    now = Standing(100, {"idle": 30, "thread-cpu": 90, "overhead": 30}, 0)
+    assert between(then, now) == {"idle": 20, "thread-cpu": 45, "overhead": 15}
+
+
+def test_what_a_departed_worker_seemed_to_run_may_turn_out_to_have_been_free():
+    # Silent since 10, removed at 40: 30 seem to run, until its last words say that 24 were idle.
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    cluster.worker_left("tcp://a", at=40)
+    then = cluster.standing(at=40)
+    assert then.running == 30
+    ledger.hold("x", "inc", at=34)
+    ledger.settle_all(Outcome.CANCELLED, at=44)
+    cluster.receive("tcp://a", metered(ledger, at=44, seq=2, final=True), at=44)
+    gained = between(then, cluster.standing(at=44))
+    # It was there for 4 longer than was known.
+    assert sum(gained.values()) == 4
+    assert min(gained.values()) >= 0
+
+
+@given(standings(), standings(), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_a_gain_is_never_negative_and_adds_up(before, gain, ran, running):
+    settled = {bucket: before.get(bucket, 0) + gain.get(bucket, 0) for bucket in before | gain}
+    then, now = Standing(0, before, ran), Standing(1, settled, running)
+    gained = between(then, now)
+    assert min(gained.values(), default=0) >= 0
+    assert sum(gained.values()) == max(0, sum(gain.values()) + running - ran)
+    held = {bucket for bucket in gain if bucket not in (*FREE_BUCKETS, "no-work")}
+    if any(gained.get(bucket) for bucket in held):
+        assert all(gained.get(bucket, 0) == ns for bucket, ns in gain.items() if bucket not in held)
+
+
+def test_a_snapshot_that_was_long_on_its_way_makes_no_idle_time_out_of_no_work():
+    # Ways of 1, 400 and 1 ms; no work at all for 2 s, then work.
+    cluster = ClusterLedger(at=0)
+    cluster.worker_joined("tcp://a", "alice", 1, at=0)
+    ledger, ms = Ledger(1, at=0), 1_000_000
+    for seq, (taken, way) in enumerate([(500, 1), (1000, 400), (1500, 1), (2000, 1)]):
+        cluster.receive("tcp://a", metered(ledger, at=taken * ms, seq=seq), at=(taken + way) * ms)
+    cluster.work.set(True, at=2000 * ms)
+    cluster.receive("tcp://a", metered(ledger, at=2500 * ms, seq=9), at=2900 * ms)
+    found = totals(cluster)
+    assert sum(found.values()) == 2501 * ms
+    assert 1998 * ms <= found["no-work"] <= 2000 * ms
+    assert 498 * ms <= found["idle"] <= 503 * ms
+
+
+def test_the_work_clock_knows_instants_of_late():
+    clock = WorkClock(at=0)
+    clock.set(True, at=10)
+    clock.set(False, at=30)
+    assert [clock.without_work(at=at) for at in (-5, 5, 10, 20, 30, 40)] == [0, 5, 10, 10, 10, 20]

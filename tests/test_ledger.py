@@ -1,0 +1,665 @@
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dask_efficiency.ledger import (
+    FREE_BUCKETS,
+    OTHER,
+    TASK_BUCKETS,
+    Availability,
+    Balance,
+    Ledger,
+    Outcome,
+    WindowBalance,
+    apportion,
+)
+from tests.strategies import measurements, ticks
+
+# A failing state machine is shrunk for up to five minutes before it says how it failed.
+pytestmark = pytest.mark.timeout(400)
+
+MAX_PREFIXES = 2
+MAX_WINDOWS = 3
+
+
+def settled_of(ledger: Ledger, at: int) -> dict[str, int]:
+    """Settled buckets that hold time."""
+    return {bucket: ns for bucket, ns in ledger.balance(at=at).settled.items() if ns}
+
+
+def row(**buckets: int) -> tuple[int, ...]:
+    """A row of the ledger, by bucket name with ``_`` for ``-``."""
+    return tuple(buckets.get(bucket.replace("-", "_"), 0) for bucket in TASK_BUCKETS)
+
+
+# -- a model that knows nothing of the ledger: slots side by side, walked one by one ---------------
+
+
+@dataclass(eq=False)
+class ModelTask:
+    """A task in the model, with the time it spent in a slot; in all, and within each window."""
+
+    prefix: str
+    span: str
+    recomputed: bool
+    spent: int = 0
+
+
+@dataclass(eq=False)
+class ModelWindow:
+    opened: int
+    free: Counter[str] = field(default_factory=Counter)
+    inside: Counter[ModelTask] = field(default_factory=Counter)
+    settled: list[tuple[ModelTask, tuple[int, ...]]] = field(default_factory=list)
+    tasks: Counter[str] = field(default_factory=Counter)
+
+
+class ModelWorker:
+    """Slots in a row; whatever time passes is given to each of them in turn."""
+
+    def __init__(self, nthreads: int, at: int) -> None:
+        self.started = self.now = at
+        self.slots: list[object | None] = [None] * nthreads
+        self.queue: list[object] = []
+        self.tasks: dict[object, ModelTask] = {}
+        self.unsettled: list[ModelTask] = []
+        self.free: Counter[str] = Counter()
+        self.settled: Counter[str] = Counter()
+        self.prefixes: dict[str, Counter[str]] = {}
+        self.outcomes: Counter[str] = Counter()
+        self.windows: dict[str, ModelWindow] = {}
+        self.availability = Availability.RUNNING
+        self.waiting = self.constrained = 0
+
+    def pass_time(self, at: int) -> None:
+        elapsed = max(0, at - self.now)
+        self.now += elapsed
+        reasons = ["waiting-on-data"] * self.waiting + ["constrained"] * self.constrained
+        for key in self.slots:
+            if key is not None:
+                self.tasks[key].spent += elapsed
+                for window in self.windows.values():
+                    window.inside[self.tasks[key]] += elapsed
+                continue
+            if self.availability is not Availability.RUNNING:
+                reason = str(self.availability)
+            else:
+                reason = reasons.pop(0) if reasons else "idle"
+            self.free[reason] += elapsed
+            for window in self.windows.values():
+                window.free[reason] += elapsed
+
+    def hold(self, key: object, task: ModelTask) -> None:
+        if key in self.slots or key in self.queue:
+            return
+        self.tasks[key] = task
+        if None in self.slots:
+            self.slots[self.slots.index(None)] = key
+        else:
+            self.queue.append(key)
+
+    def release(self, key: object) -> ModelTask | None:
+        if key in self.queue:
+            self.queue.remove(key)
+        elif key in self.slots:
+            self.slots[self.slots.index(key)] = self.queue.pop(0) if self.queue else None
+        else:
+            return None
+        task = self.tasks.pop(key)
+        self.unsettled.append(task)
+        return task
+
+    def settle(self, task: ModelTask, outcome: Outcome, cpu: int, wall: int, spill: int) -> None:
+        self.unsettled.remove(task)
+        if outcome is Outcome.SUCCEEDED and task.recomputed:
+            outcome = Outcome.RECOMPUTED
+        left = task.spent
+        booked: Counter[str] = Counter()
+        if outcome is Outcome.SUCCEEDED:
+            in_thread = min(max(cpu, 0), left)
+            for bucket, claim in (("thread-cpu", cpu), ("thread-noncpu", wall - in_thread), ("spill", spill)):
+                booked[bucket] = sorted((0, claim, left))[1]
+                left -= booked[bucket]
+            booked["overhead"] = left
+        else:
+            booked[str(outcome)] = left
+        self.settled += booked
+        name = task.prefix if task.prefix in self.prefixes or len(self.prefixes) < MAX_PREFIXES else OTHER
+        self.prefixes.setdefault(name, Counter()).update(booked)
+        self.outcomes[str(outcome)] += 1
+        for window in self.windows.values():
+            window.tasks[str(outcome)] += 1
+            window.settled.append((task, tuple(booked[bucket] for bucket in TASK_BUCKETS)))
+
+    def running(self) -> list[ModelTask]:
+        return [*(self.tasks[key] for key in self.slots if key is not None), *self.unsettled]
+
+    def open(self, window_id: str) -> None:
+        self.windows.pop(window_id, None)
+        while len(self.windows) >= MAX_WINDOWS:
+            del self.windows[next(iter(self.windows))]
+        self.windows[window_id] = ModelWindow(self.now)
+
+
+def check_window(found: WindowBalance, window: ModelWindow, model: ModelWorker) -> None:
+    """A window's accounts are those of the model, the pro-rata split to within a tick a task."""
+    assert found.nthreads == len(model.slots)
+    assert found.elapsed == model.now - window.opened
+    assert sum(found.free.values()) + sum(map(sum, found.rows.values())) == found.nthreads * found.elapsed
+    assert {bucket: ns for bucket, ns in found.free.items() if ns} == dict(+window.free)
+    assert found.tasks == window.tasks
+    expected: dict[tuple[str, str], list[Fraction]] = {}
+    number: Counter[tuple[str, str]] = Counter()
+    for task, booked in window.settled:
+        share = Fraction(window.inside[task], task.spent) if task.spent else Fraction(0)
+        total = expected.setdefault((task.span, task.prefix), [Fraction(0)] * (len(TASK_BUCKETS) + 1))
+        number[task.span, task.prefix] += 1
+        for i, ns in enumerate(booked):
+            total[i] += ns * share
+    for task in model.running():
+        total = expected.setdefault((task.span, task.prefix), [Fraction(0)] * (len(TASK_BUCKETS) + 1))
+        total[-1] += window.inside[task]
+    assert found.rows.keys() == expected.keys()
+    for key, values in found.rows.items():
+        assert min(values) >= 0
+        assert sum(values) == sum(expected[key])
+        assert values[-1] == expected[key][-1]
+        assert all(abs(ns - exact) <= number[key] for ns, exact in zip(values, expected[key], strict=True))
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Whatever is told to a ledger, it says what the model says, and every nanosecond is somewhere."""
+
+    keys = st.sampled_from("abcdefg")
+    ids = st.sampled_from("wxyz")
+
+    @initialize(nthreads=st.integers(1, 4), at=st.integers(-100, 100))
+    def begin(self, nthreads, at):
+        self.ledger = Ledger(nthreads, at=at, max_prefixes=MAX_PREFIXES, max_windows=MAX_WINDOWS)
+        self.model = ModelWorker(nthreads, at)
+        self.released = []
+        self.before: Balance = self.ledger.balance(at=at)
+
+    def peek(self):
+        """The ledger's accounts now, without telling it that time has passed."""
+        return copy.deepcopy(self.ledger).balance(at=self.model.now)
+
+    def tick(self, step, *, seen=True):
+        """A clock reading ``step`` later (or earlier); what changes nothing does not look at the clock."""
+        at = self.model.now + step
+        if seen:
+            self.model.pass_time(at)
+        return at
+
+    @rule(
+        key=keys,
+        prefix=st.sampled_from(["inc", "sum", "mul"]),
+        span=st.sampled_from(["", "s"]),
+        recomputed=st.sampled_from([False, False, True]),
+        step=ticks,
+    )
+    def hold(self, key, prefix, span, recomputed, step):
+        at = self.tick(step, seen=key not in self.model.tasks)
+        self.ledger.hold(key, prefix, span, recomputed=recomputed, at=at)
+        self.model.hold(key, ModelTask(prefix, span, recomputed))
+
+    @rule(key=keys, step=ticks)
+    def release(self, key, step):
+        at = self.tick(step, seen=key in self.model.slots)
+        hold, task = self.ledger.release(key, at=at), self.model.release(key)
+        assert (hold is None) is (task is None)
+        if hold is not None and task is not None:
+            assert hold.ns == task.spent
+            self.released.append((hold, task))
+
+    @precondition(lambda self: getattr(self, "released", None))
+    @rule(
+        which=st.integers(0, 100),
+        outcome=st.sampled_from([Outcome.SUCCEEDED, *Outcome]),
+        claims=st.tuples(measurements, measurements, measurements),
+    )
+    def settle(self, which, outcome, claims):
+        hold, task = self.released.pop(which % len(self.released))
+        cpu, wall, spill = claims
+        self.ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
+        self.model.settle(task, outcome, cpu, wall, spill)
+
+    @rule(key=keys, outcome=st.sampled_from(Outcome), shares=st.tuples(*[st.integers(0, 120)] * 3), step=ticks)
+    def finish(self, key, outcome, shares, step):
+        """Measurements that nearly fit, as honest ones do."""
+        at = self.tick(step, seen=key in self.model.slots)
+        hold, task = self.ledger.release(key, at=at), self.model.release(key)
+        if hold is not None and task is not None:
+            cpu, wall, spill = (hold.ns * share // 100 for share in shares)
+            self.ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
+            self.model.settle(task, outcome, cpu, wall, spill)
+
+    @rule(
+        availability=st.sampled_from([Availability.RUNNING, *Availability]),
+        waiting=st.integers(0, 5),
+        constrained=st.integers(0, 5),
+        step=ticks,
+    )
+    def observe(self, availability, waiting, constrained, step):
+        at = self.tick(step)
+        self.ledger.observe(availability, waiting, constrained, at=at)
+        self.model.availability, self.model.waiting, self.model.constrained = availability, waiting, constrained
+
+    @rule(availability=st.sampled_from(Availability), step=ticks)
+    def turn(self, availability, step):
+        at = self.tick(step)
+        self.ledger.turn(availability, at=at)
+        self.model.availability = availability
+
+    @rule(used=st.dictionaries(keys, st.tuples(measurements, measurements)), frozen=measurements, step=ticks)
+    def balance(self, used, frozen, step):
+        for hold, _ in self.released:
+            used[hold] = frozen, frozen
+        self.ledger.balance(at=self.tick(step), used=used)
+
+    @rule(window=ids, step=ticks)
+    def open_window(self, window, step):
+        self.ledger.open_window(window, at=self.tick(step))
+        self.model.open(window)
+
+    @rule(window=ids, step=ticks)
+    def close_window(self, window, step):
+        at = self.tick(step, seen=window in self.model.windows)
+        found, expected = self.ledger.close_window(window, at=at), self.model.windows.pop(window, None)
+        assert (found is None) is (expected is None)
+        if found is not None and expected is not None:
+            check_window(found, expected, self.model)
+
+    @rule(outcome=st.sampled_from(Outcome), step=ticks)
+    def settle_all(self, outcome, step):
+        at = self.tick(step, seen=bool(self.model.tasks))
+        self.ledger.settle_all(outcome, at=at)
+        for key in list(self.model.tasks):
+            self.model.release(key)
+        for task in list(self.model.unsettled):
+            self.model.settle(task, outcome, 0, 0, 0)
+        self.released.clear()
+        assert self.peek().running == 0
+        assert self.ledger.slots_free == self.ledger.nthreads
+
+    @invariant()
+    def every_nanosecond_is_somewhere_and_none_is_taken_back(self):
+        found = self.peek()
+        assert found.elapsed == self.model.now - self.model.started
+        assert sum(found.settled.values()) + found.running == found.nthreads * found.elapsed
+        free = sum(found.settled[bucket] for bucket in FREE_BUCKETS)
+        assert sum(found.active.values()) + free == found.nthreads * found.elapsed
+        assert found.running >= 0
+        assert all(found.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
+        assert all(found.tasks[outcome] >= n for outcome, n in self.before.tasks.items())
+        for prefix, values in self.before.prefixes.items():
+            assert all(now >= then for now, then in zip(found.prefixes[prefix], values, strict=True))
+
+    @invariant()
+    def what_was_accrued_is_not_taken_back(self):
+        # As a scraper looks: now and then, so that tasks also come and go between two looks.
+        if self.model.now % 2:
+            found = self.ledger.balance(at=self.model.now)
+            assert all(found.active[bucket] >= ns for bucket, ns in self.before.active.items())
+            self.before = found
+
+    @invariant()
+    def the_ledger_says_what_the_model_says(self):
+        found = self.peek()
+        settled = {bucket: ns for bucket, ns in found.settled.items() if ns}
+        assert settled == +(self.model.free + self.model.settled)
+        assert found.running == sum(task.spent for task in self.model.running())
+        assert found.prefixes == {
+            prefix: tuple(booked[bucket] for bucket in TASK_BUCKETS) for prefix, booked in self.model.prefixes.items()
+        }
+        assert found.tasks == self.model.outcomes
+        assert self.ledger.slots_free == self.model.slots.count(None)
+        assert self.ledger.windows == tuple(self.model.windows)
+
+    @invariant()
+    def the_prefixes_add_up_to_the_task_buckets(self):
+        found = self.peek()
+        assert len(found.prefixes) <= MAX_PREFIXES + 1
+        sums = [sum(values[i] for values in found.prefixes.values()) for i in range(len(TASK_BUCKETS))]
+        assert sums == [found.settled[bucket] for bucket in TASK_BUCKETS]
+
+    @invariant()
+    def every_open_window_would_add_up(self):
+        closing = copy.deepcopy(self.ledger)
+        for window_id, window in self.model.windows.items():
+            found = closing.close_window(window_id, at=self.model.now)
+            assert found is not None
+            check_window(found, window, self.model)
+
+
+TestLedgerMachine = LedgerMachine.TestCase
+TestLedgerMachine.settings = settings(max_examples=80, stateful_step_count=40)
+
+
+# -- worked by hand --------------------------------------------------------------------------------
+
+
+def test_an_idle_worker_of_two_threads_is_idle_twice():
+    ledger = Ledger(2, at=1_000)
+    assert ledger.balance(at=1_010).settled["idle"] == 20
+
+
+def test_a_ledger_without_threads_is_refused():
+    with pytest.raises(ValueError, match="nthreads is 0"):
+        Ledger(0, at=0)
+
+
+def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
+    # 4 slots, one held: of the 3 free ones the first waits, the second is constrained, the third idles.
+    ledger = Ledger(4, at=0)
+    ledger.hold("x", "inc", at=0)
+    ledger.observe(Availability.RUNNING, 1, 1, at=0)
+    assert settled_of(ledger, 10) == {"waiting-on-data": 10, "constrained": 10, "idle": 10}
+    # 2 wait and 5 are constrained: only one slot is left for those, and none is idle.
+    ledger.observe(Availability.RUNNING, 2, 5, at=10)
+    assert settled_of(ledger, 20) == {"waiting-on-data": 30, "constrained": 20, "idle": 10}
+    # More tasks wait than slots are free.
+    ledger.observe(Availability.RUNNING, 9, 9, at=20)
+    assert settled_of(ledger, 30) == {"waiting-on-data": 60, "constrained": 20, "idle": 10}
+
+
+@pytest.mark.parametrize("availability", [Availability.PAUSED, Availability.RETIRING])
+def test_a_worker_that_takes_no_tasks_names_all_its_free_slots_so(availability):
+    ledger = Ledger(3, at=0)
+    ledger.hold("x", "inc", at=0)
+    ledger.observe(availability, 2, 2, at=0)
+    assert settled_of(ledger, 10) == {str(availability): 20}
+    assert ledger.balance(at=10).running == 10
+
+
+def test_a_turn_keeps_what_waits_as_it_was_observed():
+    ledger = Ledger(1, at=0)
+    ledger.observe(Availability.RUNNING, 1, 0, at=0)
+    ledger.turn(Availability.PAUSED, at=3)
+    ledger.turn(Availability.RUNNING, at=7)
+    assert settled_of(ledger, 10) == {"waiting-on-data": 6, "paused": 4}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "wall", "spill", "expected"),
+    [
+        (30, 60, 20, row(thread_cpu=30, thread_noncpu=30, spill=20, overhead=20)),
+        # CPU first: more CPU than was held leaves nothing for the rest.
+        (150, 160, 20, row(thread_cpu=100)),
+        # Then the rest of the wall time, then spill.
+        (30, 150, 20, row(thread_cpu=30, thread_noncpu=70)),
+        (30, 60, 90, row(thread_cpu=30, thread_noncpu=30, spill=40)),
+        # Two cores' worth of CPU in one thread: no wall time is left over.
+        (60, 30, 0, row(thread_cpu=60, overhead=40)),
+        # Nonsense counts as nothing.
+        (-5, -5, -5, row(overhead=100)),
+        (-5, 40, 0, row(thread_noncpu=40, overhead=60)),
+    ],
+)
+def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, expected):
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    hold = ledger.release("x", at=100)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=spill)
+    assert ledger.balance(at=100).prefixes == {"inc": expected}
+
+
+@pytest.mark.parametrize(
+    ("recomputed", "outcome", "bucket"),
+    [
+        (False, Outcome.FAILED, "failed"),
+        (False, Outcome.CANCELLED, "cancelled"),
+        (False, Outcome.RECOMPUTED, "recomputed"),
+        (True, Outcome.SUCCEEDED, "recomputed"),
+        (True, Outcome.FAILED, "failed"),
+        (True, Outcome.CANCELLED, "cancelled"),
+    ],
+)
+def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", recomputed=recomputed, at=0)
+    hold = ledger.release("x", at=100)
+    assert hold is not None
+    ledger.settle(hold, outcome, cpu=50, wall=60, spill=10)
+    assert settled_of(ledger, 100) == {bucket: 100}
+    assert ledger.balance(at=100).tasks == {bucket: 1}
+
+
+def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():
+    ledger = Ledger(1, at=0)
+    ledger.hold("seceding", "outer", at=0)
+    frozen = ledger.release("seceding", at=10)
+    ledger.hold("next", "inner", at=10)
+    assert frozen is not None
+    # 10 frozen and 20 of the next task, although the first goes on for long.
+    assert ledger.balance(at=30).running == 30
+    ledger.settle(frozen, Outcome.SUCCEEDED, cpu=99)
+    assert settled_of(ledger, 40) == {"thread-cpu": 10}
+    assert ledger.balance(at=40).running == 30
+
+
+def test_a_second_hold_of_a_key_changes_nothing():
+    ledger = Ledger(2, at=0)
+    ledger.hold("x", "inc", at=0)
+    ledger.hold("x", "sum", at=50)
+    assert ledger.slots_free == 1
+    hold = ledger.release("x", at=100)
+    assert hold is not None
+    assert (hold.prefix, hold.ns) == ("inc", 100)
+    assert ledger.release("x", at=100) is None
+
+
+def test_a_hold_beyond_the_slots_starts_when_one_is_free():
+    ledger = Ledger(1, at=0)
+    ledger.hold("first", "inc", at=0)
+    ledger.hold("second", "inc", at=4)
+    first = ledger.release("first", at=10)
+    assert first is not None
+    second = ledger.release("second", at=15)
+    assert second is not None
+    assert (first.ns, second.ns) == (10, 5)
+    assert ledger.slots_free == 1
+
+
+def test_a_hold_that_never_got_a_slot_took_no_time():
+    ledger = Ledger(1, at=0)
+    ledger.hold("first", "inc", at=0)
+    ledger.hold("second", "inc", at=0)
+    second = ledger.release("second", at=10)
+    assert second is not None
+    assert second.ns == 0
+    assert ledger.slots_free == 0
+
+
+def test_a_hold_is_settled_once():
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    hold = ledger.release("x", at=10)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED)
+    with pytest.raises(KeyError):
+        ledger.settle(hold, Outcome.SUCCEEDED)
+    assert settled_of(ledger, 10) == {"overhead": 10}
+
+
+def test_a_clock_that_runs_backwards_stands_still():
+    ledger = Ledger(1, at=100)
+    ledger.hold("x", "inc", at=110)
+    hold = ledger.release("x", at=50)
+    assert hold is not None
+    assert hold.ns == 0
+    assert ledger.balance(at=0).elapsed == 10
+
+
+def test_a_task_that_began_before_the_window_gives_it_its_share():
+    # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", "span", at=0)
+    ledger.open_window("w", at=40)
+    hold = ledger.release("x", at=100)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
+    window = ledger.close_window("w", at=110)
+    assert window is not None
+    inside = (*row(thread_cpu=18, thread_noncpu=18, spill=12, overhead=12), 0)
+    assert window.rows == {("span", "inc"): inside}
+    assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"idle": 10}
+    assert window.elapsed == 70
+
+
+def test_a_task_that_is_still_running_gives_the_window_its_running_time():
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    ledger.open_window("w", at=40)
+    window = ledger.close_window("w", at=50)
+    assert window is not None
+    assert window.rows == {("", "inc"): (*row(), 10)}
+
+
+def test_a_window_before_and_a_window_after_make_the_whole():
+    # 101 held with 33 CPU, cut at 40: the halves differ by rounding, their sum does not.
+    ledger = Ledger(1, at=0)
+    ledger.open_window("all", at=0)
+    ledger.open_window("first", at=0)
+    ledger.hold("x", "inc", at=0)
+    first = ledger.close_window("first", at=40)
+    ledger.open_window("second", at=40)
+    hold = ledger.release("x", at=101)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, cpu=33, wall=70)
+    second, whole = ledger.close_window("second", at=101), ledger.close_window("all", at=101)
+    assert first is not None
+    assert second is not None
+    assert whole is not None
+    assert sum(first.rows["", "inc"]) + sum(second.rows["", "inc"]) == sum(whole.rows["", "inc"]) == 101
+    assert whole.rows["", "inc"] == (*row(thread_cpu=33, thread_noncpu=37, overhead=31), 0)
+
+
+def test_a_window_that_is_opened_again_begins_anew():
+    ledger = Ledger(1, at=0)
+    ledger.open_window("w", at=0)
+    ledger.open_window("w", at=70)
+    window = ledger.close_window("w", at=100)
+    assert window is not None
+    assert window.elapsed == window.free["idle"] == 30
+    assert ledger.close_window("w", at=100) is None
+
+
+def test_the_oldest_window_goes_when_there_are_too_many():
+    ledger = Ledger(1, at=0, max_windows=2)
+    for window in "abc":
+        ledger.open_window(window, at=0)
+    assert ledger.windows == ("b", "c")
+
+
+def test_prefixes_beyond_the_limit_are_booked_as_one():
+    ledger = Ledger(1, at=0, max_prefixes=1)
+    for i, prefix in enumerate(["inc", "sum", "mul", "inc"]):
+        ledger.hold(i, prefix, at=10 * i)
+        hold = ledger.release(i, at=10 * (i + 1))
+        assert hold is not None
+        ledger.settle(hold, Outcome.SUCCEEDED)
+    assert ledger.balance(at=40).prefixes == {"inc": row(overhead=20), OTHER: row(overhead=20)}
+
+
+def test_a_closing_worker_settles_all_that_ran_in_one_way():
+    ledger = Ledger(1, at=0)
+    ledger.hold("frozen", "a", at=0)
+    ledger.release("frozen", at=10)
+    ledger.hold("running", "b", at=10)
+    ledger.hold("beyond", "c", at=20)
+    ledger.settle_all(Outcome.CANCELLED, at=30)
+    assert settled_of(ledger, 30) == {"cancelled": 30}
+    assert ledger.balance(at=30).tasks == {"cancelled": 3}
+
+
+def test_a_balance_does_not_change_when_the_ledger_goes_on():
+    ledger = Ledger(1, at=0)
+    then = ledger.balance(at=10)
+    ledger.hold("x", "inc", at=10)
+    ledger.settle_all(Outcome.FAILED, at=20)
+    assert then.settled["idle"] == 10
+    assert then.prefixes == {}
+    assert sum(then.settled.values()) == 10
+
+
+def active(ledger: Ledger, at: int, **used: tuple[int, int]) -> dict[str, int]:
+    """What held slots were doing so far."""
+    return {bucket: ns for bucket, ns in ledger.balance(at=at, used=used).active.items() if ns}
+
+
+def test_the_activity_of_a_live_task_is_what_its_thread_used_so_far():
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    assert active(ledger, 10, x=(6, 8)) == {"thread-cpu": 6, "thread-noncpu": 2, "overhead": 2}
+    assert active(ledger, 20, x=(7, 18)) == {"thread-cpu": 7, "thread-noncpu": 11, "overhead": 2}
+
+
+def test_an_activity_once_accrued_is_never_taken_back():
+    # 10 were called overhead, before it was known that 12 of 20 were CPU: the new 10 make up for it.
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    assert active(ledger, 10) == {"overhead": 10}
+    hold = ledger.release("x", at=20)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, cpu=12, wall=15)
+    assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
+    assert settled_of(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "overhead": 5}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])
+def test_the_activity_knows_nothing_of_what_became_of_a_task(outcome):
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    hold = ledger.release("x", at=20)
+    assert hold is not None
+    ledger.settle(hold, outcome, cpu=12, wall=15, spill=3)
+    assert active(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "spill": 3, "overhead": 2}
+
+
+def test_every_bucket_of_a_balance_is_named():
+    assert Ledger(1, at=0).balance(at=0).settled.keys() == {*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)}
+
+
+@given(st.data())
+def test_apportioning_is_exact_and_off_by_less_than_one(data):
+    values = data.draw(st.lists(st.integers(0, 10**12) | st.integers(0, 1 << 62), max_size=8))
+    whole = sum(values)
+    total = data.draw(st.integers(0, whole))
+    scaled = apportion(values, total)
+    assert sum(scaled) == total
+    for part, value in zip(scaled, values, strict=True):
+        assert 0 <= part <= value
+        assert not whole or abs(part - Fraction(value * total, whole)) < 1
+
+
+def test_apportioning_is_exact_beyond_what_a_float_holds():
+    assert apportion([(1 << 60) + 1, (1 << 60) + 1], (1 << 60) + 1) == [1 << 59, (1 << 59) + 1]
+
+
+def test_apportioning_to_more_than_there_is_is_refused():
+    with pytest.raises(ValueError, match="cannot scale a row of 3 to 4"):
+        apportion([1, 2], 4)
+    with pytest.raises(ValueError, match="cannot scale"):
+        apportion([1, 2], -1)
+
+
+def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):
+    monkeypatch.setattr("dask_efficiency.ledger.MAX_WINDOW_ROWS", 2)
+    ledger = Ledger(1, at=0)
+    ledger.open_window("w", at=0)
+    for i in range(4):
+        ledger.hold(i, "inc", f"span-{i}", at=10 * i)
+        ledger.settle(ledger.release(i, at=10 * i + 10), Outcome.SUCCEEDED)
+    rows = ledger.close_window("w", at=40).rows
+    kept = {("span-0", "inc"): 10, ("span-1", "inc"): 10, ("", OTHER): 20}
+    assert {key: sum(row) for key, row in rows.items()} == kept

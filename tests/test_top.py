@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from distributed import Client, LocalCluster
+
+from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.cli import main
+from dask_efficiency.plugins.accounts import MAX_LIVE_WORKERS
+
+COMMAND = [sys.executable, "-c", "from dask_efficiency.cli import main; main()", "top"]
+DASK_COMMAND = [sys.executable, "-m", "dask", "efficiency", "top"]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["top", *arguments])
+
+
+def fails_in_one_line(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def listen(cluster: LocalCluster) -> str:
+    """An address for other processes: a scheduler with its workers in its own process listens on none."""
+    cluster.sync(cluster.scheduler.listen, "tcp://127.0.0.1:0")
+    address: str = cluster.scheduler.listeners[-1].contact_address
+    return address
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def bare_address(cluster: LocalCluster) -> str:
+    return listen(cluster)
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        yield client
+
+
+@pytest.fixture
+def address(client: Client, bare_address: str) -> str:
+    """Of a scheduler that has the plugin."""
+    return bare_address
+
+
+@contextmanager
+def running(*arguments: str, command: list[str] = COMMAND, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """The command with its output in a pipe."""
+    process = subprocess.Popen(
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def read_until(descriptor: int, pattern: str, *, seconds: float = 30) -> str:
+    """What a terminal is sent, up to a pattern."""
+    seen = ""
+    until = time.monotonic() + seconds
+    while not re.search(pattern, seen):
+        assert time.monotonic() < until, f"waited {seconds} s for {pattern!r}; seen: {seen!r}"
+        if select.select([descriptor], [], [], 0.2)[0]:
+            try:
+                seen += os.read(descriptor, 65_536).decode(errors="replace")
+            except OSError:  # the other end is closed
+                assert re.search(pattern, seen), seen
+                break
+    return seen
+
+
+def test_a_file_that_is_no_scheduler_file_is_refused(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text("{}")
+    result = run(str(path))
+    assert result.exit_code == 2
+    assert "neither a scheduler's address" in result.stderr
+
+
+@pytest.mark.parametrize("interval", ["banana", "0s", "-1s"])
+def test_the_interval_must_be_a_length_of_time(interval):
+    assert run("tcp://127.0.0.1:1", "--interval", interval).exit_code == 2
+
+
+def test_an_encrypted_address_needs_certificates():
+    assert "--tls-cert" in fails_in_one_line(run("tls://127.0.0.1:1", "--once"))
+
+
+def test_no_scheduler_is_one_line(monkeypatch):
+    monkeypatch.setattr("dask_efficiency.top.CONNECT_TIMEOUT", 0.5)
+    assert "127.0.0.1:1" in fails_in_one_line(run("tcp://127.0.0.1:1", "--once"))
+
+
+@pytest.mark.cluster
+def test_a_scheduler_without_the_plugin_says_how_to_put_it_there(bare_address, cluster):
+    with Client(cluster) as client:
+        unregister(client)
+    assert "register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(bare_address, "--once"))
+
+
+@pytest.mark.cluster
+def test_a_meter_that_failed_says_why(address, cluster, monkeypatch):
+    meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
+    monkeypatch.setattr(meter, "off", "the meter on the scheduler failed: injected")
+    assert "injected" in fails_in_one_line(run(address, "--once"))
+
+
+@pytest.mark.cluster
+def test_once_prints_one_view_of_all_workers(client, address):
+    futures = client.map(time.sleep, [1.5] * 2, pure=False)
+    result = run(address, "--once", "--interval", "1s")
+    assert result.exit_code == 0, result.stderr
+    assert "2 workers, 2 threads" in result.stdout
+    assert "thread-noncpu" in result.stdout
+    assert re.search(r"^0 .*^1 ", result.stdout, re.MULTILINE | re.DOTALL)
+    assert result.stdout.isascii()
+    client.gather(futures)
+
+
+@pytest.mark.cluster
+def test_once_as_json_is_one_object_whose_threads_add_up(client, address):
+    futures = client.map(time.sleep, [3] * 2, pure=False)
+    time.sleep(0.6)
+    result = run(address, "--once", "--json", "--interval", "1s")
+    told = json.loads(result.stdout)
+    assert sum(told["threads"].values()) == pytest.approx(2)
+    assert told["threads"]["thread-noncpu"] > 1.5
+    assert told["nthreads"] == 2
+    assert set(told["workers"]) == {"0", "1"}
+    assert 0.9 < told["seconds"] < 3
+    client.gather(futures)
+
+
+@pytest.mark.cluster
+def test_the_scheduler_file_will_do(address, tmp_path):
+    path = tmp_path / "scheduler.json"
+    path.write_text(json.dumps({"type": "Scheduler", "address": address}))
+    assert run(str(path), "--once", "--interval", "0.5s").exit_code == 0
+
+
+@pytest.mark.cluster
+def test_dask_has_it_as_a_subcommand(address):
+    with running(address, "--once", "--json", "--interval", "0.5s", command=DASK_COMMAND) as process:
+        stdout, stderr = process.communicate(timeout=60)
+    if "No such command" in stderr:
+        pytest.skip("the package is not installed here, so that Dask's command does not know it")
+    assert json.loads(stdout)["nthreads"] == 2
+
+
+@pytest.mark.cluster
+def test_a_pipe_gets_blocks_until_ctrl_c_and_no_traceback(address):
+    with running(address, "--interval", "0.5s", COLUMNS="60") as process:
+        assert process.stdout is not None
+        lines = []
+        while sum("workers, " in line for line in lines) < 3:
+            lines.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (0, "")
+    assert max(map(len, lines)) <= 60 + 1
+
+
+@pytest.mark.cluster
+def test_a_pipe_that_closes_ends_it_without_a_traceback(address):
+    with running(address, "--interval", "0.2s") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        stderr = process.stderr.read()
+        process.wait(30)
+    assert "Traceback" not in stderr
+
+
+@contextmanager
+def on_a_terminal(*arguments: str, command: list[str] = COMMAND) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command on a terminal of its own, and where to read what that is sent."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", "PYTHONUTF8": "1"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen([*command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+@pytest.mark.cluster
+def test_a_terminal_shows_workers_come_and_go_and_is_given_back():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        with on_a_terminal(cluster.scheduler_address, "--interval", "0.3s") as (process, screen):
+            assert "\x1b[?1049h" in read_until(screen, "1 worker, 1 thread,")
+            cluster.scale(2)
+            read_until(screen, "2 workers, 2 threads")
+            client.restart()
+            read_until(screen, "2 workers, 2 threads")
+            cluster.scale(1)
+            read_until(screen, "1 worker, 1 thread,")
+            unregister(client)
+            assert "\x1b[?1049l" in read_until(screen, "Error: .*register_plugin")
+            assert process.wait(30) == 1
+
+
+@pytest.mark.cluster
+def test_ctrl_c_gives_the_terminal_back_in_silence(address):
+    with on_a_terminal(address, "--interval", "0.3s") as (process, screen):
+        read_until(screen, "2 workers, 2 threads")
+        process.send_signal(signal.SIGINT)
+        last = read_until(screen, r"\x1b\[\?1049l")
+        assert process.wait(30) == 0
+        assert "Traceback" not in last
+        assert "Aborted" not in last
+
+
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from dask_efficiency.cli import main; main()"
+
+
+@pytest.mark.cluster
+def test_without_rich_one_view_is_plain_and_a_terminal_is_told_what_to_install(address):
+    command = [sys.executable, "-c", WITHOUT_RICH, "top"]
+    with running(address, "--once", "--interval", "0.5s", command=command) as process:
+        stdout, _ = process.communicate(timeout=60)
+    assert "2 workers, 2 threads" in stdout
+    with on_a_terminal(address, command=command) as (process_on_screen, screen):
+        assert "Traceback" not in read_until(screen, r"pip install 'dask-efficiency\[report\]'")
+        assert process_on_screen.wait(30) == 1
+
+
+def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
+    """What is told of a cluster with a few workers more than are told apart."""
+    from dask_efficiency.cluster import ClusterLedger
+    from dask_efficiency.plugins.accounts import of_live
+
+    meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
+    real, meter.cluster = meter.cluster, ClusterLedger(at=0)
+    try:
+        for i in range(MAX_LIVE_WORKERS + 5):
+            meter.cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
+        return of_live(meter)
+    finally:
+        meter.cluster = real
+
+
+@pytest.mark.cluster
+def test_what_is_told_of_very_many_workers_is_bounded(client):
+    told = client.run_on_scheduler(of_a_crowd)
+    assert (len(told["workers"]), told["more_workers"]) == (MAX_LIVE_WORKERS, 5)
+    assert told["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

@@ -1,0 +1,468 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
+from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
+from dask_efficiency.wire import Snapshot, encode
+from tests.strategies import idle_payload
+
+OPENED, CLOSED = 1_000, 2_000
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    """A worker with a real ledger, whose clock is the scheduler's; the cluster hears of it at once."""
+
+    cluster: ClusterLedger
+    address: str
+    nthreads: int
+    joined: int
+    incarnation: str = "a"
+    seq: int = 0
+    presence: Presence = field(init=False)
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.presence = self.cluster.worker_joined(self.address, f"name-{self.address}", self.nthreads, at=self.joined)
+        self.ledger = Ledger(self.nthreads, at=self.joined)
+
+    def heartbeat(self, at: int, *, final: bool = False) -> None:
+        self.seq += 1
+        snapshot = Snapshot(self.incarnation + self.address, self.seq, self.ledger.balance(at=at), final=final)
+        self.cluster.receive(self.address, encode(snapshot), at=at)
+
+    def restart(self, at: int) -> None:
+        self.incarnation += "a"
+        self.ledger = Ledger(self.nthreads, at=at)
+
+    def open(self, at: int) -> None:
+        self.heartbeat(at)
+        self.ledger.open_window("w", at=at)
+
+    def answer(self, at: int) -> WindowBalance:
+        self.heartbeat(at)
+        window = self.ledger.close_window("w", at=at)
+        assert window is not None
+        return window
+
+    def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
+        """A task that takes all its time as CPU."""
+        self.ledger.hold(start, prefix, "span", at=start)
+        hold = self.ledger.release(start, at=stop)
+        assert hold is not None
+        self.ledger.settle(hold, outcome, cpu=stop - start, wall=stop - start)
+
+
+def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
+    cluster = ClusterLedger(at=0)
+    cluster.work.set(outstanding, at=0)
+    return cluster
+
+
+def held(accounts: WindowAccounts, worker: SimulatedWorker) -> dict[str, int]:
+    """A worker's buckets that hold time."""
+    return {bucket: ns for bucket, ns in accounts.workers[worker.presence.name].items() if ns}
+
+
+def test_a_worker_that_answers_counts_from_edge_to_edge():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.ledger.hold("before", "sum", "span", at=400)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    hold = worker.ledger.release("before", at=1_200)
+    assert hold is not None
+    # 800 held, 200 of them inside: 100 of its 400 CPU.
+    worker.ledger.settle(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
+    worker.ledger.hold("after", "mul", "other", at=1_900)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"thread-cpu": 100, "thread-noncpu": 100, "running": 100, "idle": 1_700}
+    assert accounts.prefixes == {"sum": {"thread-cpu": 100, "thread-noncpu": 100}, "mul": {"running": 100}}
+    assert accounts.spans == {"span": {"thread-cpu": 100, "thread-noncpu": 100}, "other": {"running": 100}}
+    assert (accounts.elapsed, accounts.outstanding) == (1_000, 1_000)
+    assert (accounts.tasks, accounts.nthreads) == ({"succeeded": 1}, {"name-a": 2})
+    assert (accounts.notes, accounts.not_measured) == ([], {})
+
+
+def test_the_length_of_the_window_is_the_worker_s_own():
+    # It took the request 100 to arrive and the answer 50 to return, while the client waited.
+    cluster = new_cluster(outstanding=False)
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.open(1_100)
+    cluster.work.set(True, at=1_200)
+    cluster.work.set(False, at=1_900)
+    accounts = window.close(cluster, {"a": worker.answer(1_950)}, at=CLOSED)
+    # Of its 850, 700 were with work: no-work is 300 less the 150 that the worker did not see.
+    assert held(accounts, worker) == {"idle": 700, "no-work": 150}
+    assert accounts.outstanding == 700
+
+
+def test_idle_time_beyond_the_time_without_work_stays_idle():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(1_500, 2_000)
+    cluster.work.set(False, at=1_800)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    # Both threads count as free for the 200 without work, though a (seceded) task held one: an estimate.
+    assert held(accounts, worker) == {"thread-cpu": 500, "idle": 1_100, "no-work": 400}
+
+
+def test_time_without_work_before_the_window_is_not_counted_in_it():
+    cluster = new_cluster(outstanding=False)
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    cluster.work.set(True, at=OPENED)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"idle": 1_000}
+
+
+def test_a_worker_that_joins_inside_counts_from_its_joining():
+    # Joined at 1,200, metered from 1,300 on, when its ledger opened the window.
+    cluster = new_cluster()
+    window = ClusterWindow(cluster, at=OPENED)
+    worker = SimulatedWorker(cluster, "a", 2, joined=1_200)
+    window.worker_joined(worker.presence)
+    worker.ledger = Ledger(2, at=1_300)
+    worker.ledger.open_window("w", at=1_300)
+    worker.work(1_500, 1_900)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"unmeasured": 200, "thread-cpu": 400, "idle": 1_000}
+
+
+def test_a_worker_that_joins_inside_was_not_without_work_before_it_came():
+    # No work until 1,400; the worker came at 1,500 and found no task, though there was work.
+    cluster = new_cluster(outstanding=False)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.work.set(True, at=1_400)
+    worker = SimulatedWorker(cluster, "a", 1, joined=1_500)
+    window.worker_joined(worker.presence)
+    worker.ledger.open_window("w", at=1_500)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"idle": 500}
+
+
+def test_a_worker_that_dies_inside_counts_until_its_removal():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.ledger.hold("x", "inc", at=800)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.heartbeat(1_500)
+    cluster.worker_left("a", at=1_700)
+    cluster.close_departed(at=CLOSED, grace=0)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    # 500 of one thread free; of the other 500 + 200 x 2 of silence, and none of the 200 before the window.
+    assert held(accounts, worker) == {"idle": 500, "lost-worker": 900}
+    assert "left" in accounts.notes[0]
+
+
+def test_a_worker_that_dies_before_the_window_is_not_in_it():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.heartbeat(500)
+    cluster.worker_left("a", at=900)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.close_departed(at=CLOSED, grace=0)
+    assert window.close(cluster, {}, at=CLOSED).workers == {}
+
+
+def test_a_silent_worker_counts_at_its_last_heartbeat():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(1_000, 1_300)
+    worker.heartbeat(1_600)
+    accounts = window.close(cluster, {"a": "no answer in 5 s"}, at=CLOSED)
+    assert held(accounts, worker) == {"thread-cpu": 300, "idle": 900, "unmeasured": 800}
+    assert accounts.not_measured == {"name-a": "no answer in 5 s"}
+    assert "counts at its last heartbeat: no answer in 5 s" in accounts.notes[0]
+
+
+def test_a_worker_that_is_not_asked_did_not_answer():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    assert held(accounts, worker) == {"unmeasured": 1_000}
+    assert accounts.not_measured == {"name-a": "it did not answer"}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_worker_that_was_silent_at_the_opening_brings_no_time_of_before(dies):
+    # Last heard of at 600: what it books at 1,600 (or as lost) reaches back to 600, the window to 1,000.
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.heartbeat(600)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(600, 1_600)
+    if dies:
+        cluster.worker_left("a", at=1_600)
+        cluster.close_departed(at=CLOSED, grace=0)
+        expected = {"lost-worker": 600}
+    else:
+        worker.heartbeat(1_850)
+        expected = {"thread-cpu": 800, "idle": 200}  # 1,000 and 250, scaled to 1,000
+    accounts = window.close(cluster, {"a": "no answer in 5 s"}, at=CLOSED)
+    assert held(accounts, worker) == expected
+
+
+@pytest.mark.parametrize("removed", [1_600, 1_700, 1_800])
+def test_a_worker_with_last_words_counts_as_it_said(removed):
+    # It closes at 1,700 with a task running, and is removed before, just then, or after.
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.ledger.hold("x", "inc", "span", at=1_500)
+    if removed < 1_700:
+        cluster.worker_left("a", at=removed)
+    worker.ledger.settle_all(Outcome.CANCELLED, at=1_700)
+    worker.heartbeat(1_700, final=True)
+    words = worker.ledger.close_window("w", at=1_700)
+    assert words is not None
+    window.worker_closed(worker.presence, words)
+    if removed >= 1_700:
+        cluster.worker_left("a", at=removed)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    rest = {"unmeasured": 200} if removed == 1_800 else {}
+    assert held(accounts, worker) == {"cancelled": 200, "idle": 1_200, **rest}
+    assert accounts.prefixes == {"inc": {"cancelled": 200}}
+    assert accounts.tasks == {"cancelled": 1}
+
+
+def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.heartbeat(1_500, final=True)
+    words = worker.ledger.close_window("w", at=1_500)
+    assert words is not None
+    window.worker_closed(worker.presence, words)
+    cluster.worker_left("a", at=1_500)
+    cluster.work.set(False, at=1_600)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    assert held(accounts, worker) == {"idle": 500}
+
+
+def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(1_000, 1_400)
+    worker.heartbeat(1_400)
+    worker.restart(1_500)
+    worker.ledger.open_window("w", at=1_500)
+    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 500}
+    assert accounts.not_measured == {"name-a": "its meter was restarted"}
+
+
+def test_an_answer_is_of_the_worker_that_is_at_the_address_now():
+    cluster = new_cluster()
+    old = SimulatedWorker(cluster, "a", 1, joined=0)
+    old.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.worker_left("a", at=1_400)
+    cluster.close_departed(at=1_500, grace=0)
+    new = SimulatedWorker(cluster, "a", 1, joined=1_600, incarnation="b")
+    window.worker_joined(new.presence)
+    new.ledger.open_window("w", at=1_600)
+    accounts = window.close(cluster, {"a": new.answer(CLOSED)}, at=CLOSED)
+    # They have one name, so one row: 400 lost and 400 idle.
+    assert held(accounts, new) == {"lost-worker": 400, "idle": 400}
+
+
+def test_a_worker_that_leaves_after_its_answer_keeps_it():
+    # The scheduler waits a moment before it closes the window's books.
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(1_000, 1_300)
+    answer = worker.answer(CLOSED)
+    cluster.worker_left("a", at=2_100)
+    cluster.close_departed(at=2_200, grace=0)
+    late = SimulatedWorker(cluster, "a", 1, joined=2_150, incarnation="b")
+    window.worker_joined(late.presence)
+    accounts = window.close(cluster, {"a": answer}, at=CLOSED)
+    assert held(accounts, worker) == {"thread-cpu": 300, "idle": 700}
+    assert accounts.prefixes == {"inc": {"thread-cpu": 300}}
+
+
+def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.receive("a", {"schema": 1, "off": "it failed"}, at=1_500)
+    cluster.accrue(at=CLOSED)
+    accounts = window.close(cluster, {"a": "it is not metered"}, at=CLOSED)
+    assert held(accounts, worker) == {"unmeasured": 2_000}
+    assert accounts.not_measured == {"name-a": "it failed"}
+
+
+def test_activities_beside_the_accounts_are_those_since_the_opening():
+    cluster = new_cluster()
+    cluster.worker_joined("a", "alice", 1, at=0)
+    cluster.receive("a", idle_payload(1, 500, outside={"get-data": 3}, details={"io": 1}), at=500)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.receive("a", idle_payload(1, 1_500, seq=2, outside={"get-data": 8}, details={"io": 1}), at=1_500)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    assert (accounts.outside, accounts.details) == ({"get-data": 5}, {})
+
+
+# -- whatever the workers do -----------------------------------------------------------------------
+
+instants = st.integers(OPENED, CLOSED)
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[str, int, list[tuple[int, int, Outcome]], list[int], int]:
+    """How a worker fares in the window: what becomes of it, its threads, its tasks, heartbeats, and the turn."""
+    fate = draw(st.sampled_from(["answers", "is silent", "was silent", "joins", "dies", "says goodbye", "restarts"]))
+    edges = sorted(draw(st.lists(st.integers(0, CLOSED), max_size=8, unique=True)))
+    outcomes = [draw(st.sampled_from(Outcome)) for _ in edges]
+    tasks = list(zip(edges[::2], edges[1::2], outcomes, strict=False))
+    return fate, draw(st.integers(1, 3)), tasks, draw(st.lists(instants, max_size=3)), draw(instants)
+
+
+@given(
+    st.lists(lives(), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, CLOSED), st.booleans()), max_size=4),
+    st.sampled_from(Availability),
+)
+def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives, turns, availability):
+    cluster = ClusterLedger(at=0)
+    events: list[tuple[int, int, object]] = [
+        (at, 0, lambda at=at, active=active: cluster.work.set(active, at=at)) for at, active in turns
+    ]
+    workers: dict[str, SimulatedWorker] = {}
+    expected: dict[str, int] = {}
+    answers: dict[str, WindowBalance | str] = {}
+    windows: list[ClusterWindow] = []
+    events.append((OPENED, 2, lambda: windows.append(ClusterWindow(cluster, at=OPENED))))
+
+    def join(address, nthreads, at):
+        workers[address] = worker = SimulatedWorker(cluster, address, nthreads, joined=at)
+        worker.ledger.observe(availability, 1, 1, at=at)
+        if windows:
+            windows[0].worker_joined(worker.presence)
+            worker.ledger.open_window("w", at=at)
+
+    def hold(address, key, at):
+        if address in workers:
+            workers[address].ledger.hold(key, "inc", "span", at=at)
+
+    def end(address, key, outcome, at):
+        found = workers[address].ledger.release(key, at=at) if address in workers else None
+        if found is not None:
+            workers[address].ledger.settle(found, outcome, cpu=found.ns // 2, wall=found.ns)
+
+    def goodbye(worker, at):
+        worker.ledger.settle_all(Outcome.CANCELLED, at=at)
+        worker.heartbeat(at, final=True)
+        words = worker.ledger.close_window("w", at=at)
+        assert words is not None
+        windows[0].worker_closed(worker.presence, words)
+        cluster.worker_left(worker.address, at=at)
+
+    def restart(worker, at):
+        worker.restart(at)
+        worker.ledger.open_window("w", at=at)
+
+    for i, (fate, nthreads, tasks, heartbeats, turn) in enumerate(all_lives):
+        address = f"tcp://{i}"
+        joined = turn if fate == "joins" else 0
+        until = turn if fate in ("dies", "says goodbye") else CLOSED
+        expected[f"name-{address}"] = nthreads * (until - max(OPENED, joined))
+        events.append((joined, 3 if fate == "joins" else 0, lambda a=address, n=nthreads, at=joined: join(a, n, at)))
+        if fate not in ("joins", "was silent"):
+            events.append((OPENED, 1, lambda a=address: workers[a].open(OPENED)))
+        if fate == "was silent":
+            events.append((600, 0, lambda a=address: workers[a].heartbeat(600)))
+        if fate == "restarts":
+            events.append((turn, 4, lambda a=address, at=turn: restart(workers[a], at)))
+        if fate == "dies":
+            events.append((turn, 6, lambda a=address, at=turn: cluster.worker_left(a, at=at)))
+        if fate == "says goodbye":
+            events.append((turn, 6, lambda a=address, at=turn: goodbye(workers[a], at)))
+        for key, (start, stop, outcome) in enumerate(tasks):
+            if stop <= until:
+                events.append((start, 5, lambda a=address, k=key, at=start: hold(a, k, at)))
+                events.append((stop, 4, lambda a=address, k=key, o=outcome, at=stop: end(a, k, o, at)))
+        seen = [at for at in heartbeats if joined < at < until]
+        events += [(at, 5, lambda a=address, at=at: workers[a].heartbeat(at)) for at in seen]
+    for _, _, happen in sorted(events, key=lambda event: event[:2]):
+        happen()
+    for i, (fate, *_) in enumerate(all_lives):
+        address = f"tcp://{i}"
+        if fate in ("answers", "joins", "restarts"):
+            answers[address] = workers[address].answer(CLOSED)
+    cluster.close_departed(at=CLOSED, grace=0)
+    accounts = windows[0].close(cluster, answers, at=CLOSED)
+
+    for name, row in accounts.workers.items():
+        assert min(row.values(), default=0) >= 0
+        assert sum(row.values()) == expected[name]
+    assert accounts.workers.keys() == {name for name in expected if expected[name] or name in accounts.workers}
+    assert 0 <= accounts.outstanding <= accounts.elapsed == CLOSED - OPENED
+    for rows in (accounts.prefixes, accounts.spans):
+        answered = [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in ("answers", "joins")]
+        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "says goodbye"]
+        for bucket in (*TASK_BUCKETS, "running"):
+            told = sum(row.get(bucket, 0) for row in rows.values())
+            assert told == sum(accounts.workers.get(name, {}).get(bucket, 0) for name in answered)
+
+
+# -- intervals -------------------------------------------------------------------------------------
+
+
+def test_intervals_run_from_each_beginning_to_the_next_end():
+    intervals = Intervals(at=0, active=True)
+    intervals.set(True, at=5)
+    intervals.set(False, at=10)
+    intervals.set(False, at=15)
+    intervals.set(True, at=20)
+    assert intervals.until(30) == [(0, 10), (20, 30)]
+    assert Intervals(at=0, active=False).until(10) == []
+
+
+def test_intervals_beyond_the_limit_stretch_the_last():
+    intervals = Intervals(at=0, active=False)
+    for i in range(MAX_INTERVALS + 3):
+        intervals.set(True, at=10 * i)
+        intervals.set(False, at=10 * i + 1)
+    closed = intervals.until(10**9)
+    assert len(closed) == MAX_INTERVALS
+    assert closed[-2:] == [
+        (10 * (MAX_INTERVALS - 2), 10 * (MAX_INTERVALS - 2) + 1),
+        (10 * (MAX_INTERVALS - 1), 10 * (MAX_INTERVALS + 2) + 1),
+    ]
+
+
+@given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
+def test_intervals_cover_what_was_active_and_never_overlap(active, turns):
+    intervals, at, spent = Intervals(at=0, active=active), 0, 0
+    for now_active, step in turns:
+        spent += step * active
+        at += step
+        active = now_active
+        intervals.set(active, at=at)
+    found = intervals.until(at)
+    assert sum(stop - start for start, stop in found) == spent
+    assert all(stop <= start for (_, stop), (start, _) in pairwise(found))
