@@ -1,0 +1,79 @@
+# `make help` lists what there is. Each target sets up what it needs in .venv.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Given TORCH=1, torch is installed too; where it is already, demo and tests use it anyway.
+TORCH ?=
+TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
+MATRIX_PYTHONS ?= 3.11 3.12 3.13
+MATRIX_DISTRIBUTED ?= 2026.1.0 newest
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+.PHONY: demo
+demo: $(VENV)/.stamp-demo $(TORCH_STAMP) ## A workload of 20 seconds and its report (TORCH=1: with inference)
+	@$(BIN)/dask-efficiency demo
+
+.PHONY: test
+test: lint pytest ## Linters and tests
+
+.PHONY: setup
+setup: $(VENV)/.stamp-test $(TORCH_STAMP) ## Only install what the tests need
+
+.PHONY: lint
+lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: pytest
+pytest: lint setup
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: test-matrix
+test-matrix: ## Tests on other versions of Python and distributed, in .venv-matrix
+	@for python in $(MATRIX_PYTHONS); do for distributed in $(MATRIX_DISTRIBUTED); do \
+		.ci/matrix "$$python" "$$distributed"; \
+	done; done
+
+.PHONY: benchmark
+benchmark: $(VENV)/.stamp-test ## What the plugin costs: paired runs with and without it
+	@$(BIN)/python benchmarks/overhead.py
+
+.PHONY: clean
+clean: ## Remove environments, caches and builds
+	rm -rf $(VENV) .venv-matrix build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A .venv that works is kept, whoever made it; half of one is made anew. pip knows --group from 25.1.
+$(VENV)/.stamp-venv:
+	@python=$$(.ci/find-python); \
+	if ! { $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	       && $(PIP) --version; } >/dev/null 2>&1; then \
+		echo "Making $(VENV) with $$python"; \
+		"$$python" -m venv --clear $(VENV); \
+	fi
+	@$(PIP) install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing what the demo needs in $(VENV)"
+	@$(PIP) install --quiet --editable '.[report]' --group demo
+	@touch $@
+
+$(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing what the tests need in $(VENV)"
+	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report]' --group test --group lint
+	@touch $@ $(VENV)/.stamp-demo
+
+$(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing torch in $(VENV)"
+	@$(PIP) install --quiet --group torch
+	@touch $@

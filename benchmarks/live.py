@@ -1,0 +1,188 @@
+"""Claims: at 1000 workers an open page of the tab costs the scheduler at most 2 ms of CPU a second, a scrape 20 ms.
+
+``python benchmarks/live.py`` makes a cluster of fake workers whose heartbeats arrive as often as Dask
+asks for them, opens the page, and prints what one update costs, and all updates in a second. What
+Bokeh does to write the changes for one viewer is in both. Then what one scrape of ``/metrics`` costs, our
+part and upstream's, also with as many workers as are exported one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.document.events import DocumentPatchedEvent
+from bokeh.protocol import Protocol
+from distributed.scheduler import heartbeat_interval
+from prometheus_client import generate_latest
+
+from dask_efficiency.adapters import bokeh, prometheus
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.plugins import accounts
+from dask_efficiency.plugins.meter import POLL_MS, RECENT_MOMENTS, Moment
+from dask_efficiency.wire import Snapshot, encode
+
+SECOND = 1_000_000_000
+
+
+class FakeWorker:
+    """A worker that runs one task after the other on each thread and says so."""
+
+    def __init__(self, number: int, nthreads: int, *, at: int) -> None:
+        self.address = f"tcp://10.0.{number // 250}.{number % 250}:40000"
+        self.name = f"worker-{number}"
+        self._ledger = Ledger(nthreads, at=at)
+        self._seq = 0
+        self._number = number
+        self._at = at
+
+    def heartbeat(self, *, at: int) -> dict[str, Any]:
+        """Its payload, after one task more."""
+        took = at - self._at
+        self._ledger.hold("task", "prefix", at=self._at + took // (2 + self._number % 7))
+        hold = self._ledger.release("task", at=at)
+        assert hold is not None
+        self._ledger.settle(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns * 3 // 4, spill=hold.ns // 10)
+        self._at = at
+        self._seq += 1
+        return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at)))
+
+
+class FakeMeter:
+    """As much of a meter as the adapters see, by a clock of its own."""
+
+    def __init__(self, workers: int, nthreads: int) -> None:
+        self.cluster = ClusterLedger(at=0)
+        self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
+        self.off: str | None = None
+        self.since = 0.0
+        self.at = 0
+        self.cost_seconds = 0.0
+        self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
+        for worker in self._workers:
+            self.cluster.worker_joined(worker.address, worker.name, nthreads, at=0)
+        self.cluster.work.set(True, at=0)
+
+    def run(self, seconds: float) -> Iterator[None]:
+        """Let time pass; yields once a second."""
+        interval = round(heartbeat_interval(len(self._workers)) * SECOND)
+        for poll in range(round(seconds * 1000 / POLL_MS)):
+            before, self.at = self.at, self.at + POLL_MS * 1_000_000
+            for i, worker in enumerate(self._workers):
+                phase = interval * i // len(self._workers)
+                if (self.at - phase) // interval > (before - phase) // interval:
+                    self.cluster.receive(worker.address, worker.heartbeat(at=self.at), at=self.at)
+            self.recent.append(Moment(self.at, self.cluster.activity(), self.cluster.nthreads))
+            if poll % (1000 // POLL_MS) == 0:
+                yield
+
+    def refresh(self) -> None:
+        """Nothing to bring up to date."""
+
+    def now(self) -> int:
+        """Nanoseconds by the accounts' clock."""
+        return self.at
+
+
+class Viewer:
+    """A page that somebody looks at; writes what a browser would be sent."""
+
+    def __init__(self, tab: bokeh.Tab) -> None:
+        self.nbytes = 0
+        self._protocol = Protocol()
+        self.page = bokeh.EfficiencyPage(tab)
+        document = Document()
+        document.add_root(self.page.root)
+        self.page.update()
+        document.callbacks.on_change_dispatch_to(self)
+
+    def _document_patched(self, event: DocumentPatchedEvent) -> None:
+        message = self._protocol.create("PATCH-DOC", [event])
+        self.nbytes += len(message.header_json) + len(message.metadata_json) + len(message.content_json)
+        self.nbytes += sum(len(buffer.to_bytes()) for buffer in message.buffers)
+
+
+def page(workers: int, nthreads: int, seconds: int) -> tuple[list[float], float, float]:
+    """(CPU milliseconds of each call of an open page, of keeping the workers once, bytes a second)."""
+    meter = FakeMeter(workers, nthreads)
+    tab = bokeh.Tab({"pages": [], "plots": []})
+    tab._keeper = SimpleNamespace(start=lambda: None, stop=lambda: None)  # type: ignore[assignment]  # no loop here
+    tab.show(meter)
+    for second, _ in enumerate(meter.run(300)):
+        if second * 1000 % bokeh.KEEP_WORKERS_MS == 0:
+            tab._keep_workers()
+    viewer = Viewer(tab)
+    viewer.nbytes = 0
+    updates = []
+    for second, _ in enumerate(meter.run(seconds)):
+        if second * 1000 % bokeh.UPDATE_MS:
+            continue
+        began = time.thread_time_ns()
+        viewer.page.update()
+        updates.append((time.thread_time_ns() - began) / 1e6)
+    began = time.thread_time_ns()
+    tab._keep_workers()
+    kept = (time.thread_time_ns() - began) / 1e6
+    assert json.dumps(viewer.page.timeline_source.data["nthreads"])
+    return updates, kept, viewer.nbytes / seconds
+
+
+def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
+    """CPU milliseconds of each scrape of ``/metrics`` by part, and of each answer to `dask-efficiency top`."""
+    meter = FakeMeter(workers, nthreads)
+    scheduler = SimpleNamespace(workers={})
+    live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench")
+    collector = prometheus.ClusterCollector()
+    collector._sources.append(meter)  # in no registry
+    figures: dict[str, list[float]] = {"our collect()": [], "upstream's writing of it": [], "an answer to top": []}
+    for _ in meter.run(20 + count):
+        began = time.thread_time_ns()
+        metrics = list(collector.collect())
+        collected = time.thread_time_ns()
+        generate_latest(SimpleNamespace(collect=lambda metrics=metrics: metrics))  # type: ignore[arg-type]
+        written = time.thread_time_ns()
+        accounts.of_live(live)  # type: ignore[arg-type]
+        answered = time.thread_time_ns()
+        for name, ns in zip(figures, (collected - began, written - collected, answered - written), strict=True):
+            figures[name].append(ns / 1e6)
+    assert not collector._failures
+    return figures
+
+
+def say(name: str, values: list[float], unit: str) -> None:
+    """One line: median and quartiles."""
+    low, median, high = statistics.quantiles(values, n=4)
+    print(f"  {name:<42} {median:7.3f} {unit}  (quartiles {low:.3f} to {high:.3f}, most {max(values):.3f})")
+
+
+def main() -> None:
+    """Run it for several sizes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000], help="sizes of the fake cluster")
+    parser.add_argument("--seconds", type=int, default=120, help="how long the page is open (default 120)")
+    args = parser.parse_args()
+    for workers in args.workers:
+        updates, kept, nbytes = page(workers, 4, args.seconds)
+        drawn = [update for update in updates if update > 0.2]
+        calls = 12_000 // bokeh.UPDATE_MS
+        seconds = [sum(updates[i : i + calls]) / 12 for i in range(0, len(updates) - calls + 1, calls)]
+        print(f"An open page, {workers} workers x 4 threads, {nbytes / 1e3:.1f} kB/s to the viewer")
+        say("an update that draws", drawn, "ms")
+        say("all of it, by stretches of 12 s", seconds, "ms/s")
+        print(f"  {'keeping the workers, viewers or none':<42} {kept * 1e3 / bokeh.KEEP_WORKERS_MS:7.3f} ms/s")
+    for workers in sorted({*args.workers, prometheus.MAX_WORKERS}):
+        print(f"A scrape of /metrics, {workers} workers x 4 threads; claim: our part <= 20 ms")
+        for name, values in scrapes(workers, 4, args.seconds).items():
+            say(name, values, "ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Claim: metering costs at most 1 % of no-op task throughput, and 5 us of CPU a task on worker and scheduler.
+
+``python benchmarks/overhead.py`` prints, each with its spread:
+
+1. microseconds of our code for each no-op task, timed alone in a tight loop on recorded hook
+   sequences (worker hooks, thread measurement, scheduler hooks): precise, the figure to optimise by;
+2. paired, interleaved runs of no-op tasks on a real cluster of processes, with and without the
+   plugin: ratio of throughputs, and the difference in process CPU of the workers and the scheduler.
+
+Where the noise is larger than the claim, it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from distributed import Client, wait
+from distributed.core import Status
+from distributed.deploy.subprocess import SubprocessCluster
+from distributed.worker_state_machine import ExecuteSuccessEvent
+
+from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor, ThreadRun
+from dask_efficiency.plugins.work import WorkTracker
+from dask_efficiency.plugins.worker import WorkerMeter
+
+#: What a no-op task goes through on a worker, and on the scheduler.
+WORKER_TRANSITIONS = (
+    ("released", "waiting"),
+    ("waiting", "ready"),
+    ("ready", "executing"),
+    ("executing", "memory"),
+    ("memory", "released"),
+    ("released", "forgotten"),
+)
+SCHEDULER_TRANSITIONS = (
+    ("released", "waiting"),
+    ("waiting", "processing"),
+    ("processing", "memory"),
+    ("memory", "released"),
+    ("released", "forgotten"),
+)
+
+
+#: Runs of a tight loop of which the quickest counts.
+REPEATS = 15
+
+
+def no_op(i: int) -> int:
+    """The task that costs nothing itself."""
+    return i
+
+
+class _Worker(SimpleNamespace):
+    """As much of a worker as the meter touches."""
+
+    __hash__ = object.__hash__
+
+
+def worker_hooks(tasks: int) -> float:
+    """Microseconds of the worker's hooks a task, the driving loop's own time taken off."""
+    state = SimpleNamespace(
+        nthreads=2,
+        tasks={},
+        executing=set(),
+        long_running=set(),
+        waiting=set(),
+        constrained=[],
+        threads={},
+        stimulus_log=[],
+        transition_counter=0,
+    )
+    worker = _Worker(
+        state=state, status=Status.running, digests_total={}, metrics={}, handlers={}, executors={}, address="bench"
+    )
+    plugin = EfficiencyWorkerPlugin("0", "bench", 100, [])  # type: ignore[no-untyped-call]
+    meter = WorkerMeter(worker, plugin)  # type: ignore[arg-type]
+    keys = [f"no_op-{i}" for i in range(tasks)]
+
+    def drive(hook: Callable[[str, str, str], Any]) -> float:
+        began = time.thread_time_ns()
+        for key in keys:
+            ts = _Task(key)
+            state.tasks[key] = ts
+            for start, finish in WORKER_TRANSITIONS:
+                if finish == "executing":
+                    state.executing.add(ts)
+                elif start == "executing":
+                    state.executing.discard(ts)
+                    run = ThreadRun(1)
+                    run.used = time.monotonic_ns(), time.monotonic_ns(), 0
+                    state.threads[key] = run
+                    state.stimulus_log[:] = [
+                        ExecuteSuccessEvent(
+                            key=key, run_id=0, value=None, start=0.0, stop=0.0, nbytes=0, type=None, stimulus_id=""
+                        )
+                    ]
+                hook(key, start, finish)
+            del state.tasks[key]
+        return (time.thread_time_ns() - began) / tasks / 1000
+
+    return _difference(lambda: drive(meter.transition), lambda: drive(lambda key, start, finish: None))
+
+
+class _Task:
+    """As much of a task as the hooks touch."""
+
+    __slots__ = ("annotations", "key", "prefix", "span_id", "waiting_for_data")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.prefix = "no_op"
+        self.span_id = "span"
+        self.annotations: dict[str, Any] | None = {}
+        self.waiting_for_data: tuple[()] = ()
+
+
+def thread_measurement(tasks: int) -> float:
+    """Microseconds of measuring a task inside its thread, hand-over included."""
+    executor = MeteredThreadPoolExecutor(None, failed=print)  # type: ignore[arg-type]
+    import threading
+
+    ident = threading.get_ident()
+
+    def task() -> dict[str, Any]:
+        return {"op": "task-finished", "thread": ident}
+
+    def drive(run: Callable[..., Any], *args: Any) -> float:
+        began = time.thread_time_ns()
+        for _ in range(tasks):
+            run(*args)
+        return (time.thread_time_ns() - began) / tasks / 1000
+
+    return _difference(lambda: drive(executor._run, task, (), {}), lambda: drive(task))
+
+
+def scheduler_hooks(tasks: int) -> float:
+    """Microseconds of the scheduler's hooks a task."""
+    scheduler: Any = SimpleNamespace(workers={}, task_prefixes={}, stream_handlers={}, tasks={})
+    tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    keys = [f"no_op-{i}" for i in range(tasks)]
+
+    def drive(hook: Callable[[str, str, str], Any]) -> float:
+        began = time.thread_time_ns()
+        for key in keys:
+            for start, finish in SCHEDULER_TRANSITIONS:
+                hook(key, start, finish)
+        return (time.thread_time_ns() - began) / tasks / 1000
+
+    return _difference(lambda: drive(tracker.transition), lambda: drive(lambda key, start, finish: None))
+
+
+def _difference(with_ours: Callable[[], float], without: Callable[[], float]) -> float:
+    """What ours adds: the quickest of several runs each, in turn, for noise only ever adds."""
+    pairs = [(with_ours(), without()) for _ in range(REPEATS)]
+    return min(ours for ours, _ in pairs) - min(theirs for _, theirs in pairs)
+
+
+def run_once(client: Client, tasks: int) -> tuple[float, float, float]:
+    """(wall, workers' CPU, scheduler's CPU) microseconds a task of one batch of no-op tasks."""
+    gc.collect()
+    workers = sum(client.run(time.process_time).values())
+    scheduler = client.run_on_scheduler(time.process_time)
+    began = time.perf_counter()
+    futures = client.map(no_op, range(tasks), pure=False)
+    wait(futures)
+    wall = time.perf_counter() - began
+    del futures
+    workers = sum(client.run(time.process_time).values()) - workers
+    scheduler = client.run_on_scheduler(time.process_time) - scheduler
+    return wall / tasks * 1e6, workers / tasks * 1e6, scheduler / tasks * 1e6
+
+
+def paired(pairs: int, tasks: int) -> list[tuple[tuple[float, float, float], tuple[float, float, float]]]:
+    """(without, with) for each pair; the order alternates, so that a drift cancels."""
+    results = []
+    # Nobody reads what the processes of this cluster print: full pipes would stop them.
+    os.environ["DASK_LOGGING__DISTRIBUTED"] = "error"
+    with (
+        SubprocessCluster(n_workers=1, worker_kwargs={"nthreads": 2}, scheduler_kwargs={"dashboard": False}) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(1)
+        run_once(client, tasks)
+        for i in range(pairs):
+            figures: dict[bool, tuple[float, float, float]] = {}
+            for metered in (False, True) if i % 2 else (True, False):
+                if metered:
+                    client.register_plugin(EfficiencyPlugin())
+                else:
+                    unregister(client)
+                run_once(client, tasks // 10)
+                figures[metered] = run_once(client, tasks)
+            results.append((figures[False], figures[True]))
+    return results
+
+
+def say(name: str, values: list[float], claim: float, unit: str) -> None:
+    """One line: median, spread, and whether the claim holds or the noise hides it."""
+    median = statistics.median(values)
+    low, _, high = statistics.quantiles(values, n=4)
+    # Of the median: 1.25 standard errors, the interquartile range standing in for 1.35 sigma.
+    error = 1.25 * (high - low) / 1.35 / len(values) ** 0.5
+    if error > claim:
+        verdict = "noise is larger than the claim"
+    elif median - 2 * error > claim:
+        verdict = "claim NOT met"
+    elif median + 2 * error <= claim:
+        verdict = "claim met"
+    else:
+        verdict = "claim within the noise"
+    print(
+        f"{name:<34} median {median:8.2f} {unit}  quartiles {low:.2f} to {high:.2f}, +- {error:.2f}, "
+        f"n={len(values)}; claim <= {claim:g} {unit}: {verdict}"
+    )
+
+
+def main() -> None:
+    """Run both parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=12, help="paired runs on a real cluster (default 12)")
+    parser.add_argument("--tasks", type=int, default=1000, help="no-op tasks a run (default 1000)")
+    args = parser.parse_args()
+
+    print("Our own code alone, CPU a task")
+    hooks = [worker_hooks(3_000) for _ in range(7)]
+    thread = [thread_measurement(5_000) for _ in range(7)]
+    say("worker: hooks", hooks, 5, "us")
+    say("worker: measuring in the thread", thread, 5, "us")
+    say("worker: together", [a + b for a, b in zip(hooks, thread, strict=True)], 5, "us")
+    say("scheduler: hooks", [scheduler_hooks(5_000) for _ in range(7)], 5, "us")
+    if args.pairs:
+        print(f"\nReal cluster, 1 worker x 2 threads, {args.tasks} no-op tasks a run, with against without")
+        results = paired(args.pairs, args.tasks)
+        base = statistics.median(without[0] for without, _ in results)
+        print(f"without the plugin: {base:.0f} us a task ({1e6 / base:.0f} tasks/s)")
+        say("throughput lost", [100 * (w[0] / wo[0] - 1) for wo, w in results], 1, "%")
+        say("worker CPU added a task", [w[1] - wo[1] for wo, w in results], 5, "us")
+        say("scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 5, "us")
+
+
+if __name__ == "__main__":
+    main()
