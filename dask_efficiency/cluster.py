@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, apportion
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.standings import Standing
 from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
+from dask_efficiency.workclock import WorkClock
 
 #: Departed workers whose name is no longer kept apart are booked under this one.
 DEPARTED = "(departed)"
@@ -27,9 +29,6 @@ SILENT_NS = 30_000_000_000
 #: Ledgers that ended, by their incarnation, whose late snapshots are told from those of a new one.
 MAX_ENDED = 10_000
 
-#: Turns from work to none and back that the work clock remembers.
-MAX_TURNS = 4_096
-
 #: Activities and details shown beside the accounts and kept apart.
 MAX_ACTIVITIES = 1_000
 
@@ -41,7 +40,6 @@ DRIFT_NS = 1_000_000
 SLACK_NS = 5_000_000_000
 
 _FREE = frozenset(map(str, FREE_BUCKETS))
-_NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 
 #: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
 #: view, which accrues while tasks run and knows nothing of their outcome.
@@ -51,17 +49,6 @@ ACTIVITIES = tuple(
 
 #: A departed worker's name is among the recent ones for this long.
 RECENT_NS = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Totals at one instant: settled nanoseconds by bucket, and what is running."""
-
-    at: int
-    settled: Mapping[str, int]
-    running: int
-    #: Nanoseconds without outstanding work since the accounts began.
-    without_work: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -95,34 +82,6 @@ class Presence:
     def standing(self, at: int) -> Standing:
         """Its totals, to compare with later ones."""
         return Standing(at, dict(self.booked), self.running)
-
-
-class WorkClock:
-    """How long there was no outstanding work, in nanoseconds, now and at any instant of late.
-
-    Snapshots are booked after they were taken; so the last :data:`MAX_TURNS` turns are remembered.
-    """
-
-    def __init__(self, *, at: int, outstanding: bool = False) -> None:
-        #: (from when on, whether there is work, nanoseconds without until then), oldest first.
-        self._turns: deque[tuple[int, bool, int]] = deque([(at, outstanding, 0)], maxlen=MAX_TURNS)
-
-    @property
-    def outstanding(self) -> bool:
-        """Whether there is work now."""
-        return self._turns[-1][1]
-
-    def set(self, outstanding: bool, *, at: int) -> None:
-        """There is work from now on, or none."""
-        at = max(at, self._turns[-1][0])
-        self._turns.append((at, outstanding, self.without_work(at=at)))
-
-    def without_work(self, *, at: int) -> int:
-        """Nanoseconds without outstanding work until ``at``."""
-        for since, outstanding, without in reversed(self._turns):
-            if since <= at:
-                return without if outstanding else without + at - since
-        return self._turns[0][2]
 
 
 class ClusterLedger:
@@ -322,6 +281,10 @@ class ClusterLedger:
         """Settled time of the tasks, by prefix."""
         return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in self._prefixes.items()}
 
+    def settled_by_prefix(self) -> dict[str, tuple[int, ...]]:
+        """The same as bare nanoseconds, by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
+        return {prefix: tuple(row) for prefix, row in self._prefixes.items()}
+
     def breakdown(self) -> Breakdown:
         """All time booked since the accounts began, ``running`` included."""
         return combine((Breakdown(self._totals), Breakdown({Bucket.RUNNING: self.running})))
@@ -445,26 +408,6 @@ class ClusterLedger:
     def _explain(self, presence: Presence, reason: str) -> None:
         presence.reason = reason
         self.reasons[presence.name] = reason
-
-
-def between(then: Standing, now: Standing) -> dict[str, int]:
-    """What was booked between two standings: non-negative, with ``running``, and nothing lost.
-
-    Where tasks that ran before ``then`` have settled since, their time of before is taken out of
-    the held buckets, pro rata: an estimate, for where no window was open on the worker.
-    """
-    gained = {b: ns - then.settled.get(b, 0) for b, ns in now.settled.items() if ns != then.settled.get(b, 0)}
-    running = now.running - then.running
-    if running >= 0:
-        return {**gained, str(Bucket.RUNNING): running}
-    # What a departed worker seemed to run may turn out to have been free, when its last words come.
-    for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
-        buckets = sorted(group)
-        whole = sum(gained[bucket] for bucket in buckets)
-        scaled = apportion([gained[bucket] for bucket in buckets], max(0, whole + running))
-        gained.update(zip(buckets, scaled, strict=True))
-        running = min(0, whole + running)
-    return gained
 
 
 def _is_stale(snapshot: Snapshot, last: Snapshot | None) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ClusterLedger, Presence, Standing, between
+from dask_efficiency.cluster import ClusterLedger, Presence
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
+from dask_efficiency.standings import Standing, between
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 

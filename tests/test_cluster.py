@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -22,13 +22,11 @@ from dask_efficiency.cluster import (
     SLACK_NS,
     ClusterLedger,
     Presence,
-    Standing,
-    WorkClock,
-    between,
 )
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome
+from dask_efficiency.standings import between
 from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
-from tests.strategies import SECOND, idle_payload, plain_data, snapshots, standings, steps
+from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
 pytestmark = pytest.mark.timeout(400)
@@ -947,35 +945,6 @@ def test_the_history_is_bounded():
     assert [standing.at for standing in cluster.history] == [7, 8, 9]
 
 
-def test_the_work_clock_counts_while_nothing_is_outstanding():
-    clock = WorkClock(at=10)
-    assert clock.without_work(at=15) == 5
-    clock.set(True, at=20)
-    clock.set(True, at=25)
-    assert (clock.outstanding, clock.without_work(at=100)) == (True, 10)
-    clock.set(False, at=100)
-    clock.set(False, at=105)
-    assert clock.without_work(at=107) == 17
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 100))))
-def test_the_work_clock_never_runs_backwards(turns):
-    clock, before, latest = WorkClock(at=0), 0, 0
-    for outstanding, at in turns:
-        clock.set(outstanding, at=at)
-        latest = max(latest, at)
-        now = clock.without_work(at=latest)
-        assert before <= now <= latest
-        before = now
-
-
-def test_what_settled_since_is_taken_out_of_the_held_buckets_pro_rata():
-    # 60 ran before; of 100 that settled since, 90 of CPU and 30 of overhead are scaled to 60 together.
-    then = Standing(0, {"idle": 10}, 60)
-    now = Standing(100, {"idle": 30, "thread-cpu": 90, "overhead": 30}, 0)
-    assert between(then, now) == {"idle": 20, "thread-cpu": 45, "overhead": 15}
-
-
 def test_what_a_departed_worker_seemed_to_run_may_turn_out_to_have_been_free():
     # Silent since 10, removed at 40: 30 seem to run, until its last words say that 24 were idle.
     cluster, _ = cluster_with_worker(1)
@@ -993,18 +962,6 @@ def test_what_a_departed_worker_seemed_to_run_may_turn_out_to_have_been_free():
     assert min(gained.values()) >= 0
 
 
-@given(standings(), standings(), st.integers(0, 10**12), st.integers(0, 10**12))
-def test_a_gain_is_never_negative_and_adds_up(before, gain, ran, running):
-    settled = {bucket: before.get(bucket, 0) + gain.get(bucket, 0) for bucket in before | gain}
-    then, now = Standing(0, before, ran), Standing(1, settled, running)
-    gained = between(then, now)
-    assert min(gained.values(), default=0) >= 0
-    assert sum(gained.values()) == max(0, sum(gain.values()) + running - ran)
-    held = {bucket for bucket in gain if bucket not in (*FREE_BUCKETS, "no-work")}
-    if any(gained.get(bucket) for bucket in held):
-        assert all(gained.get(bucket, 0) == ns for bucket, ns in gain.items() if bucket not in held)
-
-
 def test_a_snapshot_that_was_long_on_its_way_makes_no_idle_time_out_of_no_work():
     # Ways of 1, 400 and 1 ms; no work at all for 2 s, then work.
     cluster = ClusterLedger(at=0)
@@ -1018,10 +975,3 @@ def test_a_snapshot_that_was_long_on_its_way_makes_no_idle_time_out_of_no_work()
     assert sum(found.values()) == 2501 * ms
     assert 1998 * ms <= found["no-work"] <= 2000 * ms
     assert 498 * ms <= found["idle"] <= 503 * ms
-
-
-def test_the_work_clock_knows_instants_of_late():
-    clock = WorkClock(at=0)
-    clock.set(True, at=10)
-    clock.set(False, at=30)
-    assert [clock.without_work(at=at) for at in (-5, 5, 10, 20, 30, 40)] == [0, 5, 10, 10, 10, 20]

@@ -15,9 +15,9 @@ from distributed.scheduler import heartbeat_interval
 
 import dask_efficiency
 from dask_efficiency.buckets import Breakdown
-from dask_efficiency.cluster import Standing, between
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.standings import Standing, between
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.meter import ClusterMeter
