@@ -1,0 +1,1 @@
+"""The critical path of a run: what bounded its wall time."""

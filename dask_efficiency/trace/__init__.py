@@ -1,0 +1,1 @@
+"""The trace of a run: what was recorded, and its files."""
