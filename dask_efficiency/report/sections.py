@@ -47,6 +47,8 @@ class Section:
     words: tuple[int, ...] = (0,)
     #: It bears on how far the report can be trusted, so a renderer does not fold it away.
     caveat: bool = False
+    #: Positions of the rows that are sums of those above them.
+    sums: tuple[int, ...] = ()
 
 
 def sections(report: EfficiencyReport) -> tuple[Section, ...]:
@@ -247,7 +249,7 @@ def not_measured(report: EfficiencyReport) -> Section:
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:TOP_LABELS]:
         named = ", ".join(name_of(name) for name in names[:NAMES_IN_A_LINE])
         more = len(names) - NAMES_IN_A_LINE
-        lines.append(f"{named}{f' and {more} more' if more > 0 else ''}: {_sentence(reason)}")
+        lines.append(f"{named}{f' and {more} more' if more > 0 else ''}: {sentence(reason)}")
     if len(by_reason) > TOP_LABELS:
         lines.append(f"{len(by_reason) - TOP_LABELS} more reasons")
     return Section("Not measured", tuple(lines), caveat=True)
@@ -255,8 +257,9 @@ def not_measured(report: EfficiencyReport) -> Section:
 
 def notes(report: EfficiencyReport) -> Section:
     """What a reader must know to trust the numbers."""
-    return Section("Notes", tuple(map(_sentence, report.notes)), caveat=True)
+    return Section("Notes", tuple(map(sentence, report.notes)), caveat=True)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A user's or a scheduler's sentence for display: harmless and bounded."""
     return shorten(harmless(shorten(str(text), NOTE_LENGTH)), NOTE_LENGTH)

@@ -38,6 +38,11 @@ def show(report: EfficiencyReport, file: IO[str] | None = None) -> None:
     file
         Standard output by default.
     """
+    show_either(report, lambda width: render_plain(report, width), file)
+
+
+def show_either(coloured: object, plain: Callable[[int], str], file: IO[str] | None = None) -> None:
+    """Print what rich can render where a terminal has colours, and elsewhere its plain text of a width."""
     stream = sys.stdout if file is None else file
     try:
         from rich.console import Console
@@ -46,9 +51,9 @@ def show(report: EfficiencyReport, file: IO[str] | None = None) -> None:
     else:
         console = Console(file=stream)
         if console.is_terminal and console.color_system and not console.options.ascii_only:
-            console.print(report)
+            console.print(coloured)
             return
-    print(render_plain(report, shutil.get_terminal_size().columns), file=stream)
+    print(plain(shutil.get_terminal_size().columns), file=stream)
 
 
 def render_plain(report: EfficiencyReport, width: int = 80) -> str:
@@ -67,21 +72,23 @@ def render_plain(report: EfficiencyReport, width: int = 80) -> str:
     width = max(width, NARROWEST)
     table = lost_time(report)
     blocks = [
-        [title(report), *_wrapped(context(report), width)],
-        _wrapped(report.verdict + ".", width),
+        [title(report), *wrapped(context(report), width)],
+        wrapped(report.verdict + ".", width),
         _plain_bar(table, width),
         _plain_losses(report, table, width),
-        *(_plain_section(section, width) for section in sections(report)),
+        *(plain_section(section, width) for section in sections(report)),
     ]
-    return "\n\n".join("\n".join(map(str.rstrip, map(_ascii, block))) for block in blocks if block)
+    return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks if block)
 
 
-def _ascii(text: str) -> str:
+def ascii_text(text: str) -> str:
+    """The text with every character beyond ASCII as an escape."""
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(_ascii(text), width, initial_indent=indent, subsequent_indent=indent)
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text as ASCII lines."""
+    return textwrap.wrap(ascii_text(text), width, initial_indent=indent, subsequent_indent=indent)
 
 
 def _plain_bar(table: LostTime, width: int) -> list[str]:
@@ -94,7 +101,7 @@ def _plain_bar(table: LostTime, width: int) -> list[str]:
 
 def _plain_losses(report: EfficiencyReport, table: LostTime, width: int) -> list[str]:
     if not table.parts and table.running is None:
-        return _wrapped(no_work(report), width)
+        return wrapped(no_work(report), width)
     todo = advised(report)
     heads, rows = loss_cells(table)
     if width >= WIDE and todo:
@@ -104,27 +111,30 @@ def _plain_losses(report: EfficiencyReport, table: LostTime, width: int) -> list
         lines = _plain_table(heads, rows, (0,), width)
     # the rows above it add up to the total
     lines.insert(-1, "-" * len(lines[-1].rstrip()))
-    lines += _wrapped(no_work(report), width)
+    lines += wrapped(no_work(report), width)
     if width < WIDE and todo:
         lines += ["", "What to do"]
         for bucket, line in todo.items():
-            lines += _wrapped(f"{bucket}: {line}", width, "  ")
+            lines += wrapped(f"{bucket}: {line}", width, "  ")
     return lines
 
 
-def _plain_section(section: Section, width: int) -> list[str]:
+def plain_section(section: Section, width: int) -> list[str]:
+    """A section as lines of ASCII."""
     lines = [section.title]
     for line in section.lines:
-        lines += _wrapped(line, width, "  ")
+        lines += wrapped(line, width, "  ")
     if section.rows:
         table = _plain_table(section.heads, section.rows, section.words, width - 2)
+        for position in sorted(section.sums, reverse=True):
+            table.insert(position + 1, "-" * len(table[0]))
         lines += ["  " + line for line in table]
     return lines
 
 
 def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int], width: int) -> list[str]:
     """Columns two spaces apart, words to the left and figures to the right; long words are cut."""
-    table = [[_ascii(cell) for cell in row] for row in (heads, *rows)]
+    table = [[ascii_text(cell) for cell in row] for row in (heads, *rows)]
     widths = _column_widths(table, words, width, len)
     return [
         "  ".join(
@@ -178,7 +188,7 @@ def render_rich(report: EfficiencyReport, console: Console, options: ConsoleOpti
         yield Text(said, style="dim")
     for section in sections(report):
         yield Text()
-        yield from _rich_section(section, width)
+        yield from rich_section(section, width)
 
 
 def _rich_bar(table: LostTime, width: int) -> Text:
@@ -231,7 +241,8 @@ def _rich_losses(report: EfficiencyReport, table: LostTime, width: int, coloured
             yield Padding(Text.assemble((f"{bucket}: ", "bold"), line_of_advice), (0, 0, 0, 2))
 
 
-def _rich_section(section: Section, width: int) -> Iterator[RenderableType]:
+def rich_section(section: Section, width: int) -> Iterator[RenderableType]:
+    """A section as renderables of rich."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -240,8 +251,11 @@ def _rich_section(section: Section, width: int) -> Iterator[RenderableType]:
         yield Padding(Text(line), (0, 0, 0, 2))
     if section.rows:
         table = _rich_table(section.heads, section.rows, section.words, width - 2)
-        for row in section.rows:
-            table.add_row(*map(Text, row))
+        for position, row in enumerate(section.rows):
+            is_sum = position in section.sums
+            if is_sum:
+                table.add_section()
+            table.add_row(*map(Text, row), style="bold" if is_sum else "")
         yield Padding(table, (0, 0, 0, 2))
 
 
