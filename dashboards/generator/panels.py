@@ -1,0 +1,202 @@
+"""The kinds of panel that the dashboards are made of, in one style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grafana_foundation_sdk.builders import bargauge, common, dashboard, piechart, prometheus, stat, timeseries
+from grafana_foundation_sdk.models import common as c
+from grafana_foundation_sdk.models import dashboard as d
+from grafana_foundation_sdk.models import piechart as p
+
+from dashboards.generator.queries import metrics
+from dask_efficiency.report.colours import OTHER_COLOUR
+
+DATASOURCE = c.DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+#: Stands where there would be no number.
+NO_TRAFFIC = "no traffic"
+
+#: What the slices are called that a pie folds into one.
+OTHER = "other"
+
+#: Colour of what is neither good nor bad: the theme's own, for light and dark.
+PLAIN = "text"
+
+GOOD_COLOUR, FAIR_COLOUR, BAD_COLOUR = "green", "yellow", "red"
+
+#: Shares that the POP methodology calls good are 0.8 and above.
+EFFICIENCY_STEPS = ((None, BAD_COLOUR), (0.5, FAIR_COLOUR), (0.8, GOOD_COLOUR))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a panel and what its series are called."""
+
+    expr: str
+    legend: str
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What every panel has."""
+
+    #: Never given to another panel of the dashboard: links and alerts name it.
+    id: int
+    title: str
+    #: What it shows, in sentences; the metrics are added.
+    text: str
+    unit: str
+    #: Columns, of 24, and rows.
+    width: int
+    height: int
+    #: Instead of a number where there is none.
+    no_value: str = NO_TRAFFIC
+
+
+def describe(text: str, queries: Iterable[Query]) -> str:
+    """The description of a panel: what it shows, and from which metrics."""
+    used = dict.fromkeys(name for query in queries for name in metrics(query.expr))
+    return f"{text}\n\nFrom {', '.join(f'`{name}`' for name in used)}."
+
+
+def numbers(
+    about: About, *queries: Query, steps: Sequence[tuple[float | None, str]] = (), decimals: int | None = None
+) -> stat.Panel:
+    """A number for each query, over the whole time shown."""
+    panel = stat.Panel().graph_mode(c.BigValueGraphMode.NONE).reduce_options(_last())
+    panel.text_mode(c.BigValueTextMode.VALUE_AND_NAME if len(queries) > 1 else c.BigValueTextMode.VALUE)
+    panel.color_mode(c.BigValueColorMode.VALUE).justify_mode(c.BigValueJustifyMode.CENTER).wide_layout(False)
+    panel.orientation(c.VizOrientation.AUTO)
+    if steps:
+        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold())
+    else:
+        panel.color_scheme(_fixed(PLAIN))
+    if decimals is not None:
+        panel.decimals(decimals)
+    return _finished(panel, about, queries, instant=True)
+
+
+def lines(about: About, *queries: Query, colours: Mapping[str, str] | None = None, limit: float | None = None) -> Any:
+    """A line for each series."""
+    panel = _graph(limit).fill_opacity(10).line_width(2)
+    _colour(panel, colours or {})
+    return _finished(panel, about, queries)
+
+
+def stack(
+    about: About, *queries: Query, colours: Mapping[str, str], top: str | None = None, legend: str = "bottom"
+) -> Any:
+    """Areas on top of each other; a series called ``top`` is a dotted line that they should add up to."""
+    panel = _graph(None).fill_opacity(80).line_width(0)
+    panel.stacking(common.StackingConfig().mode(c.StackingMode.NORMAL).group("A"))
+    panel.legend(_legend(legend))
+    _colour(panel, colours)
+    if top is not None:
+        panel.override_by_name(
+            top,
+            [
+                d.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": PLAIN}),
+                d.DynamicConfigValue("custom.lineStyle", {"fill": "dot", "dash": [0, 8]}),
+                d.DynamicConfigValue("custom.lineWidth", 2),
+                d.DynamicConfigValue("custom.fillOpacity", 0),
+                d.DynamicConfigValue("custom.stacking", {"mode": "none", "group": "B"}),
+            ],
+        )
+    return _finished(panel, about, queries)
+
+
+def pie(about: About, *queries: Query, colours: Mapping[str, str]) -> Any:
+    """Slices of the whole time shown."""
+    panel = piechart.Panel().pie_type(p.PieChartType.PIE).reduce_options(_last())
+    panel.display_labels([p.PieChartLabels.PERCENT])
+    panel.legend(
+        piechart.PieChartLegendOptions()
+        .show_legend(True)
+        .display_mode(c.LegendDisplayMode.TABLE)
+        .placement(c.LegendPlacement.RIGHT)
+        .values([p.PieChartLegendValues.PERCENT, p.PieChartLegendValues.VALUE])
+    )
+    panel.tooltip(common.VizTooltipOptions().mode(c.TooltipDisplayMode.SINGLE).sort(c.SortOrder.NONE))
+    _colour(panel, {**colours, OTHER: OTHER_COLOUR})
+    return _finished(panel, about, queries, instant=True)
+
+
+def bars(
+    about: About,
+    query: Query,
+    *,
+    steps: Sequence[tuple[float | None, str]] = (),
+    colour: str = PLAIN,
+    limit: float | None = None,
+    link: tuple[str, str] | None = None,
+) -> Any:
+    """A horizontal bar for each series; ``link`` is a title and a URL."""
+    panel = bargauge.Panel().orientation(c.VizOrientation.HORIZONTAL).reduce_options(_last())
+    panel.display_mode(c.BarGaugeDisplayMode.BASIC).value_mode(c.BarGaugeValueMode.TEXT).show_unfilled(True)
+    panel.name_placement(c.BarGaugeNamePlacement.LEFT).sizing(c.BarGaugeSizing.MANUAL)
+    panel.min_viz_width(8).min_viz_height(16).max_viz_height(32).min(0)
+    if limit is not None:
+        panel.max(limit)
+    if steps:
+        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold())
+    else:
+        panel.color_scheme(_fixed(colour))
+    if link is not None:
+        panel.data_links([dashboard.DashboardLink(link[0]).type(d.DashboardLinkType.LINK).url(link[1])])
+    return _finished(panel, about, [query], instant=True)
+
+
+def _finished(panel: Any, about: About, queries: Sequence[Query], *, instant: bool = False) -> Any:
+    panel.id(about.id).title(about.title).description(describe(about.text, queries)).unit(about.unit)
+    panel.no_value(about.no_value).datasource(DATASOURCE).span(about.width).height(about.height)
+    for ref, query in zip("ABCDEFGH", queries, strict=False):
+        target = prometheus.Dataquery().ref_id(ref).expr(query.expr).legend_format(query.legend)
+        panel.with_target((target.instant() if instant else target.range()).datasource(DATASOURCE))
+    return panel
+
+
+def _graph(limit: float | None) -> timeseries.Panel:
+    panel = timeseries.Panel().draw_style(c.GraphDrawStyle.LINE).line_interpolation(c.LineInterpolation.LINEAR)
+    panel.show_points(c.VisibilityMode.NEVER).min(0).legend(_legend("bottom"))
+    panel.tooltip(
+        common.VizTooltipOptions().mode(c.TooltipDisplayMode.MULTI).sort(c.SortOrder.DESCENDING).hide_zeros(True)
+    )
+    if limit is not None:
+        panel.max(limit)
+    return panel
+
+
+def _legend(where: str) -> common.VizLegendOptions:
+    legend = common.VizLegendOptions().show_legend(True)
+    if where == "right":
+        legend.display_mode(c.LegendDisplayMode.TABLE).placement(c.LegendPlacement.RIGHT)
+        return legend.calcs(["mean"]).sort_by("Mean").sort_desc(True)
+    return legend.display_mode(c.LegendDisplayMode.LIST).placement(c.LegendPlacement.BOTTOM).calcs([])
+
+
+def _colour(panel: Any, colours: Mapping[str, str]) -> None:
+    for name, colour in colours.items():
+        panel.override_by_name(name, [d.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})])
+
+
+def _last() -> common.ReduceDataOptions:
+    return common.ReduceDataOptions().values(False).calcs(["lastNotNull"]).fields("")
+
+
+def _fixed(colour: str) -> dashboard.FieldColor:
+    return dashboard.FieldColor().mode(d.FieldColorModeId.FIXED).fixed_color(colour)
+
+
+def _by_threshold() -> dashboard.FieldColor:
+    return dashboard.FieldColor().mode(d.FieldColorModeId.THRESHOLDS)
+
+
+def _thresholds(steps: Sequence[tuple[float | None, str]]) -> dashboard.ThresholdsConfig:
+    return (
+        dashboard.ThresholdsConfig()
+        .mode(d.ThresholdsMode.ABSOLUTE)
+        .steps([d.Threshold(value=value, color=colour) for value, colour in steps])
+    )
