@@ -1,0 +1,90 @@
+"""Files that are written as a whole or not at all, at local paths and fsspec URLs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+#: Bytes on their way to another machine that are kept in memory; more of them wait on disk.
+_IN_MEMORY = 1 << 26
+
+
+@contextmanager
+def writing(
+    path: str | os.PathLike[str], *, compression: str | None = None, **storage_options: Any
+) -> Iterator[IO[bytes]]:
+    """A binary file to write to, that stands in its place once the block has ended without an error.
+
+    Parameters
+    ----------
+    path
+        A local path or any fsspec URL. A local pipe or device is written to as it stands.
+    compression
+        One of fsspec's, or ``"infer"``: as the end of the name says (``.gz``, ``.bz2``, ``.xz``).
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    if compression == "infer":
+        compression = fsspec.utils.infer_compression(target)
+    if _is_local(target):
+        file_system, target = fsspec.core.url_to_fs(target, **storage_options)
+        if file_system.auto_mkdir:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+        place = _in_place(os.path.realpath(target))
+    else:
+        place = _elsewhere(target, storage_options)
+    with place as file:
+        if compression is None:
+            yield file
+        else:
+            with fsspec.compression.compr[compression](file, mode="wb") as compressed:
+                yield compressed
+
+
+@contextmanager
+def _in_place(target: str) -> Iterator[IO[bytes]]:
+    if os.path.exists(target) and not os.path.isfile(target):
+        # a file in place of a pipe or a device would be worse than a torn write
+        with open(target, "wb") as file:
+            yield file
+        return
+    beside = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except OSError as error:
+        if error.filename == beside:
+            error.filename = target  # the one that the user gave
+        raise
+    finally:
+        if os.path.exists(beside):
+            os.remove(beside)
+
+
+@contextmanager
+def _elsewhere(url: str, storage_options: dict[str, Any]) -> Iterator[IO[bytes]]:
+    import fsspec
+
+    # an object store keeps what was sent before an error, so nothing is sent before all of it is there
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
+        yield cast(IO[bytes], waiting)
+        waiting.seek(0)
+        with fsspec.open(url, "wb", compression=None, **storage_options) as file:
+            shutil.copyfileobj(waiting, file)
+
+
+def _is_local(path: str) -> bool:
+    import fsspec
+
+    return "::" not in path and fsspec.utils.get_protocol(path) in ("file", "local")
