@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from dashboards.generator import rows
+from dashboards.generator import overview, workers
+from dashboards.generator.by_worker import OVERVIEW_UID, WORKERS_UID
 from dashboards.generator.panels import DATASOURCE
-from dashboards.generator.queries import ALL_WORKERS, CHOSEN, CLUSTERS, select
+from dashboards.generator.queries import ALL_WORKERS, CHOSEN, CHOSEN_WORKERS, CLUSTERS, select
+from dashboards.generator.thread_time import thread_time
 
 #: Dashboards that carry it link to each other.
 TAG = "dask-efficiency"
@@ -50,28 +53,28 @@ class Board:
 
 BOARDS = (
     Board(
-        rows.OVERVIEW_UID,
+        OVERVIEW_UID,
         "Dask efficiency / Overview",
         "Where the thread time of Dask clusters goes. The numbers at the top are over the time shown.",
         (
-            Row(rows.overview_strip),
-            Row(rows.thread_time),
-            Row(rows.efficiency_and_workers),
-            Row(rows.tasks),
-            Row(rows.spill_and_pause, "Spill and pause", 140),
-            Row(rows.the_plugin_itself, "The plugin itself", 150),
+            Row(overview.strip),
+            Row(partial(thread_time, CLUSTERS)),
+            Row(overview.efficiency_and_workers),
+            Row(overview.tasks),
+            Row(overview.spill_and_pause, "Spill and pause", 140),
+            Row(overview.the_plugin_itself, "The plugin itself", 150),
         ),
     ),
     Board(
-        rows.WORKERS_UID,
+        WORKERS_UID,
         "Dask efficiency / Workers",
         "Where the thread time of single Dask workers goes. Choose them at the top; all at first.",
         (
-            Row(rows.worker_strip),
-            Row(rows.worker_thread_time),
-            Row(rows.worker_comparison),
-            Row(rows.worker_tasks),
-            Row(rows.worker_spill_and_pause, "Spill and pause", 140),
+            Row(workers.strip),
+            Row(partial(thread_time, CHOSEN_WORKERS)),
+            Row(workers.comparison),
+            Row(workers.tasks),
+            Row(workers.spill_and_pause, "Spill and pause", 140),
         ),
         by_worker=True,
     ),

@@ -1,0 +1,289 @@
+"""The rows of the overview: a function each, which gives its panels from left to right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.generator.by_worker import MAX_BARS, TO_ONE_WORKER, least_efficient
+from dashboards.generator.panels import (
+    BAD_COLOUR,
+    EFFICIENCY_STEPS,
+    FAIR_COLOUR,
+    GOOD_COLOUR,
+    PLAIN,
+    About,
+    Query,
+    bars,
+    lines,
+    numbers,
+    stack,
+)
+from dashboards.generator.queries import (
+    ALL_WORKERS,
+    CLUSTERS,
+    IN_A_TASK,
+    IN_VAIN,
+    LOST,
+    WITH_WORK,
+    WORKER,
+    gain,
+    in_vain,
+    mean_threads,
+    nthreads,
+    one_of,
+    rate,
+    ratio,
+    select,
+    share,
+    threads,
+    total,
+)
+from dashboards.generator.thread_time import ACTIVITY_COLOURS
+from dask_efficiency.buckets import GOOD, Bucket
+from dask_efficiency.ledger import Outcome
+from dask_efficiency.report.colours import COLOURS
+
+OUTCOME_COLOURS = {
+    str(Outcome.SUCCEEDED): COLOURS[Bucket.THREAD_CPU],
+    str(Outcome.FAILED): COLOURS[Bucket.FAILED],
+    str(Outcome.CANCELLED): COLOURS[Bucket.CANCELLED],
+    str(Outcome.RECOMPUTED): COLOURS[Bucket.RECOMPUTED],
+}
+
+
+def strip() -> list[Any]:
+    """The overview in one row of numbers, all of them over the time shown."""
+    had_the_plugin = f"last_over_time({select(CLUSTERS.nthreads)}[$__range])"
+    down = f"{select('up')} == bool 0 and on (cluster, job, instance) {had_the_plugin}"
+    return [
+        numbers(
+            About(
+                1,
+                "Efficiency",
+                "Share of the threads' time that did useful work, over the time shown: computing over all time with "
+                "work outstanding. 80 % and above is good. Tasks that fail count as what their thread did; see "
+                "*Thread-hours in vain*.",
+                "percentunit",
+                width=4,
+                height=4,
+            ),
+            Query(share(CLUSTERS, gain, GOOD), "efficiency"),
+            steps=EFFICIENCY_STEPS,
+            decimals=0,
+        ),
+        numbers(
+            About(
+                2,
+                "Actual and ideal time",
+                "How long there was work outstanding in the time shown, and how long the same work would have taken "
+                "with all threads always useful. A graph may not have that much parallelism.",
+                "s",
+                width=5,
+                height=4,
+            ),
+            Query(f"{threads(CLUSTERS, gain, WITH_WORK)} / {mean_threads(CLUSTERS)}", "actual"),
+            Query(f"{threads(CLUSTERS, gain, one_of('activity', GOOD))} / {mean_threads(CLUSTERS)}", "ideal"),
+        ),
+        numbers(
+            About(
+                3,
+                "Lost thread-hours",
+                "Thread time, in hours, that was not useful although there was work, over the time shown. One thread "
+                "that does nothing for an hour is one.",
+                "short",
+                width=3,
+                height=4,
+            ),
+            Query(f"{threads(CLUSTERS, gain, LOST)} / 3600", "lost"),
+            decimals=1,
+        ),
+        numbers(
+            About(
+                4,
+                "Thread-hours in vain",
+                "Thread time, in hours, of tasks that failed, were cancelled, or computed again what was lost, over "
+                "the time shown. Booked when the task ends. Its computing is in *Efficiency* as useful.",
+                "short",
+                width=3,
+                height=4,
+            ),
+            Query(f"{in_vain(CLUSTERS, gain)} / 3600", "in vain"),
+            decimals=1,
+        ),
+        numbers(
+            About(5, "Workers and threads", "Workers and their threads at the end of the time shown.", "short", 4, 4),
+            Query(total(select("dask_scheduler_workers")), "workers"),
+            Query(nthreads(CLUSTERS), "threads"),
+        ),
+        numbers(
+            About(
+                6,
+                "Unmeasured",
+                "Share of all thread time that could not be measured, over the time shown. Above 1 % the other numbers "
+                "say less than they seem to; the row *The plugin itself* says more.",
+                "percentunit",
+                width=3,
+                height=4,
+            ),
+            Query(
+                ratio(threads(CLUSTERS, gain, f'activity="{Bucket.UNMEASURED}"'), threads(CLUSTERS, gain)), "unmeasured"
+            ),
+            steps=((None, PLAIN), (0.01, FAIR_COLOUR), (0.05, BAD_COLOUR)),
+            decimals=1,
+        ),
+        numbers(
+            About(
+                7,
+                "Targets down",
+                "Schedulers that Prometheus cannot scrape now, of those that had the plugin in the time shown.",
+                "short",
+                width=2,
+                height=4,
+                no_value="no target",
+            ),
+            Query(total(down), "down"),
+            steps=((None, GOOD_COLOUR), (1, BAD_COLOUR)),
+        ),
+    ]
+
+
+def efficiency_and_workers() -> list[Any]:
+    """Efficiency over time, and the workers that make least of their threads."""
+    return [
+        lines(
+            About(
+                20,
+                "Efficiency and occupancy",
+                "Efficiency: share of the thread time with work outstanding that was useful. Occupancy: share in which "
+                "a task held the thread. The gap between the two is lost inside tasks (I/O, waiting for the GIL, "
+                "spill), the gap from occupancy to 100 % outside (no task to run, waiting on data, paused).",
+                "percentunit",
+                width=12,
+                height=8,
+            ),
+            Query(share(CLUSTERS, rate, GOOD), "efficiency"),
+            Query(share(CLUSTERS, rate, IN_A_TASK), "occupancy"),
+            colours={"efficiency": COLOURS[Bucket.THREAD_CPU], "occupancy": COLOURS[Bucket.RUNNING]},
+            limit=1,
+        ),
+        least_efficient(21, ALL_WORKERS, height=8),
+    ]
+
+
+def tasks() -> list[Any]:
+    """What became of tasks, and the time that went into those that did not succeed."""
+    return [
+        stack(
+            About(
+                30,
+                "Tasks a second, by outcome",
+                "Tasks that ended, a second. *recomputed* succeeded, but its result had been there before and was "
+                "lost.",
+                "short",
+                width=12,
+                height=8,
+            ),
+            Query(total(rate(select("dask_efficiency_tasks_total")), by="outcome"), "{{outcome}}"),
+            colours=OUTCOME_COLOURS,
+        ),
+        stack(
+            About(
+                31,
+                "Threads in vain, by outcome",
+                "Threads, on average, whose work came to nothing: tasks that failed, were cancelled, or computed again "
+                "what was lost. Booked when the task ends, so that a long task shows as a peak.",
+                "short",
+                width=12,
+                height=8,
+            ),
+            Query(
+                in_vain(CLUSTERS, rate, by="bucket"),
+                "{{bucket}}",
+            ),
+            colours={str(bucket): COLOURS[bucket] for bucket in IN_VAIN},
+        ),
+    ]
+
+
+def spill_and_pause() -> list[Any]:
+    """What too little memory costs, and on which workers."""
+    memory = one_of("activity", (Bucket.SPILL, Bucket.PAUSED))
+    return [
+        stack(
+            About(
+                40,
+                "Threads lost to memory",
+                "Threads, on average, that move data between memory and disk (*spill*), or may not take a task as "
+                "their worker's memory is nearly full (*paused*).",
+                "short",
+                width=12,
+                height=8,
+            ),
+            Query(threads(CLUSTERS, rate, memory, by="activity"), "{{activity}}"),
+            colours=ACTIVITY_COLOURS,
+        ),
+        bars(
+            About(
+                41,
+                f"The {MAX_BARS} workers that lose most to memory",
+                "Thread time that spill and pause took, over the time shown. Click a bar for the worker.",
+                "s",
+                width=12,
+                height=8,
+                no_value="no spill and no pause, or worker metrics are off",
+            ),
+            Query(
+                f"topk({MAX_BARS}, {threads(ALL_WORKERS, gain, memory, by=WORKER)} > 0)",
+                "{{worker}}",
+            ),
+            colour=COLOURS[Bucket.SPILL],
+            link=("Show this worker", TO_ONE_WORKER),
+        ),
+    ]
+
+
+def the_plugin_itself() -> list[Any]:
+    """Whether the numbers can be trusted, and what they cost."""
+    return [
+        lines(
+            About(
+                50,
+                "CPU time of the plugin",
+                "CPU seconds a second that the plugin itself takes, on the scheduler and on all workers together.",
+                "percentunit",
+                width=8,
+                height=7,
+            ),
+            Query(total(rate(select("dask_efficiency_plugin_cpu_seconds_total")), by="process"), "{{process}}"),
+        ),
+        lines(
+            About(
+                51,
+                "Refused, stale and failed a second",
+                "In a healthy cluster all are 0, but for a few stale ones when workers come and go. *refused*: "
+                "snapshots of workers that were invalid and not booked. *stale*: snapshots that came twice or late. "
+                "*export failures*: metrics that could not be made.",
+                "short",
+                width=8,
+                height=7,
+            ),
+            Query(total(rate(select("dask_efficiency_snapshots_refused_total"))), "refused"),
+            Query(total(rate(select("dask_efficiency_snapshots_stale_total"))), "stale"),
+            Query(total(rate(select("dask_efficiency_export_failures_total"))), "export failures"),
+        ),
+        lines(
+            About(
+                52,
+                "Not measured",
+                "*workers unmeasured*: workers that are there and not measured, as the package is missing, of another "
+                "version, or failed. *schedulers off*: the plugin failed on the scheduler and switched itself off. "
+                "*worker metrics off*: schedulers with too many workers to export them one by one.",
+                "short",
+                width=8,
+                height=7,
+            ),
+            Query(total(select("dask_efficiency_unmeasured_workers")), "workers unmeasured"),
+            Query(total(select("dask_efficiency_meter_off")), "schedulers off"),
+            Query(total(select("dask_efficiency_worker_metrics_off")), "worker metrics off"),
+        ),
+    ]

@@ -1,0 +1,197 @@
+"""The rows of the workers' dashboard: a function each, which gives its panels from left to right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.generator.by_worker import MAX_BARS, NO_WORKERS, TO_ONE_WORKER, least_efficient
+from dashboards.generator.panels import (
+    BAD_COLOUR,
+    EFFICIENCY_STEPS,
+    FAIR_COLOUR,
+    GOOD_COLOUR,
+    PLAIN,
+    About,
+    Query,
+    bars,
+    lines,
+    numbers,
+)
+from dashboards.generator.queries import (
+    CHOSEN_WORKERS,
+    LOST,
+    WORKER,
+    gain,
+    gain_at_the_end,
+    in_vain,
+    nthreads,
+    rate,
+    select,
+    share,
+    threads,
+    total,
+)
+from dask_efficiency.buckets import GOOD, Bucket
+from dask_efficiency.report.colours import COLOURS
+
+
+def strip() -> list[Any]:
+    """The chosen workers in one row of numbers."""
+    return [
+        numbers(
+            About(
+                1,
+                "Efficiency",
+                "Share of the chosen workers' thread time with work outstanding that was useful, over the time shown.",
+                "percentunit",
+                width=5,
+                height=4,
+            ),
+            Query(share(CHOSEN_WORKERS, gain, GOOD), "efficiency"),
+            steps=EFFICIENCY_STEPS,
+            decimals=0,
+        ),
+        numbers(
+            About(
+                2,
+                "Lost thread-hours",
+                "Thread time of the chosen workers, in hours, that was not useful although there was work, over the "
+                "time shown.",
+                "short",
+                width=4,
+                height=4,
+            ),
+            Query(f"{threads(CHOSEN_WORKERS, gain, LOST)} / 3600", "lost"),
+            decimals=1,
+        ),
+        numbers(
+            About(
+                3,
+                "Thread-hours in vain",
+                "Thread time of the chosen workers, in hours, of tasks that failed, were cancelled, or computed again "
+                "what was lost, over the time shown.",
+                "short",
+                width=4,
+                height=4,
+            ),
+            Query(f"{in_vain(CHOSEN_WORKERS, gain)} / 3600", "in vain"),
+            decimals=1,
+        ),
+        numbers(
+            About(4, "Workers and threads", "The chosen workers that are there now, and their threads.", "short", 5, 4),
+            Query(f"count({select(CHOSEN_WORKERS.nthreads, chosen=CHOSEN_WORKERS.chosen)})", "workers"),
+            Query(nthreads(CHOSEN_WORKERS), "threads"),
+        ),
+        numbers(
+            About(
+                5,
+                "Worker metrics off",
+                "Schedulers with so many workers that they are not exported one by one. Then this dashboard says "
+                "nothing about their workers; the overview has their totals.",
+                "short",
+                width=6,
+                height=4,
+            ),
+            Query(total(select("dask_efficiency_worker_metrics_off")), "off"),
+            steps=((None, GOOD_COLOUR), (1, FAIR_COLOUR)),
+        ),
+    ]
+
+
+def comparison() -> list[Any]:
+    """How far the chosen workers are apart, and which are behind."""
+    each = share(CHOSEN_WORKERS, rate, GOOD, by=WORKER)
+    return [
+        lines(
+            About(
+                20,
+                "Efficiency of the workers",
+                "The lowest, the median and the highest efficiency of the chosen workers. Far apart: the work is "
+                "shared unevenly, or some workers are slower.",
+                "percentunit",
+                width=12,
+                height=9,
+            ),
+            Query(f"min({each})", "lowest"),
+            Query(f"quantile(0.5, {each})", "median"),
+            Query(f"max({each})", "highest"),
+            colours={"lowest": BAD_COLOUR, "median": PLAIN, "highest": GOOD_COLOUR},
+            limit=1,
+        ),
+        least_efficient(21, CHOSEN_WORKERS, height=9),
+    ]
+
+
+def tasks() -> list[Any]:
+    """Tasks of the chosen workers that have not ended, and those that came to nothing."""
+    running = total(select("dask_efficiency_worker_running_thread_seconds", chosen=CHOSEN_WORKERS.chosen), by=WORKER)
+    return [
+        bars(
+            About(
+                30,
+                "Held by tasks that have not ended",
+                "Thread time that the tasks a worker is running now have taken so far. A worker far ahead of the "
+                "others has long tasks, or one that hangs.",
+                "s",
+                width=12,
+                height=8,
+                no_value=NO_WORKERS,
+            ),
+            Query(f"topk({MAX_BARS}, {running})", "{{worker}}"),
+            colour=COLOURS[Bucket.RUNNING],
+            link=("Show this worker", TO_ONE_WORKER),
+        ),
+        bars(
+            About(
+                31,
+                "In vain, by worker",
+                "Thread time of tasks that failed, were cancelled, or computed again what was lost, over the time "
+                "shown.",
+                "s",
+                width=12,
+                height=8,
+                no_value="nothing in vain, or worker metrics are off",
+            ),
+            Query(f"topk({MAX_BARS}, {in_vain(CHOSEN_WORKERS, gain, by=WORKER)} > 0)", "{{worker}}"),
+            colour=COLOURS[Bucket.FAILED],
+            link=("Show this worker", TO_ONE_WORKER),
+        ),
+    ]
+
+
+def spill_and_pause() -> list[Any]:
+    """What too little memory costs each of the chosen workers."""
+    return [
+        lines(
+            About(
+                identity,
+                title,
+                text + " The workers with most of it over the time shown.",
+                "short",
+                width=12,
+                height=8,
+                no_value=f"no {activity}",
+            ),
+            Query(_busiest(f'activity="{activity}"'), "{{worker}}"),
+        )
+        for identity, activity, title, text in (
+            (
+                40,
+                Bucket.SPILL,
+                "Threads that spill, by worker",
+                "Threads, on average, that move data between memory and disk.",
+            ),
+            (
+                41,
+                Bucket.PAUSED,
+                "Threads paused, by worker",
+                "Threads, on average, that may not take a task, as their worker's memory is nearly full.",
+            ),
+        )
+    ]
+
+
+def _busiest(matcher: str) -> str:
+    now = threads(CHOSEN_WORKERS, rate, matcher, by=WORKER)
+    all_in_all = threads(CHOSEN_WORKERS, gain_at_the_end, matcher, by=WORKER)
+    return f"{now} and on ({WORKER}) topk({MAX_BARS}, {all_in_all} > 0)"
