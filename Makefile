@@ -43,6 +43,11 @@ test-matrix: ## Tests on other versions of Python and distributed, in .venv-matr
 		.ci/matrix "$$python" "$$distributed"; \
 	done; done
 
+.PHONY: monitor
+monitor: $(VENV)/.stamp-monitor ## A demo cluster, a real Prometheus that watches it, and its alerts
+	@.ci/find-prometheus
+	@exec $(BIN)/python -m dashboards.monitor
+
 .PHONY: benchmark
 benchmark: $(VENV)/.stamp-test ## What the plugin costs: paired runs with and without it
 	@$(BIN)/python benchmarks/overhead.py
@@ -68,10 +73,15 @@ $(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-venv
 	@$(PIP) install --quiet --editable '.[report]' --group demo
 	@touch $@
 
+$(VENV)/.stamp-monitor: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing what the monitor needs in $(VENV)"
+	@$(PIP) install --quiet --editable '.[prometheus,dashboard]' --group demo
+	@touch $@
+
 $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report]' --group test --group lint
-	@touch $@ $(VENV)/.stamp-demo
+	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor
 
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing torch in $(VENV)"

@@ -209,7 +209,7 @@ def run_demo(
     from dask_efficiency import EfficiencyPlugin, efficiency_report
     from dask_efficiency.report.text import show
 
-    with _cluster(workers, threads, dashboard) as cluster, Client(cluster) as client:
+    with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
         print(f"A cluster of {workers} worker processes with {threads} threads each, {MEMORY_LIMIT} a process.")
         if dashboard:
             print(f"Dask's dashboard, while this runs: {client.dashboard_link}")
@@ -238,7 +238,7 @@ Saved to {output}. Where to look next:
 
 
 @contextmanager
-def _cluster(workers: int, threads: int, dashboard: bool) -> Iterator[LocalCluster]:
+def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[LocalCluster]:
     """A local cluster that Ctrl-C closes in order."""
     import dask
     from distributed import LocalCluster

@@ -1,0 +1,1 @@
+"""A demo cluster that loses time in changing ways, and a real Prometheus that watches it."""

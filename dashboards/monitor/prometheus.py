@@ -1,0 +1,152 @@
+"""A Prometheus server with our rules, their windows shortened so that one sees them change."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+RULES = Path(__file__).parent.parent / "prometheus"
+
+#: Prometheus's own port, taken if it is free.
+PORT = 9090
+
+SCRAPE_INTERVAL = "2s"
+
+#: Every duration in the rules, and what it is here.
+SHORT = {"1h": "2m", "15m": "30s", "10m": "20s", "5m": "30s", "1m": "5s"}
+
+_DURATION = re.compile(rf"(?<!\d)({'|'.join(SHORT)})\b")
+
+
+def shorten(text: str) -> str:
+    """Rules with other durations: in windows, in ``for``, in names and in sentences."""
+    return _DURATION.sub(lambda found: SHORT[found[0]], text)
+
+
+def configure(folder: Path, target: str) -> Path:
+    """Write the rules and a configuration for one target (``host:port``); the configuration's path."""
+    import yaml
+
+    config = yaml.safe_load((RULES / "prometheus.yml").read_text(encoding="utf-8"))
+    config["global"] = {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL}
+    (job,) = config["scrape_configs"]
+    job["static_configs"] = [{"targets": [target], "labels": {"cluster": "demo"}}]
+    for name in config["rule_files"]:
+        (folder / name).write_text(shorten((RULES / name).read_text(encoding="utf-8")), encoding="utf-8")
+    path = folder / "prometheus.yml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+class Server:
+    """A running Prometheus.
+
+    Parameters
+    ----------
+    process
+        Its process.
+    port
+        Where it listens, on this machine only.
+    log
+        The file that its output goes to.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._process = process
+        self._log = log
+
+    def check(self) -> None:
+        """Raise what it said last, if it has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"Prometheus ended:\n{self._log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+
+    def wait_until_ready(self, *, seconds: float = 60) -> None:
+        """Return when it answers queries."""
+        until = time.monotonic() + seconds
+        while True:
+            self.check()
+            try:
+                urllib.request.urlopen(f"{self.url}/-/ready", timeout=2).close()
+                return
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise RuntimeError(f"Prometheus is not ready after {seconds} s: {error}") from None
+            time.sleep(0.2)
+
+    def firing(self) -> dict[str, str]:
+        """Names of the alerts that fire, with the description of each."""
+        self.check()
+        with urllib.request.urlopen(f"{self.url}/api/v1/alerts", timeout=10) as answer:
+            alerts: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
+        return {
+            alert["labels"]["alertname"]: alert["annotations"]["description"]
+            for alert in alerts
+            if alert["state"] == "firing"
+        }
+
+    def graph(self, *expressions: str) -> str:
+        """Link to a graph of each expression, all stacked; open in a browser."""
+        fields = {}
+        for number, expression in enumerate(expressions):
+            panel = {"expr": expression, "tab": "0", "stacked": "1", "range_input": "5m"}
+            fields.update({f"g{number}.{name}": value for name, value in panel.items()})
+        return f"{self.url}/graph?{urlencode(fields, safe=':')}"
+
+
+@contextmanager
+def scraping(target: str) -> Iterator[Server]:
+    """A Prometheus that scrapes one target (``host:port``), until the block is left.
+
+    Raises
+    ------
+    RuntimeError
+        If it does not start; with what it said.
+    """
+    with tempfile.TemporaryDirectory(prefix="dask-efficiency-monitor-") as name:
+        folder = Path(name)
+        port, log = _port(), folder / "log"
+        command = [
+            "prometheus",
+            f"--config.file={configure(folder, target)}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        with log.open("wb") as output:
+            # In a session of its own, for a terminal's Ctrl-C goes to the whole group, and it is to end last.
+            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        try:
+            server = Server(process, port, log)
+            server.wait_until_ready()
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _port() -> int:
+    """A free port, Prometheus's own if possible."""
+    for wish in (PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Prometheus does
+            try:
+                probe.bind(("127.0.0.1", wish))
+            except OSError:
+                continue
+            port: int = probe.getsockname()[1]
+            return port
+    raise RuntimeError("no port is free on 127.0.0.1")
