@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,29 @@ class Prometheus:
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series of an instant query."""
-        query = urllib.parse.urlencode({"query": expression})
+        found = self._get("query", {"query": expression})
+        return [(series["metric"], float(series["value"][1])) for series in found["result"]]
+
+    def query_range(
+        self, expression: str, *, seconds: float, step: float = 1
+    ) -> list[tuple[dict[str, str], list[float]]]:
+        """Labels and values of each series of the last seconds."""
+        now = time.time()
+        found = self._get("query_range", {"query": expression, "start": now - seconds, "end": now, "step": step})
+        return [(series["metric"], [float(value) for _, value in series["values"]]) for series in found["result"]]
+
+    def label_values(self, label: str, series: str) -> list[str]:
+        """Values of a label of the series that a selector finds."""
+        values: list[str] = self._get(f"label/{label}/values", {"match[]": series})
+        return values
+
+    def _get(self, what: str, parameters: Mapping[str, Any]) -> Any:
         try:
-            with urllib.request.urlopen(f"{self._url}/api/v1/query?{query}", timeout=10) as answer:
-                found = json.load(answer)
+            url = f"{self._url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise ValueError(error.read().decode()) from error
-        return [(series["metric"], float(series["value"][1])) for series in found["data"]["result"]]
 
     def value(self, expression: str) -> float | None:
         """The one value of an instant query; None if it has no series."""
@@ -71,13 +87,22 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes ``host:port`` of one target."""
+def scraping(
+    target: str, folder: Path, *, jobs: Mapping[str, Mapping[str, str]] | None = None, rules: str = "groups: []"
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes ``host:port`` of one target, once for each job; jobs are names and labels."""
+    interval = f"{round(SCRAPE_INTERVAL * 1000)}ms"
+    (folder / "rules.yml").write_text(rules)
+    configuration = {
+        "global": {"scrape_interval": interval, "evaluation_interval": interval},
+        "rule_files": ["rules.yml"],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [target], "labels": dict(labels)}]}
+            for job, labels in (jobs or {"dask": {}}).items()
+        ],
+    }
     config = folder / "prometheus.yml"
-    config.write_text(
-        f"global: {{scrape_interval: {round(SCRAPE_INTERVAL * 1000)}ms}}\n"
-        f"scrape_configs: [{{job_name: dask, static_configs: [{{targets: ['{target}']}}]}}]\n"
-    )
+    config.write_text(json.dumps(configuration))  # which is YAML too
     port = free_port()
     command = [
         "prometheus",

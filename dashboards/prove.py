@@ -1,0 +1,215 @@
+"""Runs every query of the Grafana dashboards on a real Prometheus that scrapes a real Dask cluster.
+
+``python -m dashboards.prove`` in the repository's root takes a minute and prints a table. It exits with 1
+if a query fails or gives no number. The dashboards are the files as they ship; Grafana has no part in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, Future, LocalCluster, wait
+
+from dashboards.generate import FOLDER
+from dask_efficiency import EfficiencyPlugin
+from tests.adapters.prometheus_process import Prometheus, scraping
+from tests.plugins.tasks import fail, incompressible, nap, spin, weigh
+from tests.plugins.watch import eventually, set_status
+
+#: What the dashboards show, in seconds. Grafana's own variables are set for it.
+SHOWN = 120
+
+BUILT_IN = {"__rate_interval": "4s", "__range": f"{SHOWN}s", "__interval": "1s"}
+
+#: The same scheduler, scraped with and without a label ``cluster``.
+JOBS = {"dask": {}, "labelled": {"cluster": "alpha"}}
+
+#: What may be chosen on the dashboards. "All" is the value that each variable has for it.
+CHOICES = {
+    "all": {},
+    "no cluster label": {"job": "dask"},
+    "one cluster, one worker": {"cluster": "alpha", "worker": "0"},
+}
+
+#: For the annotations. Those that ship need minutes to fire.
+RULE = """
+groups:
+  - name: proof
+    rules: [{alert: DaskEfficiencyProof, expr: dask_efficiency_nthreads > 0, labels: {severity: info}}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One query of a dashboard, as it stands there."""
+
+    dashboard: str
+    #: Title of the panel, or name of the variable or annotation.
+    where: str
+    ref: str
+    #: ``instant``, ``range`` or ``values``.
+    kind: str
+    expr: str
+    #: What the dashboard's variables are at "All".
+    all_values: Mapping[str, str]
+
+    def substituted(self, chosen: Mapping[str, str]) -> str:
+        """The query that Grafana sends."""
+        values = {**BUILT_IN, **self.all_values, **{name: chosen[name] for name in chosen if name in self.all_values}}
+        return re.sub(r"\$(\w+)", lambda found: values[found[1]], self.expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Prometheus says to it."""
+
+    series: int
+    #: What is wrong; empty if nothing.
+    fault: str = ""
+
+
+def questions(board: Mapping[str, Any]) -> Iterator[Question]:
+    """Every query of a dashboard: its variables', its annotations', its panels'."""
+    variables = [variable for variable in board["templating"]["list"] if variable["type"] == "query"]
+    every = {variable["name"]: variable["allValue"] for variable in variables}
+
+    def question(where: str, ref: str, kind: str, expr: str) -> Question:
+        return Question(board["title"], where, ref, kind, expr, every)
+
+    for variable in variables:
+        yield question(f"${variable['name']}", "", "values", variable["query"]["query"])
+    for annotation in board["annotations"]["list"]:
+        yield question(annotation["name"], "", "range", annotation["expr"])
+    for panel in panels(board):
+        for target in panel.get("targets", ()):
+            kind = "instant" if target["instant"] else "range"
+            yield question(panel["title"], target["refId"], kind, target["expr"])
+
+
+def panels(board: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """All panels of a dashboard, those of folded rows included, and the rows themselves."""
+    for panel in board["panels"]:
+        yield panel
+        yield from panel.get("panels", ())
+
+
+def ask(prometheus: Prometheus, question: Question, chosen: Mapping[str, str]) -> Answer:
+    """What Prometheus answers for one choice of the variables."""
+    expr = question.substituted(chosen)
+    try:
+        if question.kind == "values":
+            series, label = _arguments(expr)
+            found = prometheus.label_values(label, series)
+            return Answer(len(found), "" if found else "no values")
+        if question.kind == "instant":
+            numbers = [[value] for _, value in prometheus.query(expr)]
+        else:
+            numbers = [values for _, values in prometheus.query_range(expr, seconds=SHOWN)]
+    except ValueError as refused:
+        return Answer(0, str(refused))
+    if not numbers:
+        return Answer(0, "no data")
+    strange = [value for values in numbers for value in values if not math.isfinite(value)]
+    return Answer(len(numbers), f"{len(strange)} times {strange[0]}" if strange else "")
+
+
+def _arguments(expr: str) -> tuple[str, str]:
+    found = re.fullmatch(r"label_values\((.+), (\w+)\)", expr)
+    assert found is not None, f"{expr}; expected label_values(series, label)"
+    return found[1], found[2]
+
+
+@contextmanager
+def cluster_under_prometheus(folder: Path) -> Iterator[tuple[Client, Prometheus]]:
+    """Two workers with two threads each that spill early, and a Prometheus that scrapes their scheduler."""
+    with (
+        dask.config.set({"distributed.worker.memory.target": 0.05, "distributed.worker.memory.spill": 0.1}),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            memory_limit="1 GiB",
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+        scraping(f"127.0.0.1:{cluster.scheduler.http_server.port}", folder, jobs=JOBS, rules=RULE) as prometheus,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        eventually(lambda: prometheus.value("count(dask_efficiency_nthreads)") == len(JOBS))
+        yield client, prometheus
+
+
+def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
+    """A workload that loses time in every way that a panel is about; gives what must stay in memory meanwhile."""
+    wait(client.map(spin, [0.1] * 8, pure=False))
+    wait(client.map(_spin_and_fail, [0.3] * 4, pure=False))
+    arrays = client.map(incompressible, [20 * 2**20] * 12, range(12), pure=False)
+    wait(client.map(weigh, arrays, pure=False))
+    results = client.map(spin, [0.5] * 6, pure=False)
+    wait(results)
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    eventually(lambda: prometheus.value('min(dask_efficiency_tasks_total{outcome="recomputed"}) > 0'))
+    client.wait_for_workers(2)
+    for status in ("paused", "running"):
+        client.run(set_status, status=status)
+        waiting = client.map(nap, [0.1] * 4, pure=False)
+        time.sleep(2)
+    wait(waiting)
+    cancelled = client.map(nap, [1.5] * 2, pure=False)
+    time.sleep(0.5)
+    client.cancel(cancelled)
+    eventually(lambda: prometheus.value('min(dask_efficiency_tasks_total{outcome="cancelled"}) > 0'))
+    return [*arrays, *results, *client.map(_spin_and_fail, [0.3] * 4, pure=False)]
+
+
+def _spin_and_fail(cpu_seconds: float) -> None:
+    spin(cpu_seconds)
+    fail()
+
+
+def boards() -> list[dict[str, Any]]:
+    """The dashboards that ship."""
+    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def prove(prometheus: Prometheus) -> list[tuple[str, Question, Answer]]:
+    """Every query of every dashboard, for every choice."""
+    return [
+        (choice, question, ask(prometheus, question, chosen))
+        for board in boards()
+        for question in questions(board)
+        for choice, chosen in CHOICES.items()
+    ]
+
+
+def main() -> int:
+    """Prove, and print what was found; the exit code."""
+    with tempfile.TemporaryDirectory() as folder, cluster_under_prometheus(Path(folder)) as (client, prometheus):
+        kept = lose_time(client, prometheus)
+        time.sleep(3)
+        answers = prove(prometheus)
+        del kept
+    for choice, question, answer in answers:
+        where = f"{question.where} {question.ref}".strip()
+        print(f"{question.dashboard:27} {where:45} {choice:24} {answer.series:3} series  {answer.fault}".rstrip())
+    faults = sum(bool(answer.fault) for *_, answer in answers)
+    print(f"\n{len(answers)} queries, {faults} of them without data or with a fault")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
