@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, snapshot, unregister
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+    from dask_efficiency.report.compare import compare
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
 
@@ -23,6 +24,7 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
     "EfficiencyReport": "dask_efficiency.report.model",
     "NotRegisteredError": "dask_efficiency.plugins.client",
+    "compare": "dask_efficiency.report.compare",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client",
     "load_report": "dask_efficiency.report.files",
@@ -37,6 +39,7 @@ __all__ = [
     "EfficiencyReport",
     "NotRegisteredError",
     "__version__",
+    "compare",
     "dask_setup",
     "efficiency_report",
     "load_report",

@@ -1,0 +1,407 @@
+"""Two runs, or several a side, set against each other: what grew, what shrank, and by how much."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.report.files import load_report
+from dask_efficiency.report.model import FACTORS, EfficiencyReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Number = TypeVar("Number", int, float)
+#: A report, or the path or fsspec URL of one.
+Run: TypeAlias = "EfficiencyReport | str | os.PathLike[str]"
+
+_NEITHER_USEFUL_NOR_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+_LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NEITHER_USEFUL_NOR_LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference(Generic[Number]):
+    """One quantity on both sides: nanoseconds or a count, whole; anything else, a float."""
+
+    #: By run; never empty.
+    runs_before: tuple[Number, ...]
+    runs_after: tuple[Number, ...]
+
+    @property
+    def before(self) -> Number:
+        """Median of the runs before."""
+        return _median(self.runs_before)
+
+    @property
+    def after(self) -> Number:
+        """Median of the runs after."""
+        return _median(self.runs_after)
+
+    @property
+    def change(self) -> Number:
+        """After minus before, of the medians."""
+        return self.after - self.before
+
+    @property
+    def rise(self) -> float:
+        """The change as a part of what was before: 0.0 where both are 0, infinite where only before is."""
+        if self.before:
+            return self.change / self.before
+        return math.copysign(math.inf, self.change) if self.change else 0.0
+
+    @property
+    def spread(self) -> Number | None:
+        """How far the runs of one side lie apart, on the side where it is more; None for one run a side."""
+        if len(self.runs_before) == len(self.runs_after) == 1:
+            return None
+        return max(max(runs) - min(runs) for runs in (self.runs_before, self.runs_after))
+
+    @property
+    def within_spread(self) -> bool:
+        """Whether the change is not more than the runs differ among themselves."""
+        return self.spread is not None and abs(self.change) <= self.spread
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Thread time lost to one cause, before and after."""
+
+    bucket: Bucket
+    #: Nanoseconds of thread time.
+    time: Difference[int]
+    #: Task prefix to the nanoseconds lost to this cause; free threads belong to none.
+    by_prefix: Mapping[str, Difference[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixChange:
+    """Thread time that tasks of one prefix held, before and after, in nanoseconds."""
+
+    useful: Difference[int]
+    lost: Difference[int]
+    #: No run before has tasks of this prefix.
+    is_new: bool
+    #: No run after has tasks of this prefix.
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs before a change and runs after it. With several a side, medians are compared.
+
+    Parameters
+    ----------
+    before, after
+        The runs; one at least a side.
+    names_before, names_after
+        What each run is called.
+    """
+
+    before: tuple[EfficiencyReport, ...]
+    after: tuple[EfficiencyReport, ...]
+    names_before: tuple[str, ...]
+    names_after: tuple[str, ...]
+
+    @property
+    def wall_seconds(self) -> Difference[float]:
+        """How long the cluster had work outstanding; NaN where no run of a side knows."""
+        return self._numbers(lambda report: report.wall_seconds or math.nan)
+
+    @property
+    def ideal_seconds(self) -> Difference[float]:
+        """Runtime with every thread-second useful; NaN where no run of a side knows."""
+        return self._numbers(lambda report: report.ideal_seconds or math.nan)
+
+    @property
+    def efficiency(self) -> Difference[float]:
+        """Useful share of the settled thread time, in [0, 1]; NaN without work."""
+        return self._numbers(lambda report: report.efficiency)
+
+    @property
+    def load_balance(self) -> Difference[float]:
+        """Mean over maximum of the workers' held time, in (0, 1]; NaN where no task ran."""
+        return self._numbers(lambda report: report.load_balance)
+
+    @property
+    def factors(self) -> dict[str, Difference[float]]:
+        """Factors of the efficiency, each in [0, 1]. Medians of factors are no factors of the median."""
+        sides = [[report.factors for report in reports] for reports in (self.before, self.after)]
+        return {name: Difference(*(_finite(row[name] for row in rows) for rows in sides)) for name in FACTORS}
+
+    @property
+    def workers(self) -> Difference[int]:
+        """Number of workers that were there at some time."""
+        return self._whole(lambda report: len(report.by_worker))
+
+    @property
+    def threads(self) -> Difference[int]:
+        """Threads of all workers."""
+        return self._whole(lambda report: sum(report.nthreads.values()))
+
+    @property
+    def tasks(self) -> dict[str, Difference[int]]:
+        """Tasks that ended, by outcome."""
+        outcomes = dict.fromkeys(outcome for report in (*self.before, *self.after) for outcome in report.tasks)
+        sides = (self.before, self.after)
+        return {
+            name: Difference(*(tuple(run.tasks.get(name, 0) for run in runs) for runs in sides)) for name in outcomes
+        }
+
+    @property
+    def useful(self) -> Difference[int]:
+        """Nanoseconds of good work: ``thread-cpu`` and ``gpu``."""
+        return self._of_whole(lambda whole: whole.ns(*GOOD))
+
+    @property
+    def lost(self) -> Difference[int]:
+        """Nanoseconds that were neither useful, nor ``no-work``, nor still ``running``."""
+        return self._of_whole(_lost_ns)
+
+    @property
+    def running(self) -> Difference[int]:
+        """Nanoseconds of tasks that had not ended."""
+        return self._of_whole(lambda whole: whole.ns(Bucket.RUNNING))
+
+    @property
+    def breakdowns(self) -> tuple[Breakdown, Breakdown]:
+        """The median of each bucket, before and after."""
+        times = {bucket: self._of_bucket(bucket) for bucket in Bucket}
+        return (
+            Breakdown({bucket: time.before for bucket, time in times.items()}),
+            Breakdown({bucket: time.after for bucket, time in times.items()}),
+        )
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Lost time by cause, the largest change first.
+
+        Their changes add up to that of :attr:`lost`; with several runs a side
+        :attr:`not_by_cause` belongs to the sum.
+        """
+        wholes = [report.breakdown for report in (*self.before, *self.after)]
+        prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
+        found = []
+        for bucket in Bucket:
+            if bucket in _NEITHER_USEFUL_NOR_LOST or not any(bucket in whole for whole in wholes):
+                continue
+            rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
+            by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
+            found.append(Cause(bucket, self._of_bucket(bucket), by_prefix))
+        return tuple(sorted(found, key=lambda cause: (-abs(cause.time.change), -cause.time.after)))
+
+    @property
+    def not_by_cause(self) -> tuple[int, int]:
+        """Lost nanoseconds, before and after, less those of the causes: medians of parts need not make the whole's.
+
+        Both are 0 with one run a side; either may be negative.
+        """
+        times = [cause.time for cause in self.causes]
+        lost = self.lost
+        return lost.before - sum(time.before for time in times), lost.after - sum(time.after for time in times)
+
+    @property
+    def by_prefix(self) -> dict[str, PrefixChange]:
+        """Useful and lost time by task prefix."""
+        there = [
+            {name for report in reports for name, row in report.by_prefix.items() if row}
+            for reports in (self.before, self.after)
+        ]
+        names = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
+        return {
+            name: PrefixChange(
+                useful=self._of_prefix(name, GOOD),
+                lost=self._of_prefix(name, _LOST_WHILE_HELD),
+                is_new=name not in there[0],
+                is_gone=name not in there[1],
+            )
+            for name in names
+            if name in there[0] or name in there[1]
+        }
+
+    @property
+    def price_per_thread_hour(self) -> tuple[float, float] | None:
+        """Before and after, in any currency; None unless every run has a price."""
+        prices = [
+            [price for report in reports if (price := report.money(3600.0)) is not None]
+            for reports in (self.before, self.after)
+        ]
+        if [len(prices[0]), len(prices[1])] != [len(self.before), len(self.after)]:
+            return None
+        return statistics.median(prices[0]), statistics.median(prices[1])
+
+    @property
+    def environment(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Versions and settings that are not the same in all runs: the values before, and after."""
+        names = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.environment)
+        sides = {name: (_values(name, self.before), _values(name, self.after)) for name in names}
+        return {name: values for name, values in sides.items() if values[0] != values[1] or len(values[0]) > 1}
+
+    @property
+    def is_same(self) -> bool:
+        """Whether every figure is the same on both sides."""
+        figures: list[Difference[Any]] = [self.wall_seconds, self.useful, self.lost, self.running]
+        figures += [cause.time for cause in self.causes]
+        figures += [time for change in self.by_prefix.values() for time in (change.useful, change.lost)]
+        return not any(figure.change and not math.isnan(figure.change) for figure in figures)
+
+    def loses_more(self, than: float | Fraction) -> bool:
+        """Whether lost time rose by more than a part of what it was.
+
+        Parameters
+        ----------
+        than
+            The rise that is allowed, 0 or more; 0.05 allows 5 %. Of nothing it allows nothing:
+            from 0, any rise is more.
+        """
+        return self.lost.after > self.lost.before * (1 + Fraction(than))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data, exact to the nanosecond and ready for JSON."""
+        from dask_efficiency.report.comparison_data import to_dict
+
+        return to_dict(self)
+
+    def to_frame(self, by: str = "cause") -> pd.DataFrame:
+        """Thread-seconds as a table.
+
+        Parameters
+        ----------
+        by
+            ``"cause"``: a row for each cause of loss, ``useful`` and ``running``; columns
+            ``before``, ``after``, ``change``. ``"prefix"``: a row for each task prefix; the same
+            columns after ``useful_`` and ``lost_``.
+        """
+        from dask_efficiency.report.comparison_data import to_frame
+
+        return to_frame(self, by)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the comparison as one HTML file, to a local path or any fsspec URL."""
+        from dask_efficiency.report.comparison_html import document
+        from dask_efficiency.storage import writing
+
+        with writing(path, compression="infer", **storage_options) as file:
+            file.write(document(self).encode("utf-8"))
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in one sentence, without a full stop."""
+        from dask_efficiency.report.comparison_verdict import verdict
+
+        return verdict(self)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Why the two sides may not be comparable, a sentence each."""
+        from dask_efficiency.report.comparison_verdict import caveats
+
+        return caveats(self)
+
+    def __repr__(self) -> str:
+        from dask_efficiency.report.comparison_text import render_plain
+
+        return render_plain(self)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.comparison_text import render_rich
+
+        yield from render_rich(self, console, options)
+
+    def _repr_html_(self) -> str:
+        from dask_efficiency.report.comparison_html import fragment
+
+        return fragment(self)
+
+    def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
+        return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))
+
+    def _whole(self, number_of: Callable[[EfficiencyReport], int]) -> Difference[int]:
+        return Difference(tuple(map(number_of, self.before)), tuple(map(number_of, self.after)))
+
+    def _of_whole(self, ns_of: Callable[[Breakdown], int]) -> Difference[int]:
+        return self._whole(lambda report: ns_of(report.breakdown))
+
+    def _of_bucket(self, bucket: Bucket) -> Difference[int]:
+        return self._of_whole(lambda whole: whole.ns(bucket))
+
+    def _of_prefix(self, prefix: str, buckets: Iterable[Bucket]) -> Difference[int]:
+        return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
+
+
+def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
+    """Set runs before a change against runs after it.
+
+    Parameters
+    ----------
+    before, after
+        A report, the path or fsspec URL of a saved one, or several of them: then medians are
+        compared, and a change is told from the difference that runs have among themselves.
+    **storage_options
+        For the file systems of the paths, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    ReportFileError
+        If a file is no report.
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a side is empty.
+    TypeError
+        If a side holds something else.
+
+    Examples
+    --------
+    >>> compare("main.json", "branch.json")  # doctest: +SKIP
+    >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
+    """
+    sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
+    return Comparison(
+        before=tuple(report for _, report in sides[0]),
+        after=tuple(report for _, report in sides[1]),
+        names_before=tuple(name for name, _ in sides[0]),
+        names_after=tuple(name for name, _ in sides[1]),
+    )
+
+
+def _read(
+    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
+) -> list[tuple[str, EfficiencyReport]]:
+    runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not runs:
+        raise ValueError(f"{side} is {given!r}; expected one run at least")
+    read = []
+    for run in runs:
+        if isinstance(run, EfficiencyReport):
+            read.append((run.name, run))
+        elif isinstance(run, str | os.PathLike):
+            read.append((os.fspath(run), load_report(run, **storage_options)))
+        else:
+            raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
+    return read
+
+
+def _median(values: Sequence[Number]) -> Number:
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    # nanoseconds stay whole
+    return (low + high) // 2 if isinstance(low, int) and isinstance(high, int) else (low + high) / 2
+
+
+def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
+    """The numbers that are known; NaN where none is."""
+    return tuple(filter(math.isfinite, numbers)) or (math.nan,)
+
+
+def _lost_ns(whole: Breakdown) -> int:
+    return whole.total_ns - whole.ns(*_NEITHER_USEFUL_NOR_LOST)
+
+
+def _values(name: str, reports: Iterable[EfficiencyReport]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(report.environment.get(name, "") for report in reports))

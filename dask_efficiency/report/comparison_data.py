@@ -1,0 +1,94 @@
+"""A comparison as plain data and as a table of pandas."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.report.compare import Comparison, Difference
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "dask-efficiency-comparison"
+VERSION = 1
+
+
+def to_dict(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain data, ready for JSON.
+
+    Returns
+    -------
+    dict
+        ``format`` and ``version``; ``verdict`` and ``caveats``; the figures, each with ``before``,
+        ``after``, ``change`` and ``spread`` (None with one run a side), thread time in integer
+        nanoseconds; the same by cause and by prefix; and ``environment``, where it differs. A
+        number that is not finite is None.
+    """
+    lost_not_by_cause = comparison.not_by_cause
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "verdict": comparison.verdict,
+        "caveats": list(comparison.caveats),
+        "before": list(comparison.names_before),
+        "after": list(comparison.names_after),
+        "wall_seconds": _difference(comparison.wall_seconds),
+        "ideal_seconds": _difference(comparison.ideal_seconds),
+        "efficiency": _difference(comparison.efficiency),
+        "load_balance": _difference(comparison.load_balance),
+        "factors": {name: _difference(factor) for name, factor in comparison.factors.items()},
+        "workers": _difference(comparison.workers),
+        "threads": _difference(comparison.threads),
+        "tasks": {name: _difference(count) for name, count in comparison.tasks.items()},
+        "useful_ns": _difference(comparison.useful),
+        "lost_ns": _difference(comparison.lost),
+        "running_ns": _difference(comparison.running),
+        "lost_rise": _known(comparison.lost.rise),
+        "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},
+        "not_by_cause_ns": {"before": lost_not_by_cause[0], "after": lost_not_by_cause[1]},
+        "prefixes": {
+            name: {
+                "useful_ns": _difference(change.useful),
+                "lost_ns": _difference(change.lost),
+                "is_new": change.is_new,
+                "is_gone": change.is_gone,
+            }
+            for name, change in comparison.by_prefix.items()
+        },
+        "environment": {
+            name: {"before": list(before), "after": list(after)}
+            for name, (before, after) in comparison.environment.items()
+        },
+    }
+
+
+def _difference(difference: Difference[int] | Difference[float]) -> dict[str, float | None]:
+    numbers = {"before": difference.before, "after": difference.after, "change": difference.change}
+    return {name: _known(number) for name, number in numbers.items()} | {"spread": _known(difference.spread)}
+
+
+def _known(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
+    """Thread-seconds before and after as a table: a row for each cause or each prefix."""
+    import pandas as pd
+
+    if by == "cause":
+        rows = {str(cause.bucket): [*_seconds(cause.time)] for cause in comparison.causes}
+        rows |= {"useful": [*_seconds(comparison.useful)], "running": [*_seconds(comparison.running)]}
+        columns = ["before", "after", "change"]
+    elif by == "prefix":
+        changes = comparison.by_prefix
+        rows = {name: [*_seconds(change.useful), *_seconds(change.lost)] for name, change in changes.items()}
+        columns = [f"{kind}_{side}" for kind in ("useful", "lost") for side in ("before", "after", "change")]
+    else:
+        raise ValueError(f"by={by!r}; expected 'cause' or 'prefix'")
+    index = pd.Index([*rows], name=by, dtype=object)
+    return pd.DataFrame([*rows.values()], index=index, columns=pd.Index(columns, dtype=object))
+
+
+def _seconds(time: Difference[int]) -> tuple[float, float, float]:
+    return time.before / 1e9, time.after / 1e9, time.change / 1e9

@@ -1,0 +1,169 @@
+"""The thread time of two sides as figures that visibly add up, down every column and along every row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dask_efficiency.report.compare import Comparison, Difference
+from dask_efficiency.report.figures import Scale, apportion, money_scale, time_scale
+
+#: What is in the sum and in no cause, with several runs a side.
+NOT_BY_CAUSE = "(medians)"
+_PER_MILLE = Scale("%", "per cent", 0.01, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table, as it is shown. A figure that does not apply is empty."""
+
+    #: The bucket's name, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
+    label: str
+    #: Thread time.
+    before: str
+    after: str
+    change: str
+    #: How far the runs of one side lie apart.
+    spread: str
+    #: What the run is longer or shorter by.
+    wall_change: str
+    #: Per cent of the settled thread time.
+    percent_before: str
+    percent_after: str
+    money_change: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonTable:
+    """Thread time by cause on both sides.
+
+    The causes add up to ``lost``; lost, useful and running time to ``total``; and before plus
+    change makes after, to the last digit that is shown.
+    """
+
+    thread_scale: Scale
+    #: None where a side does not know how long its runs took.
+    wall_scale: Scale | None
+    #: None unless every run carries a price.
+    money_scale: Scale | None
+    causes: tuple[Row, ...]
+    lost: Row
+    useful: Row
+    #: None where nothing is.
+    running: Row | None
+    total: Row
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All lines in the order in which they are shown."""
+        running = () if self.running is None else (self.running,)
+        return (*self.causes, self.lost, self.useful, *running, self.total)
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        """Positions of the rows that are sums of those above."""
+        return len(self.causes), len(self.rows) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    label: str
+    before: int
+    after: int
+    spread: Difference[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """One kind of figure, in steps of its scale, by line and side."""
+
+    scale: Scale
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+    def change(self, labels: Sequence[str]) -> str:
+        return signed(self.scale, sum(self.after[label] - self.before[label] for label in labels))
+
+    def side(self, steps: Mapping[str, int], labels: Sequence[str]) -> str:
+        return self.scale.text(sum(steps[label] for label in labels))
+
+
+def comparison_table(comparison: Comparison) -> ComparisonTable:
+    """The comparison's thread time by cause, rounded together."""
+    causes = [_Line(cause.bucket, cause.time.before, cause.time.after, cause.time) for cause in comparison.causes]
+    rest = comparison.not_by_cause
+    if any(rest):
+        causes.append(_Line(NOT_BY_CAUSE, *rest))
+    others = [
+        _Line(label, time.before, time.after, time)
+        for label, time in (("useful", comparison.useful), ("running", comparison.running))
+        if label == "useful" or any((*time.runs_before, *time.runs_after))
+    ]
+    lines = [*causes, *others]
+    seconds = [sum(side) / 1e9 for side in ([line.before for line in lines], [line.after for line in lines])]
+    wall = comparison.wall_seconds
+    price = comparison.price_per_thread_hour
+    costs = [] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
+    settled = [line for line in lines if line.label != "running"]
+    time = _steps(lines, fine_scale(max(seconds)), seconds)
+    share = _steps(settled, _PER_MILLE, [1.0, 1.0])
+    walls = [wall.before, wall.after]
+    wall_steps = _steps(lines, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
+    cost = _steps(lines, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
+
+    def row(label: str, parts: Sequence[_Line], spread: Difference[int] | None) -> Row:
+        labels = [line.label for line in parts]
+        shared = [label for label in labels if label != "running"]
+        apart = spread.spread if spread is not None else None
+        return Row(
+            label=str(label),
+            before=time.side(time.before, labels),
+            after=time.side(time.after, labels),
+            change=time.change(labels),
+            spread="" if apart is None else time.scale.text(time.scale.steps(apart / 1e9)),
+            wall_change="" if wall_steps is None else wall_steps.change(labels),
+            percent_before=share.side(share.before, shared) if shared else "",
+            percent_after=share.side(share.after, shared) if shared else "",
+            money_change="" if cost is None else cost.change(labels),
+        )
+
+    by_label = {line.label: row(line.label, [line], line.spread) for line in lines}
+    return ComparisonTable(
+        thread_scale=time.scale,
+        wall_scale=None if wall_steps is None else wall_steps.scale,
+        money_scale=None if cost is None else cost.scale,
+        causes=tuple(by_label[line.label] for line in causes),
+        lost=row("lost", causes, comparison.lost),
+        useful=by_label["useful"],
+        running=by_label.get("running"),
+        total=row("total", lines, None),
+    )
+
+
+def fine_scale(largest_seconds: float) -> Scale:
+    """A scale with a figure more than a report's own, as changes are smaller than what changes."""
+    return time_scale(largest_seconds / 10 if largest_seconds >= 120.0 else largest_seconds)
+
+
+def signed(scale: Scale, steps: int) -> str:
+    """Figures of a change, with its sign; zero has none."""
+    return ("+" if steps > 0 else "-" if steps < 0 else "") + scale.text(abs(steps))
+
+
+def _steps(lines: Sequence[_Line], scale: Scale, totals: Sequence[float]) -> _Steps:
+    before = rounded({line.label: line.before for line in lines}, scale.steps(totals[0]))
+    after = rounded({line.label: line.after for line in lines}, scale.steps(totals[1]))
+    return _Steps(scale, before, after)
+
+
+def rounded(weights: Mapping[str, int], whole: int) -> dict[str, int]:
+    """Whole numbers in proportion to the weights, which add up to ``whole``; one weight may be negative."""
+    total = sum(weights.values())
+    rest = weights.get(NOT_BY_CAUSE, 0)
+    rest_steps = round(Fraction(rest * whole, total)) if total else 0
+    labels = [label for label in weights if label != NOT_BY_CAUSE]
+    steps = apportion([weights[label] for label in labels], max(whole - rest_steps, 0))
+    rounded = dict(zip(labels, steps, strict=True))
+    return rounded | {NOT_BY_CAUSE: rest_steps} if NOT_BY_CAUSE in weights else rounded

@@ -1,0 +1,195 @@
+"""A comparison in one sentence, and what stands against comparing at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.compare import Cause, Comparison, Difference
+from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
+from dask_efficiency.report.figures import Scale, format_seconds, format_share
+from dask_efficiency.report.sections import WORTH_ADVICE, name_of, sentence
+from dask_efficiency.report.verdict import WORTH_SAYING
+
+#: Below this change, two runtimes are the same to a reader.
+SAME_RUNTIME = 0.005
+#: A smaller change is not put into per cent.
+SMALLEST_RISE = 0.0005
+#: From this part of the largest change on, the largest in the other direction is named too.
+WORTH_NAMING = 0.5
+
+MORE = "more than the runs differ among themselves"
+
+
+def verdict(comparison: Comparison) -> str:
+    """The comparison in one sentence, without a full stop.
+
+    A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread
+    times are those of the table, rounded together, so that they agree.
+    """
+    for side, time in (("before", _there(comparison)[0]), ("after", _there(comparison)[1])):
+        if not time:
+            return f"Nothing to compare: nothing ran {side}"
+    table = comparison_table(comparison)
+    if comparison.is_same:
+        took = f"took {format_seconds(comparison.wall_seconds.after)} and " if _has_wall(comparison) else ""
+        return f"No difference: both {took}lost {table.lost.after} thread-{table.thread_scale.word}"
+    clauses = [*_runtime(comparison), *_useful(comparison, table), _lost(comparison, table)]
+    if _has_wall(comparison) and comparison.wall_seconds.within_spread and comparison.lost.within_spread:
+        clauses.append(f"neither runtime nor lost time changed by {MORE}")
+    clauses += [f"{named} thread-{table.thread_scale.word}{where}" for named, where in _named(comparison, table)]
+    first = clauses[0][0].upper() + clauses[0][1:]
+    return "; ".join([first, *clauses[1:]])
+
+
+def loss_sentence(comparison: Comparison) -> str:
+    """What became of lost time, in a sentence without a full stop."""
+    said = _lost(comparison, comparison_table(comparison))
+    return said[0].upper() + said[1:]
+
+
+def pair(difference: Difference[float] | Difference[int], scale: Scale) -> str:
+    """Both figures of one scale: ``"61.5 -> 70.1"``."""
+    before, after = (scale.text(scale.steps(value)) for value in (difference.before, difference.after))
+    return f"{before} -> {after}"
+
+
+def format_rise(rise: float) -> str:
+    """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
+    if not math.isfinite(rise) or abs(rise) < SMALLEST_RISE:
+        return ""
+    sign = "+" if rise > 0 else "-" if rise < 0 else ""
+    return sign + format_share(abs(rise)) if abs(rise) <= 1 else f"{sign}{100 * abs(rise):.0f} %"
+
+
+def _there(comparison: Comparison) -> tuple[int, int]:
+    times = (comparison.useful, comparison.lost, comparison.running)
+    return sum(max(time.runs_before) for time in times), sum(max(time.runs_after) for time in times)
+
+
+def _has_wall(comparison: Comparison) -> bool:
+    wall = comparison.wall_seconds
+    return math.isfinite(wall.before) and math.isfinite(wall.after)
+
+
+def _runtime(comparison: Comparison) -> Iterator[str]:
+    if not _has_wall(comparison):
+        return
+    wall = comparison.wall_seconds
+    scale = fine_scale(max(wall.before, wall.after))
+    if abs(wall.rise) < SAME_RUNTIME:
+        said = "as fast as before"
+    else:
+        said = f"{format_rise(abs(wall.rise)).lstrip('+')} {'slower' if wall.change > 0 else 'faster'}"
+    threads = comparison.threads
+    on = f" on {threads.after} threads instead of {threads.before}" if threads.change and threads.before else ""
+    noise = f", not {MORE}" if wall.within_spread and not comparison.lost.within_spread else ""
+    yield f"{said}: {pair(wall, scale)} {scale.unit}{on}{noise}"
+
+
+def _useful(comparison: Comparison, table: ComparisonTable) -> Iterator[str]:
+    if _useful_differs(comparison):
+        yield f"useful time {_moved(comparison.useful, table.useful.before, table.useful.after, table)}"
+
+
+def _lost(comparison: Comparison, table: ComparisonTable) -> str:
+    lost = comparison.lost
+    if table.lost.before == table.lost.after:
+        return f"lost time is the same, {table.lost.after} thread-{table.thread_scale.word}"
+    alone = not (_has_wall(comparison) and comparison.wall_seconds.within_spread)
+    noise = f", not {MORE}" if lost.within_spread and alone else ""
+    return f"lost time {_moved(lost, table.lost.before, table.lost.after, table)}{noise}"
+
+
+def _moved(time: Difference[int], before: str, after: str, table: ComparisonTable) -> str:
+    rise = format_rise(abs(time.rise)).lstrip("+")
+    by = f" by {rise}" if rise else ""
+    return f"{'rose' if time.change > 0 else 'fell'}{by}, {before} -> {after} thread-{table.thread_scale.word}"
+
+
+def _largest(comparison: Comparison) -> list[Cause]:
+    """The largest change in the direction of the sum, and one against it that is of its size."""
+    up = comparison.lost.change >= 0
+    notable = [cause for cause in comparison.causes if cause.time.change and not cause.time.within_spread]
+    along = [cause for cause in notable if (cause.time.change > 0) == up][:1]
+    against = [cause for cause in notable if (cause.time.change > 0) != up][:1]
+    if along and against and abs(against[0].time.change) < WORTH_NAMING * abs(along[0].time.change):
+        against = []
+    return along + against
+
+
+def _named(comparison: Comparison, table: ComparisonTable) -> Iterator[tuple[str, str]]:
+    """What changed most, up to the unit of the figure; and the prefix that most of it is in."""
+    rows = {row.label: row for row in table.causes}
+    # another cause may have changed more, by less than its runs differ
+    beyond = "" if comparison.lost.spread is None else " beyond the runs' own spread"
+    for cause in _largest(comparison):
+        change = rows[cause.bucket].change
+        if change.strip("+-0."):
+            what = "growth" if cause.time.change > 0 else "saving"
+            yield f"the largest {what}{beyond} is {cause.bucket}, {change}", _where(cause)
+
+
+def _where(cause: Cause) -> str:
+    change = cause.time.change
+    sign = 1 if change > 0 else -1
+    most = max(cause.by_prefix, key=lambda name: sign * cause.by_prefix[name].change, default=None)
+    if most is None or 2 * sign * cause.by_prefix[most].change <= abs(change):
+        return ""
+    return f", mostly in {name_of(most) or '(no prefix)'}"
+
+
+def caveats(comparison: Comparison) -> tuple[str, ...]:
+    """Why the two sides may not be comparable, a sentence each."""
+    return (
+        *_other_size(comparison),
+        *_other_work(comparison),
+        *_unknown(comparison, Bucket.UNMEASURED, WORTH_ADVICE, "was not measured: there is no comparing that part"),
+        *_unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended"),
+        *_other_price(comparison),
+        *_notes(comparison),
+    )
+
+
+def _other_size(comparison: Comparison) -> Iterator[str]:
+    sizes = (("workers", comparison.workers), ("threads", comparison.threads))
+    differ = [f"{size.before} -> {size.after} {name}" for name, size in sizes if size.change]
+    if differ:
+        yield f"{' and '.join(differ)}: the wall time says more than thread-seconds, which idle threads add to"
+    elif any(set(size.runs_before) | set(size.runs_after) != {size.after} for _, size in sizes):
+        yield "the runs of one side did not all have the same workers and threads"
+
+
+def _other_work(comparison: Comparison) -> Iterator[str]:
+    if _useful_differs(comparison):
+        yield (
+            "useful time differs: the runs did not do the same work, or not at the same speed, "
+            "and lost time may have changed with it"
+        )
+
+
+def _useful_differs(comparison: Comparison) -> bool:
+    useful = comparison.useful
+    return bool(useful.change) and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING
+
+
+def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        wholes = [report.breakdown for report in reports]
+        shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
+        if shares and max(shares) >= from_share:
+            yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {said}"
+
+
+def _other_price(comparison: Comparison) -> Iterator[str]:
+    prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
+    if len(prices) > 1:
+        said = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
+        yield f"the price of a worker's hour is not the same in all runs: {said}"
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        for note in dict.fromkeys(note for report in reports for note in report.notes):
+            yield f"{side}: {sentence(note)}"
