@@ -1,0 +1,131 @@
+"""The Grafana dashboards on the real thing: every query gives numbers, and the numbers fit together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from dashboards.prove import (
+    CHOICES,
+    JOBS,
+    SHOWN,
+    Question,
+    ask,
+    boards,
+    cluster_under_prometheus,
+    lose_time,
+    prove,
+    questions,
+)
+from tests.adapters.prometheus_process import Prometheus, needs_prometheus, scraping
+from tests.plugins.watch import eventually
+
+pytestmark = [pytest.mark.cluster, needs_prometheus]
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """After the workload, with the cluster still there."""
+    with cluster_under_prometheus(tmp_path_factory.mktemp("prometheus")) as (client, server):
+        kept = lose_time(client, server)
+        failed = 'min(increase(dask_efficiency_worker_thread_seconds_total{bucket="failed"}[1m])) > 0'
+        eventually(lambda: server.value(failed))
+        yield server
+        del kept
+
+
+def question(title: str, ref: str = "A", *, dashboard: str = "Dask efficiency / Overview") -> Question:
+    (found,) = [
+        asked
+        for board in boards()
+        for asked in questions(board)
+        if (asked.dashboard, asked.where, asked.ref) == (dashboard, title, ref)
+    ]
+    return found
+
+
+def number(prometheus: Prometheus, title: str, ref: str = "A", *, job: str = "dask") -> float:
+    value = prometheus.value(question(title, ref).substituted({"job": job}))
+    assert value is not None
+    return value
+
+
+def test_every_query_of_every_dashboard_gives_numbers_whatever_is_chosen(prometheus):
+    answers = prove(prometheus)
+    assert {choice for choice, *_ in answers} == CHOICES.keys()
+    assert len(answers) > 100
+    assert [(choice, asked.where, asked.ref, answer.fault) for choice, asked, answer in answers if answer.fault] == []
+
+
+def test_a_choice_that_nothing_matches_shows_nothing_rather_than_nan(prometheus):
+    for board in boards():
+        for asked in questions(board):
+            if asked.kind != "values":
+                assert ask(prometheus, asked, {"job": "no-such-job"}).fault == "no data", asked
+
+
+def test_efficiency_is_a_share_and_the_ideal_is_shorter_than_the_actual_time(prometheus):
+    efficiency = number(prometheus, "Efficiency")
+    actual, ideal = (number(prometheus, "Actual and ideal time", ref) for ref in "AB")
+    assert 0 < efficiency < 1
+    assert 0 < ideal < actual < SHOWN
+    assert ideal / actual == pytest.approx(efficiency, rel=0.2)  # the one is asked for a moment after the other
+
+
+def test_both_ways_of_scraping_a_scheduler_count_twice_only_when_both_are_chosen(prometheus):
+    threads = question("Workers and threads", "B")
+    assert prometheus.value(threads.substituted({})) == 4 * len(JOBS)
+    assert prometheus.value(threads.substituted({"job": "dask"})) == 4
+    assert prometheus.value(threads.substituted({"cluster": "alpha"})) == 4
+
+
+def test_the_layers_of_the_stack_add_up_to_the_line(prometheus):
+    points = []
+    for ref in "ABCD":
+        found = prometheus.query_range(
+            question("What the threads did", ref).substituted({"job": "dask"}), seconds=SHOWN, step=1
+        )
+        points.append(sum(sum(values) for _, values in found))
+    ((_, line),) = prometheus.query_range(
+        question("What the threads did", "E").substituted({"job": "dask"}), seconds=SHOWN, step=1
+    )
+    assert len(line) > 10
+    assert sum(points) == pytest.approx(sum(line), rel=0.25)
+
+
+def test_the_slices_of_the_pie_are_all_of_the_thread_time(prometheus):
+    slices = prometheus.query(question("Where the thread time went", "A").substituted({"job": "dask"}))
+    assert len(slices) == 6
+    rest = number(prometheus, "Where the thread time went", "B")
+    whole = prometheus.value(f'sum(increase(dask_efficiency_thread_activity_seconds_total{{job="dask"}}[{SHOWN}s]))')
+    assert whole is not None
+    assert sum(value for _, value in slices) + rest == pytest.approx(whole, rel=0.2)
+
+
+class _Metrics(BaseHTTPRequestHandler):
+    """All that a scheduler needs to be counted."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b"dask_efficiency_nthreads 4\n")
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_a_scheduler_that_cannot_be_scraped_any_more_is_a_target_down(tmp_path):
+    down = question("Targets down").substituted({})
+    # A scheduler in this process would keep its port when it is closed.
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Metrics) as server:
+        threading.Thread(target=server.serve_forever).start()
+        with scraping(f"127.0.0.1:{server.server_port}", tmp_path, jobs=JOBS) as prometheus:
+            eventually(lambda: prometheus.value("count(dask_efficiency_nthreads)") == len(JOBS))
+            assert prometheus.value(down) == 0
+            server.shutdown()
+            server.server_close()
+            eventually(lambda: prometheus.value(down) == len(JOBS))
