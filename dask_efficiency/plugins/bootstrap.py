@@ -24,15 +24,18 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         Prefixes that a heartbeat tells apart.
     windows
         Windows that are open now: a joining worker opens them as its accounts begin.
+    recording
+        The recording that goes on now, or None: a joining worker takes part in it.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(self, version, session, max_prefixes, windows):  # type: ignore[no-untyped-def]
+    def __init__(self, version, session, max_prefixes, windows, recording=None):  # type: ignore[no-untyped-def]
         self.version = version
         self.session = session
         self.max_prefixes = max_prefixes
         self.windows = windows
+        self.recording = recording
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]

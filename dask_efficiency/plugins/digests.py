@@ -14,6 +14,9 @@ from typing import Any
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
 
+#: Of these, what reading inputs back takes before a task starts; the others write, after it stops.
+UNSPILL_LABELS = frozenset({"disk-read", "deserialize", "decompress"})
+
 #: Time that upstream itself names inside a task; every other label is the user's own.
 UPSTREAM_LABELS = SPILL_LABELS | {
     "thread-cpu",
@@ -99,4 +102,41 @@ class Digests:
                         self._details.setdefault(name, []).append(key)
             elif context in OUTSIDE_CONTEXTS:
                 self._outside.setdefault(OUTSIDE_CONTEXTS[context], []).append(key)
+        self._seen = len(self._total)
+
+
+class SpillDigests:
+    """Reads what tasks of one span and prefix spent on reading back from disk, and on writing to it."""
+
+    def __init__(self, digests_total: Mapping[Any, float]) -> None:
+        self._total = digests_total
+        self._seen = 0
+        #: (span, prefix) to its digests that read and those that write.
+        self._keys: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {}
+        self._discover()
+        self._before = {group: self._sums(group) for group in self._keys}
+
+    def since(self, span: str, prefix: str) -> tuple[int, int]:
+        """Nanoseconds of (reading, writing) for tasks of this span and prefix since the last call."""
+        if len(self._total) != self._seen:
+            self._discover()
+        group = span, prefix
+        if not self._keys or group not in self._keys:
+            return 0, 0
+        read, written = self._sums(group)
+        read_before, written_before = self._before.get(group, (0, 0))
+        self._before[group] = read, written
+        return max(0, read - read_before), max(0, written - written_before)
+
+    def _sums(self, group: tuple[str, str]) -> tuple[int, int]:
+        read, written = (round(1e9 * sum(self._total.get(k, 0.0) for k in keys)) for keys in self._keys[group])
+        return read, written
+
+    def _discover(self) -> None:
+        for key in islice(list(self._total), self._seen, None):
+            if isinstance(key, tuple) and len(key) == 5 and key[0] == "execute" and key[-1] == "seconds":
+                label = key[-2]
+                if label in SPILL_LABELS:
+                    group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
+                    self._keys.setdefault(group, ([], []))[label not in UNSPILL_LABELS].append(key)
         self._seen = len(self._total)

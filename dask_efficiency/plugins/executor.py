@@ -20,6 +20,8 @@ class ThreadRun(int):
 
     #: (start, stop) by the monotonic clock and the CPU time between, in nanoseconds.
     used: tuple[int, int, int]
+    #: When it was submitted, by the same clock, and its thread's native id; both -1 if that was not recorded.
+    handed: tuple[int, int] = (-1, -1)
     #: Whether the event loop has heard of the task's end.
     claimed = False
 
@@ -66,8 +68,15 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         self._failed = failed
         #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began.
         self.live: dict[int, tuple[int, int]] = {}
+        #: Whether each run also notes when it was submitted, and on which thread it ran.
+        self.recording = False
         #: Runs that are done, some of them claimed since; bounded, should some never be.
         self._done: deque[ThreadRun] = deque(maxlen=10_000)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit to the wrapped executor, metered."""
+        submitted = time.monotonic_ns() if self.recording else -1
+        return self.wrapped.submit(self._run, fn, args, kwargs, submitted)
 
     def unclaimed(self) -> list[ThreadRun]:
         """The runs that are done and that the event loop has not heard of."""
@@ -76,7 +85,7 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         self._done.extendleft(reversed(waiting))
         return waiting
 
-    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], submitted: int = -1) -> Any:
         try:
             ident = threading.get_ident()
             start = time.monotonic_ns()
@@ -98,6 +107,8 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
             if type(result) is dict and result.get("thread") == ident and "op" in result:
                 run = ThreadRun(ident)
                 run.used = start, stop, used
+                if submitted >= 0:
+                    run.handed = submitted, threading.get_native_id()
                 self._done.append(run)
                 result["thread"] = run
         except Exception as error:

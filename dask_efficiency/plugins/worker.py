@@ -21,9 +21,12 @@ from dask_efficiency.plugins.executor import (
     TimedThreadPoolExecutor,
     live_used,
 )
+from dask_efficiency.plugins.trace_worker import WorkerRecorder
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
 
@@ -104,7 +107,12 @@ class WorkerMeter:
         self._discarded: set[Any] = set()
         self._seceded_ns = 0
         self._cpu_not_measured_ns = 0
-        self._hooks = HookCost(self.transition)
+        #: What Dask's hook is now, with a recorder or without.
+        self._hook: Callable[..., None] = self.transition
+        self._recorder: WorkerRecorder | None = None
+        #: Why the last recording ended early.
+        self._recorder_off: str | None = None
+        self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
         self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
@@ -127,7 +135,7 @@ class WorkerMeter:
         """Put the hooks in place."""
         self._plugin = plugin
         # Bound to the instance: upstream looks it up by name at each transition.
-        plugin.transition = self.transition  # type: ignore[method-assign]
+        plugin.transition = self._hook  # type: ignore[method-assign]
         self.worker.metrics[NAME] = self.heartbeat
         self.worker.handlers[NAME] = self.handle
         wrapped: dict[int, MeteredThreadPoolExecutor] = {}
@@ -140,6 +148,7 @@ class WorkerMeter:
                 meter = wrapped.setdefault(id(executor), MeteredThreadPoolExecutor(executor, self._failed_in_thread))
                 self._executors[name] = meter
         self.worker.executors.update(self._executors)
+        self._record(plugin.recording)
 
     def detach(self) -> None:
         """Take the hooks away, and send the last words of a worker that closes."""
@@ -156,6 +165,7 @@ class WorkerMeter:
 
     def _remove(self) -> None:
         worker = self.worker
+        self._record(None)
         self._plugin.__dict__.pop("transition", None)
         if worker.metrics.get(NAME) == self.heartbeat:
             del worker.metrics[NAME]
@@ -171,6 +181,8 @@ class WorkerMeter:
         self._executors.clear()
 
     def _say_last_words(self) -> None:
+        if self._recorder is not None:
+            self._recorder.flush(closing=True)
         at = monotonic_ns()
         self._catch_up(at)
         self._ledger.settle_all(Outcome.CANCELLED, at=at)
@@ -195,11 +207,60 @@ class WorkerMeter:
             return
         self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
         logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
+        self._record(None)
         self._plugin.__dict__.pop("transition", None)
         self._restore_executors()
 
     def _failed_in_thread(self, error: Exception) -> None:
         self.worker.loop.add_callback(self._fail, error)
+
+    # -- recording ---------------------------------------------------------------------------
+
+    def _record(self, recording: str | None) -> None:
+        """Begin a recording, or end the one that goes on."""
+        former = self._recorder
+        if (former.recording if former is not None else None) == recording:
+            return
+        self._recorder = None
+        self._hook = self.transition
+        if former is not None:
+            former.stop()
+        try:
+            self._recorder_off = None
+            if recording is not None:
+                self._recorder = WorkerRecorder(self.worker, recording)
+                self._hook = self._recorded_transition
+        except Exception as error:
+            self._recorder_failed(error)
+        for executor in self._metered().values():
+            executor.recording = self._recorder is not None
+        if "transition" in self._plugin.__dict__:
+            self._plugin.transition = self._hook  # type: ignore[method-assign]
+
+    def _recorder_failed(self, error: Exception) -> None:
+        """Log once and record nothing more; metering goes on."""
+        reason = f"the recorder failed: {type(error).__name__}: {error}"[:500]
+        logger.error("dask_efficiency switched its recorder on %s off", self.worker.address, exc_info=error)
+        self._record(None)
+        self._recorder_off = reason
+
+    def _recorded_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Dask's hook while a recording goes on."""
+        if self._recorder is not None:
+            try:
+                self._recorder.transition(key, start, finish)
+            except Exception as error:
+                self._recorder_failed(error)
+        self.transition(key, start, finish)
+
+    def _flush(self) -> dict[str, Any]:
+        """Send what is recorded; gives the number of the last batch, or why there is none."""
+        if self._recorder is not None:
+            try:
+                return {"seq": self._recorder.flush(running=True)}
+            except Exception as error:
+                self._recorder_failed(error)
+        return {"recorder_off": self._recorder_off or "it does not record"}
 
     # -- hooks -------------------------------------------------------------------------------
 
@@ -243,7 +304,7 @@ class WorkerMeter:
     def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         self._hooks.timed(key, start, finish, **kwargs)
         if self._hooks.enough and "transition" in self._plugin.__dict__:
-            self._plugin.transition = self.transition  # type: ignore[method-assign]
+            self._plugin.transition = self._hook  # type: ignore[method-assign]
 
     def _hold(self, ts: TaskState, at: int) -> None:
         annotations = ts.annotations
@@ -435,6 +496,11 @@ class WorkerMeter:
                 self._catch_up(at)
                 payload = encode(self._snapshot(at))
                 self._sample_hooks()
+                if self._recorder is not None:
+                    try:
+                        self._recorder.flush()
+                    except Exception as error:
+                        self._recorder_failed(error)
                 self._heartbeats_ns += thread_time_ns() - began
                 return payload
             except Exception as error:
@@ -442,7 +508,19 @@ class WorkerMeter:
         return encode_not_measured(str(self.off))
 
     async def handle(self, action: str, window: str = "") -> dict[str, Any]:
-        """Answer the scheduler: ``snapshot``, or ``open`` or ``close`` a window at this instant."""
+        """Answer the scheduler.
+
+        ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
+        window is the recording or nothing, and ``flush`` what was recorded.
+        """
+        if action == "clock":
+            return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
+        if action == "record":
+            if self.off is None:
+                self._record(window or None)
+            return {}
+        if action == "flush":
+            return self._flush()
         if self.off is None:
             try:
                 at = monotonic_ns()
