@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dask_efficiency.report.compare import compare
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
+    from dask_efficiency.trace.files import load_trace
+    from dask_efficiency.trace.run_trace import RunTrace
 
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
@@ -24,10 +26,12 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
     "EfficiencyReport": "dask_efficiency.report.model",
     "NotRegisteredError": "dask_efficiency.plugins.client",
+    "RunTrace": "dask_efficiency.trace.run_trace",
     "compare": "dask_efficiency.report.compare",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client",
     "load_report": "dask_efficiency.report.files",
+    "load_trace": "dask_efficiency.trace.files",
     "snapshot": "dask_efficiency.plugins.client",
     "unregister": "dask_efficiency.plugins.client",
 }
@@ -38,11 +42,13 @@ __all__ = [
     "EfficiencyPlugin",
     "EfficiencyReport",
     "NotRegisteredError",
+    "RunTrace",
     "__version__",
     "compare",
     "dask_setup",
     "efficiency_report",
     "load_report",
+    "load_trace",
     "snapshot",
     "unregister",
 ]

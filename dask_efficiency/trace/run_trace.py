@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -309,6 +310,12 @@ class RunTrace:
     versions: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""
+        from dask_efficiency.trace.files import save_trace
+
+        save_trace(self, path, **storage_options)
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9

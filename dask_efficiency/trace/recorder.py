@@ -1,0 +1,530 @@
+"""Recorder: what the scheduler sees of a run, appended to columns, in bounded memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.trace.run_trace import STATES, Series
+from dask_efficiency.trace.tables import MISSING, Texts
+
+#: A transition is one number in a column: ``start * len(STATES) + finish``.
+CODES = {start: {finish: i * len(STATES) + j for j, finish in enumerate(STATES)} for i, start in enumerate(STATES)}
+
+#: A task that was given to another worker while it was processing, or was processing when the recording began.
+PROCESSING_AGAIN = CODES["processing"]["processing"]
+
+#: Names of one sort that are told apart; later ones share one.
+MAX_NAMES = 10_000
+
+#: Longer names are cut.
+MAX_NAME_LENGTH = 200
+
+#: Transitions for each task that a chapter has room for.
+TRANSITIONS_A_TASK = 8
+
+#: Columns of a worker's heartbeat, after its instant and worker.
+SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What the scheduler knows of a task when it is first met."""
+
+    prefix: str
+    span: str
+    #: The user's, the graph's, the order in the graph.
+    priority: tuple[int, int, int]
+    dependencies: Sequence[Any]
+    #: As in :attr:`~dask_efficiency.trace.run_trace.RunTrace.constraints`; empty where there are none.
+    constraints: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a recorder held at one instant, as it travels to the client.
+
+    Parameters
+    ----------
+    columns
+        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process
+        that noted them.
+    keys
+        A task's key as text, by task.
+    facts
+        The rest, in texts, numbers, lists and dictionaries.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    keys: Texts
+    facts: dict[str, Any]
+
+
+class Names:
+    """Numbers for names; what is beyond :data:`MAX_NAMES` is one name, the last."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """The number of a name, a new one if it has none."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers.setdefault(name[:MAX_NAME_LENGTH], len(self._numbers))
+            if number >= MAX_NAMES:
+                del self._numbers[name[:MAX_NAME_LENGTH]]
+                number = self._numbers.setdefault("(other)", len(self._numbers))
+        return number
+
+    def all(self) -> list[str]:
+        """The names in the order of their numbers."""
+        return list(self._numbers)
+
+
+def _column(kind: str) -> Any:
+    return field(default_factory=lambda: array(kind))
+
+
+@dataclass(slots=True)
+class Chapter:
+    """A stretch of a recording that can be dropped as a whole; its tasks are numbered from 0."""
+
+    #: Number of its first graph and stimulus in the whole recording.
+    first_graph: int = 0
+    first_stimulus: int = 0
+    ids: dict[Any, int] = field(default_factory=dict)
+    #: Tasks of which only somebody's need of them is known, so far.
+    unread: set[int] = field(default_factory=set)
+    constraints: dict[int, dict[str, Any]] = field(default_factory=dict)
+    wanted: set[int] = field(default_factory=set)
+    prefix: array[int] = _column("i")
+    span: array[int] = _column("i")
+    graph: array[int] = _column("i")
+    priority: array[int] = _column("q")
+    edge_task: array[int] = _column("i")
+    edge_dependency: array[int] = _column("i")
+    log_at: array[int] = _column("q")
+    log_task: array[int] = _column("i")
+    log_code: array[int] = _column("b")
+    log_worker: array[int] = _column("i")
+    log_stimulus: array[int] = _column("i")
+    #: Number of the run that begins, or size of the result that is there.
+    log_extra: array[int] = _column("q")
+    #: Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
+    computed_row: array[int] = _column("i")
+    computed_start: array[float] = _column("d")
+    computed_stop: array[float] = _column("d")
+    stimulus_kind: array[int] = _column("h")
+    #: Nanoseconds since the epoch, by the clock of the worker that made it; MISSING: the scheduler's.
+    stimulus_at: array[int] = _column("q")
+    stimulus_worker: array[int] = _column("i")
+    stimulus_graph: array[int] = _column("i")
+    graphs: list[tuple[int, int, int]] = field(default_factory=list)
+    releases: list[tuple[int, int, int]] = field(default_factory=list)
+    worker_events: list[tuple[int, int, int]] = field(default_factory=list)
+    #: Stimuli that removed a worker.
+    removals: list[int] = field(default_factory=list)
+    blocked: list[tuple[int, int, int]] = field(default_factory=list)
+    series: list[tuple[float, ...]] = field(default_factory=list)
+    #: A worker's number, its senders' numbers, and its batch.
+    batches: list[tuple[int, list[int], Batch]] = field(default_factory=list)
+    batch_rows: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Rows by table."""
+        return {
+            "tasks": len(self.ids),
+            "transitions": len(self.log_at),
+            "runs": self.batch_rows,
+            "transfers": sum(len(batch.transfers) for _, _, batch in self.batches),
+            "series": len(self.series),
+        }
+
+
+class Recorder:
+    """The scheduler's recorder, without a scheduler.
+
+    It keeps two chapters. When the newer one is full, the older one is dropped and counted.
+
+    Parameters
+    ----------
+    read
+        Gives what the scheduler knows of a task, by key; None where it knows none.
+    max_tasks
+        Tasks kept at most; at least half of them are the latest.
+    """
+
+    def __init__(self, read: Callable[[Any], TaskFacts | None], *, max_tasks: int) -> None:
+        self._read = read
+        self._half = max(1, max_tasks // 2)
+        self._older: Chapter | None = None
+        self._newer = Chapter()
+        self._stimulus_id = ""
+        self._stimulus = MISSING
+        #: The graph that is being taken in, and by which stimulus.
+        self._taking_in: tuple[str, int] = "", MISSING
+        self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
+        self.dropped: Counter[str] = Counter()
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def _meet(self, key: Any) -> int:
+        """A task that is not in this chapter yet, with all that it needs."""
+        chapter = self._newer
+        task = chapter.ids.get(key)
+        if task is None:
+            task = self._number(key)
+        else:
+            chapter.unread.discard(task)
+        facts = self._read(key)
+        if facts is None:
+            return task
+        chapter.prefix[task] = self.prefixes.number(facts.prefix)
+        chapter.span[task] = self.spans.number(facts.span)
+        chapter.priority[3 * task : 3 * task + 3] = array("q", facts.priority)
+        if facts.constraints:
+            chapter.constraints[task] = dict(facts.constraints)
+        ids = chapter.ids
+        for dependency in facts.dependencies:
+            needed = ids.get(dependency)
+            if needed is None:
+                needed = self._number(dependency)
+                chapter.unread.add(needed)
+            chapter.edge_task.append(task)
+            chapter.edge_dependency.append(needed)
+        return task
+
+    def _number(self, key: Any) -> int:
+        chapter = self._newer
+        task = len(chapter.ids)
+        chapter.ids[key] = task
+        chapter.prefix.append(MISSING)
+        chapter.span.append(MISSING)
+        chapter.graph.append(MISSING)
+        chapter.priority.extend((0, 0, 0))
+        return task
+
+    def graph(
+        self, keys: Sequence[Any], wanted: Sequence[Any], *, client: str, stimulus_id: str, received: int, at: int
+    ) -> None:
+        """A graph was taken in; its transitions follow, by the same stimulus.
+
+        Parameters
+        ----------
+        keys, wanted
+            Its tasks, and those of them whose results the client asked for.
+        client, stimulus_id
+            Whose it is, and what its transitions will be caused by.
+        received
+            When the scheduler began to take it in.
+        at
+            Now.
+        """
+        self._turn_over()
+        chapter = self._newer
+        number = chapter.first_graph + len(chapter.graphs)
+        chapter.graphs.append((self.clients.number(client), received, at))
+        self._taking_in = stimulus_id, number
+        for key in keys:
+            if len(chapter.ids) >= self._half:
+                self._turn_over()
+                chapter = self._newer
+            task = chapter.ids.get(key)
+            if task is None or task in chapter.unread:
+                task = self._meet(key)
+            if chapter.graph[task] == MISSING:
+                chapter.graph[task] = number
+        chapter.wanted.update(task for key in wanted if (task := chapter.ids.get(key)) is not None)
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
+        """A task changed state.
+
+        Parameters
+        ----------
+        at, key, start, finish
+            When, which, and how.
+        stimulus_id
+            What caused it.
+        worker
+            Number of the worker that it is on now, or whose message this is.
+        extra
+            Number of the run that begins, or size of the result that is there; else MISSING.
+        """
+        if stimulus_id != self._stimulus_id:
+            self._stimulate(stimulus_id, worker)
+        chapter = self._newer
+        task = chapter.ids.get(key)
+        if task is None:
+            if finish == "forgotten":  # it was there before
+                return
+            task = self._meet(key)
+        elif chapter.unread and task in chapter.unread and finish != "forgotten":
+            self._meet(key)
+        chapter.log_at.append(at)
+        chapter.log_task.append(task)
+        chapter.log_code.append(CODES[start][finish])
+        chapter.log_worker.append(worker)
+        chapter.log_stimulus.append(self._stimulus)
+        chapter.log_extra.append(extra)
+
+    def computed(self, start: float, stop: float) -> None:
+        """What upstream says of the run that the last transition ended, in seconds since the epoch."""
+        chapter = self._newer
+        chapter.computed_row.append(len(chapter.log_at) - 1)
+        chapter.computed_start.append(start)
+        chapter.computed_stop.append(stop)
+
+    def processing_again(self, at: int, key: Any, worker: int, run_id: int, *, stimulus_id: str | None) -> None:
+        """A task was given to another worker; or, without a stimulus, was processing when the recording began."""
+        if stimulus_id is not None:
+            self.transition(at, key, "processing", "processing", stimulus_id, worker, run_id)
+            return
+        self._stimulus_id, self._stimulus = "", MISSING
+        self.transition(at, key, "processing", "processing", "", worker, run_id)
+
+    def _stimulate(self, stimulus_id: str, worker: int) -> None:
+        """Another stimulus begins."""
+        self._turn_over()
+        chapter = self._newer
+        self._stimulus_id = stimulus_id
+        self._stimulus = chapter.first_stimulus + len(chapter.stimulus_at)
+        kind, _, when = stimulus_id.rpartition("-")
+        try:
+            made = int(float(when) * 1e9)
+        except (OverflowError, ValueError):
+            made = 0
+        chapter.stimulus_kind.append(self.kinds.number(kind))
+        chapter.stimulus_at.append(made if made > 10**17 else MISSING)  # steal-7 has no time in it
+        chapter.stimulus_worker.append(worker if kind.startswith("task-") else MISSING)
+        chapter.stimulus_graph.append(self._taking_in[1] if stimulus_id == self._taking_in[0] else MISSING)
+
+    def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
+        """A client wants these no more."""
+        chapter = self._newer
+        number = self.clients.number(client)
+        for key in keys:
+            task = chapter.ids.get(key)
+            if task is not None:
+                chapter.releases.append((at, number, task))
+
+    def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
+        """A worker came, went, paused or resumed; the stimulus is what removed it."""
+        self._newer.worker_events.append((at, worker, change))
+        if stimulus_id is not None and stimulus_id == self._stimulus_id:
+            self._newer.removals.append(self._stimulus)
+
+    def blocked(self, start: int, stop: int) -> None:
+        """The scheduler's event loop did not turn."""
+        self._newer.blocked.append((MISSING, start, stop))
+
+    def heartbeat(self, at: int, worker: int, values: Sequence[float]) -> None:
+        """How a worker is: the columns :data:`SERIES`."""
+        self._turn_over()
+        self._newer.series.append((at, worker, *values))
+
+    def batch(self, worker: int, senders: list[int], batch: Batch) -> None:
+        """A worker's rows came."""
+        self._turn_over()
+        self._newer.batches.append((worker, senders, batch))
+        self._newer.batch_rows += len(batch.runs) + len(batch.transfers)
+
+    def _turn_over(self) -> None:
+        """Begin a new chapter if this one is full, and drop the oldest."""
+        full, half = self._newer, self._half
+        if (
+            len(full.ids) < half
+            and len(full.log_at) < TRANSITIONS_A_TASK * half
+            and full.batch_rows < TRANSITIONS_A_TASK * half
+            and len(full.series) < TRANSITIONS_A_TASK * half
+        ):
+            return
+        if self._older is not None:
+            self.dropped.update(self._older.counts())
+        self._older = full
+        self._newer = Chapter(
+            first_graph=full.first_graph + len(full.graphs),
+            first_stimulus=full.first_stimulus + len(full.stimulus_at),
+        )
+        self._stimulus_id = ""
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def freeze(self) -> Frozen:
+        """A copy of all that is there; quick, as it is made on the event loop."""
+        chapters = [chapter for chapter in (self._older, self._newer) if chapter is not None]
+        facts = {
+            "prefixes": self.prefixes.all(),
+            "spans": self.spans.all(),
+            "clients": self.clients.all(),
+            "kinds": self.kinds.all(),
+            "dropped": dict(self.dropped),
+        }
+        return Frozen([_copy(chapter) for chapter in chapters], facts)
+
+
+#: Columns of a chapter by the name under which they travel.
+_PLAIN = {
+    "tasks.prefix": "prefix",
+    "tasks.span": "span",
+    "tasks.graph": "graph",
+    "edges.task": "edge_task",
+    "edges.dependency": "edge_dependency",
+    "log.at": "log_at",
+    "log.task": "log_task",
+    "log.code": "log_code",
+    "log.worker": "log_worker",
+    "log.stimulus": "log_stimulus",
+    "log.extra": "log_extra",
+    "computed.row": "computed_row",
+    "computed.start": "computed_start",
+    "computed.stop": "computed_stop",
+    "stimuli.kind": "stimulus_kind",
+    "stimuli.at": "stimulus_at",
+    "stimuli.worker": "stimulus_worker",
+    "stimuli.graph": "stimulus_graph",
+}
+
+_ROWS = {
+    "graphs": ("client", "received", "taken_in"),
+    "releases": ("at", "client", "task"),
+    "worker_events": ("at", "worker", "change"),
+    "blocked": ("worker", "start", "stop"),
+}
+
+
+@dataclass(slots=True)
+class _Part:
+    columns: dict[str, NDArray[Any]]
+    ids: dict[Any, int]
+    wanted: set[int]
+    constraints: dict[int, dict[str, Any]]
+    removals: list[int]
+    batches: list[tuple[int, list[int], Batch]]
+    rows: dict[str, list[tuple[int, ...]]]
+    series: list[tuple[float, ...]]
+    first_graph: int
+    first_stimulus: int
+
+
+def _copy(chapter: Chapter) -> _Part:
+    columns = {name: np.array(getattr(chapter, attribute)) for name, attribute in _PLAIN.items()}
+    columns["tasks.priority"] = np.array(chapter.priority).reshape(-1, 3)
+    return _Part(
+        columns,
+        dict(chapter.ids),
+        set(chapter.wanted),
+        dict(chapter.constraints),
+        list(chapter.removals),
+        list(chapter.batches),
+        {name: list(getattr(chapter, name)) for name in _ROWS},
+        list(chapter.series),
+        chapter.first_graph,
+        chapter.first_stimulus,
+    )
+
+
+@dataclass(slots=True)
+class Frozen:
+    """What a recorder held; :meth:`pack` may run on another thread."""
+
+    parts: list[_Part]
+    facts: dict[str, Any]
+
+    def pack(self) -> Recording:
+        """Chapters as one, tasks numbered anew, keys as texts."""
+        ids: dict[Any, int] = {}
+        renumbered = []
+        for part in self.parts:
+            for key in part.ids:
+                ids.setdefault(key, len(ids))
+            renumbered.append(np.fromiter((ids[key] for key in part.ids), np.int32, len(part.ids)))
+        pieces: dict[str, list[NDArray[Any]]] = {}
+        constraints: dict[str, Any] = {}
+        first_graph, first_stimulus = self.parts[0].first_graph, self.parts[0].first_stimulus
+        log_rows = 0
+        tasks = _no_tasks(len(ids))
+        for part, number in zip(self.parts, renumbered, strict=True):
+            columns = dict(part.columns)
+            for name in ("prefix", "span", "graph"):
+                known = columns.pop(f"tasks.{name}")
+                known = _from(known, first_graph) if name == "graph" else known
+                column = tasks[f"tasks.{name}"]
+                if name == "graph":  # that brought it first
+                    column[number] = np.where(column[number] == MISSING, known, column[number])
+                else:
+                    column[number] = np.where(known == MISSING, column[number], known)
+            priority = columns.pop("tasks.priority")
+            tasks["tasks.priority"][number] = np.where(
+                (part.columns["tasks.prefix"] == MISSING)[:, None], tasks["tasks.priority"][number], priority
+            )
+            tasks["tasks.wanted"][number[list(part.wanted)]] = True
+            constraints.update({str(number[task]): value for task, value in part.constraints.items()})
+            for name in ("edges.task", "edges.dependency", "log.task"):
+                columns[name] = number[columns[name]]
+            columns["log.stimulus"] = _from(columns["log.stimulus"], first_stimulus)
+            columns["stimuli.graph"] = _from(columns["stimuli.graph"], first_graph)
+            columns["computed.row"] = columns["computed.row"] + log_rows
+            log_rows += len(columns["log.at"])
+            columns["removals.stimulus"] = _from(np.array(part.removals, np.int64), first_stimulus)
+            for table, names in _ROWS.items():
+                rows = np.array(part.rows[table], np.int64).reshape(-1, len(names))
+                columns.update({f"{table}.{name}": rows[:, i] for i, name in enumerate(names)})
+            columns["releases.task"] = number[columns["releases.task"]]
+            series = np.array(part.series, np.float64).reshape(-1, 2 + len(SERIES))
+            columns.update({f"series.{name}": series[:, i + 2] for i, name in enumerate(SERIES)})
+            columns["series.at"] = np.array([row[0] for row in part.series], np.int64)
+            columns["series.worker"] = series[:, 1].astype(np.int32)
+            columns.update(_batches(part.batches, ids))
+            for name, column in columns.items():
+                pieces.setdefault(name, []).append(column)
+        joined = {name: np.concatenate(piece) for name, piece in pieces.items()}
+        keys = Texts.of(str(key) for key in ids)
+        return Recording({**tasks, **joined}, keys, {**self.facts, "constraints": constraints})
+
+
+def _no_tasks(count: int) -> dict[str, NDArray[Any]]:
+    tasks: dict[str, NDArray[Any]] = {
+        f"tasks.{name}": np.full(count, MISSING, np.int32) for name in ("prefix", "span", "graph")
+    }
+    tasks["tasks.priority"] = np.zeros((count, 3), np.int64)
+    tasks["tasks.wanted"] = np.zeros(count, np.bool_)
+    return tasks
+
+
+def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+    """Numbers counted from the first that is still there; MISSING where it is not."""
+    return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
+
+
+def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
+    """The workers' rows, with the worker of each."""
+    columns: dict[str, NDArray[Any]] = {}
+    for table, names in (("runs", RUN), ("transfers", TRANSFER), ("blocks", BLOCKED)):
+        attribute = "blocked" if table == "blocks" else table
+        rows = [getattr(batch, attribute) for _, _, batch in batches]
+        joined = np.concatenate(rows) if rows else np.empty((0, len(names)), np.int64)
+        columns.update({f"{table}.{name}": joined[:, i] for i, name in enumerate(names)})
+        columns[f"{table}.worker"] = np.repeat(
+            np.array([worker for worker, _, _ in batches], np.int32), [len(part) for part in rows]
+        )
+    columns["transfers.sender"] = np.array(
+        [
+            senders[sender] if sender >= 0 else MISSING
+            for _, senders, batch in batches
+            for sender in batch.transfers[:, 0].tolist()
+        ],
+        np.int32,
+    )
+    columns["transfers.task"] = np.array(
+        [ids.get(key, MISSING) for _, _, batch in batches for key in batch.keys], np.int32
+    )
+    return columns

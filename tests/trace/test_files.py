@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.trace.files import TraceFileError, load_trace, save_trace
+from dask_efficiency.trace.run_trace import RunTrace, Series, WorkerSpec
+from dask_efficiency.trace.tables import MISSING, Table, Texts
+from tests.trace.equal import assert_same
+from tests.trace.samples import SAMPLES, random_graph, simulate, tree
+
+
+def everything() -> RunTrace:
+    """A trace with something in every field."""
+    trace = simulate(random_graph(12))
+    return replace(
+        trace,
+        name='a "run"\n\ud800',
+        spans=("", "outer/inner \N{SNOWMAN}"),
+        workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7)),
+        series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan]}),
+        constraints={0: {"retries": 2}, 5: {"resources": {"GPU": 1}}, 7: {"retries": 2}},
+        config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
+        dropped={"transitions": 3},
+        notes=("a note",),
+    )
+
+
+def round_trip(trace: RunTrace) -> RunTrace:
+    save_trace(trace, "memory://traces/a.trace")
+    return load_trace("memory://traces/a.trace")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_run_is_loaded_as_it_was_saved(name: str) -> None:
+    trace = SAMPLES[name]()
+    assert_same(round_trip(trace), trace)
+
+
+def test_every_field_survives(tmp_path: Path) -> None:
+    everything().save(tmp_path / "run.trace")
+    assert_same(load_trace(tmp_path / "run.trace"), everything())
+
+
+def test_a_trace_of_nothing_is_loaded_as_it_was_saved() -> None:
+    trace = tree(2)
+    empty = {name: type(value).empty() for name in dir(trace) if isinstance(value := getattr(trace, name), Table)}
+    nothing = {"keys": Texts.of([]), "dependency_starts": np.zeros(1, np.int64), "dependencies": np.zeros(0, np.int32)}
+    trace = replace(trace, **empty, **nothing)  # type: ignore[arg-type]
+    assert_same(round_trip(trace), trace)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_any_numbers_and_names_survive(data: st.DataObject) -> None:
+    trace = tree(3)
+    tables: dict[str, Any] = {}
+    for name in ("tasks", "runs", "transfers", "transitions", "stimuli", "phases"):
+        table = getattr(trace, name)
+        columns = table.columns()
+        for column, values in columns.items():
+            if values.dtype == np.int64:
+                numbers = st.just(MISSING) | st.integers(-(1 << 63), (1 << 63) - 1)
+                drawn = data.draw(st.lists(numbers, min_size=len(values), max_size=len(values)))
+                columns[column] = np.array(drawn, np.int64)
+        tables[name] = type(table)(**columns)
+    texts = st.text(max_size=5)
+    keys = data.draw(st.lists(texts, min_size=len(trace.tasks), max_size=len(trace.tasks)))
+    floats = data.draw(st.lists(st.floats(), max_size=4))
+    trace = replace(
+        trace,
+        **tables,
+        name=data.draw(texts),
+        start=data.draw(st.integers()),
+        keys=Texts.of(keys),
+        notes=tuple(data.draw(st.lists(texts, max_size=2))),
+        series=Series.from_columns({"at": [1] * len(floats), "worker": [0] * len(floats), "cpu": floats}),
+    )
+    assert_same(round_trip(trace), trace)
+
+
+def test_a_trace_whose_parts_do_not_fit_is_not_saved(tmp_path: Path) -> None:
+    trace = tree(2)
+    with pytest.raises(ValueError, match="there are 1 keys"):
+        replace(trace, keys=trace.keys[:1]).save(tmp_path / "run.trace")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("traces") / "run.trace"
+    everything().save(path)
+    return path.read_bytes()
+
+
+def archive(**members: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, text in members.items():
+            file.writestr(name.replace("_json", ".json"), text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("foreign", "found"),
+    [
+        (b"", "not a zip file"),
+        (b'{"format": "dask-efficiency-report"}', "not a zip file"),
+        (pickle.dumps(1), "not a zip file"),
+        (archive(), "without 'trace.json'"),
+        (archive(trace_json="[" * 100_000), "no valid JSON"),
+        (archive(trace_json="{"), "no valid JSON"),
+        (archive(trace_json="[]"), r"found format \[\]; expected"),
+        (archive(trace_json='{"format": "chrome"}'), "found format 'chrome'; expected"),
+        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 2}'), "found version 2 .* newer"),
+        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 1}'), "'columns' is None; expected dict"),
+    ],
+)
+def test_a_foreign_or_newer_file_is_refused_by_name(tmp_path: Path, foreign: bytes, found: str) -> None:
+    path = tmp_path / "run.trace"
+    path.write_bytes(foreign)
+    with pytest.raises(TraceFileError, match=found) as caught:
+        load_trace(path)
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.trace"
+    for length in range(0, len(content), 97):
+        path.write_bytes(content[:length])
+        with pytest.raises(TraceFileError, match="truncated"):
+            load_trace(path)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_a_damaged_file_is_refused_or_loaded_as_it_was(content: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(content)
+    damaged[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    fsspec.filesystem("memory").pipe("/traces/damaged.trace", bytes(damaged))
+    try:
+        assert_same(load_trace("memory://traces/damaged.trace"), everything())
+    except TraceFileError as error:
+        assert "memory://traces/damaged.trace" in str(error)
+
+
+def forged(content: bytes, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> bytes:
+    """The same file with its description or columns changed, and its checksums right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    described = json.loads(members["trace.json"])
+    change(described, members)
+    members["trace.json"] = json.dumps(described).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, member in members.items():
+            file.writestr(name, member)
+    return buffer.getvalue()
+
+
+def _set(*place: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+    def change(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        for step in place[:-1]:
+            described = described[step]
+        described[place[-1]] = to
+
+    return change
+
+
+def _drop(name: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+    return lambda described, members: members.__delitem__(name) if name in members else described.__delitem__(name)
+
+
+RUNS = ("columns", "runs")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (_set(*RUNS, "rows", to=10**12), "'runs/task' has .* bytes in .*; expected 1000000000000"),
+        (_set(*RUNS, "rows", to=-1), "'runs' has -1 rows"),
+        (_set(*RUNS, "rows", to=2.0), "'runs.rows' is 2.0; expected int"),
+        (_set(*RUNS, "rows", to=True), "'runs.rows' is True; expected int"),
+        (_set(*RUNS, "columns", "color", to=["", False, 0, 0, 1]), "'runs' has .*'color'"),
+        (_set(*RUNS, "columns", "task", to=["", False, 0, 0]), "'runs/task' is described by"),
+        (_set(*RUNS, "columns", "task", to=["", False, 0, 0, 9]), "'runs/task' is packed as"),
+        (_set(*RUNS, "columns", "task", to=["worker", False, 0, 0, 1]), "'runs/task' is packed as"),
+        (_set(*RUNS, "columns", "task", to=["", False, 0, 90, 1]), r"runs\.task is \d+ in row 0; expected -1 to 11"),
+        (_drop("runs/start"), "lacks the column 'runs/start'"),
+        (_drop("name"), "'name' is None; expected str"),
+        (_set("start", to="now"), "'start' is 'now'; expected int"),
+        (_set("prefixes", to=["a"]), r"tasks\.prefix is"),
+        (_set("prefixes", to=[1]), "'prefixes' holds 1; expected str"),
+        (_set("workers", to=[{}]), "'workers.name' is None; expected str"),
+        (_set("workers", 0, "nthreads", to="2"), "'workers.nthreads' is '2'; expected int"),
+        (_set("constraints", to=[]), "'constraints' has numbers up to 1; expected those of 0"),
+        (_set("columns", "key_offsets", "columns", "offsets", 3, to=10**6), "'key_offsets' do not rise"),
+    ],
+)
+def test_a_forged_file_is_refused_by_name_and_fault(
+    tmp_path: Path, content: bytes, change: Callable[[dict[str, Any], dict[str, bytes]], None], found: str
+) -> None:
+    path = tmp_path / "run.trace"
+    path.write_bytes(forged(content, lambda described, members: None))
+    assert_same(load_trace(path), everything())
+    path.write_bytes(forged(content, change))
+    with pytest.raises(TraceFileError, match=found) as caught:
+        load_trace(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, content: bytes) -> None:
+    def change(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        members["runs/task"] += b"\0" * (1 << 20)
+
+    path = tmp_path / "run.trace"
+    path.write_bytes(forged(content, change))
+    with pytest.raises(TraceFileError, match="'runs/task' has"):
+        load_trace(path)
+
+
+def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_trace(tmp_path / "none.trace")
+
+
+def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
+    trace = tree(2000)
+    trace.save(tmp_path / "run.trace")
+    assert os.path.getsize(tmp_path / "run.trace") <= 100 * len(trace.tasks)
