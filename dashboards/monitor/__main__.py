@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,10 @@ WORKERS, THREADS = 2, 2
 #: A part is repeated for this long, so that its colour fills a window of the rules.
 PART_SECONDS = 40
 
+#: What the link to Prometheus shows, and whether it is stacked.
 GRAPHS = (
-    "cluster_activity:dask_efficiency_thread_activity_seconds:ratio_rate5m",
-    "cluster:dask_efficiency:ratio_rate5m",
+    (shorten("sum by (activity) (cluster_activity:dask_efficiency_thread_activity_seconds:ratio_rate5m)"), True),
+    (shorten("cluster:dask_efficiency:ratio_rate5m"), False),
 )
 
 
@@ -53,9 +55,12 @@ def main() -> int:
 def greeting(server: Server, address: str) -> str:
     """Where to look, with links."""
     return f"""
-  Shares of thread time, and efficiency   {server.graph(*map(shorten, GRAPHS))}
-  Alerts                                  {server.url}/alerts
-  Dask's dashboard                        http://{address}/efficiency
+  Thread time by activity, and efficiency:
+    {server.graphs(*GRAPHS)}
+  Alerts:
+    {server.alerts()}
+  Dask's dashboard:
+    http://{address}/efficiency
 
 Prometheus scrapes every {SCRAPE_INTERVAL}. So that you need not wait for hours, all durations in its rules are
 shorter here than in dashboards/prometheus: {", ".join(f"{long} is {short}" for long, short in SHORT.items())}.
@@ -69,7 +74,7 @@ def watch(client: Client, server: Server) -> None:
     """Run the parts over and over, and say which alerts begin and end."""
     firing: dict[str, str] = {}
     for part in cycle([part for part in PARTS if part.obstacle is None]):
-        _say(f"{part.name}. Look: {LOOK_AT[part.name]}")
+        _say(f"{part.name}: {LOOK_AT[part.name]}")
         until = time.monotonic() + PART_SECONDS
         while time.monotonic() < until:
             with warnings.catch_warnings():
@@ -94,14 +99,14 @@ def _ending_in_order() -> Iterator[None]:
     def leave(number: int, frame: object) -> None:
         for ending in (signal.SIGINT, signal.SIGTERM):
             signal.signal(ending, signal.SIG_IGN)
+        # What is interrupted leaves exceptions behind that nobody will retrieve.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         raise KeyboardInterrupt
 
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, leave)
-    try:
+    with suppress(KeyboardInterrupt):
         yield
-    except KeyboardInterrupt:
-        pass
     print("\nEnded: the workers, Prometheus, and its data.", flush=True)
 
 

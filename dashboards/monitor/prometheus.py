@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,13 +96,21 @@ class Server:
             if alert["state"] == "firing"
         }
 
-    def graph(self, *expressions: str) -> str:
-        """Link to a graph of each expression, all stacked; open in a browser."""
+    def graphs(self, *panels: tuple[str, bool]) -> str:
+        """Link to graphs of expressions, each of them stacked or not."""
         fields = {}
-        for number, expression in enumerate(expressions):
-            panel = {"expr": expression, "tab": "0", "stacked": "1", "range_input": "5m"}
+        for number, (expression, stacked) in enumerate(panels):
+            panel = {"expr": expression, "tab": 0, "stacked": int(stacked), "range_input": "5m"}
             fields.update({f"g{number}.{name}": value for name, value in panel.items()})
-        return f"{self.url}/graph?{urlencode(fields, safe=':')}"
+        return f"{self.url}/graph?{urlencode(fields, safe=':()')}"
+
+    def alerts(self) -> str:
+        """Link to the page of the alerts; Debian's package has only the classic one."""
+        try:
+            urllib.request.urlopen(f"{self.url}/alerts", timeout=10).close()
+        except urllib.error.HTTPError:
+            return f"{self.url}/classic/alerts"
+        return f"{self.url}/alerts"
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dask_efficiency.buckets import SETTLED
+from dask_efficiency.cluster import ACTIVITIES
+from tests.adapters.prometheus_process import needs_promtool
+
+DASHBOARDS = Path(__file__).parent.parent.parent / "dashboards"
+FOLDER = DASHBOARDS / "prometheus"
+TESTS = sorted((FOLDER / "tests").glob("*.yml"))
+
+#: Where runbook_url points, relative to the repository.
+RUNBOOK = "dashboards/README.md"
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def rules(name: str) -> list[dict[str, Any]]:
+    return [rule for group in load(FOLDER / name)["groups"] for rule in group["rules"]]
+
+
+RECORDED = {rule["record"]: rule["expr"] for rule in rules("rules.yml")}
+ALERTS = {rule["alert"]: rule for rule in rules("alerts.yml")}
+EXPRESSIONS = "\n".join([*RECORDED.values(), *(alert["expr"] for alert in ALERTS.values())])
+
+
+def promtool(*arguments: object, folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
+    command = ["promtool", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def unit_tests(folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
+    return promtool("test", "rules", *(path.name for path in TESTS), folder=folder / "tests")
+
+
+def anchors(markdown: str) -> list[str]:
+    """The anchors that GitHub gives to the headings."""
+    found: list[str] = []
+    outside_code = re.sub(r"^```.*?^```", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", outside_code, flags=re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        earlier = sum(re.fullmatch(rf"{re.escape(words)}(-\d+)?", anchor) is not None for anchor in found)
+        found.append(f"{words}-{earlier}" if earlier else words)
+    return found
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_with_the_rules():
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yml", "alerts.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_promtool_accepts_the_example_configuration():
+    done = promtool("check", "config", "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_the_unit_tests_of_the_rules_pass():
+    done = unit_tests()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("expression", ["vector(0) > 1", "vector(1)"])
+def test_the_unit_tests_fail_where_alerts_never_or_always_fire(expression, tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "prometheus")
+    alerts = load(folder / "alerts.yml")
+    for group in alerts["groups"]:
+        for rule in group["rules"]:
+            rule["expr"] = expression
+    (folder / "alerts.yml").write_text(yaml.safe_dump(alerts))
+    done = unit_tests(folder)
+    assert done.returncode != 0
+    failed = set(re.findall(r"alertname: ?(\w+)", done.stdout + done.stderr))
+    assert failed == ALERTS.keys()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_every_alert_has_a_unit_test_in_which_it_fires_and_silent_ones(name):
+    checks = [
+        (path.stem, bool(check.get("exp_alerts")))
+        for path in TESTS
+        for case in load(path)["tests"]
+        for check in case.get("alert_rule_test", ())
+        if check["alertname"] == name
+    ]
+    fires = {stem for stem, firing in checks if firing}
+    assert fires
+    assert (*fires, False) in checks
+    assert ("silence", False) in checks
+
+
+def test_the_silent_unit_tests_cover_all_alerts_in_all_situations():
+    for case in load(FOLDER / "tests" / "silence.yml")["tests"]:
+        checks = [(check["alertname"], check["eval_time"]) for check in case["alert_rule_test"]]
+        assert len({time for _, time in checks}) == 3
+        assert sorted(checks) == sorted((name, time) for name in ALERTS for time in {time for _, time in checks})
+        assert not any(check.get("exp_alerts") for check in case["alert_rule_test"])
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_every_alert_says_what_is_wrong_how_severe_it_is_and_what_to_do(name):
+    alert = ALERTS[name]
+    assert name.startswith("DaskEfficiency")
+    assert alert["labels"]["severity"] in ("warning", "info")
+    assert alert["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert "{{ or $labels.cluster $labels.instance }}" in alert["annotations"]["summary"]
+    assert alert["annotations"]["runbook_url"] == f"{RUNBOOK}#{name.lower()}"
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_every_runbook_link_leads_to_a_section_that_says_what_to_look_at_and_do(name):
+    readme = (DASHBOARDS / "README.md").read_text(encoding="utf-8")
+    page, anchor = ALERTS[name]["annotations"]["runbook_url"].split("#")
+    assert DASHBOARDS.parent / page == DASHBOARDS / "README.md"
+    assert anchors(readme).count(anchor) == 1
+    section = re.split(rf"^#+ {name}$", readme, flags=re.MULTILINE)[1].split("\n#")[0]
+    assert "**Look.**" in section
+    assert "**Do.**" in section
+
+
+def test_anchors_are_those_of_github():
+    assert anchors("# A `b`: c_d (e)\n## It's 5 % - or\n```\n# no\n```\n## Twice\n## Twice\n") == [
+        "a-b-c_d-e",
+        "its-5----or",
+        "twice",
+        "twice-1",
+    ]
+
+
+def test_recording_rules_are_named_level_metric_operation():
+    for name in RECORDED:
+        assert re.fullmatch(r"cluster(_activity|_bucket)?:dask_efficiency[a-z_]*:(ratio_)?rate(5m|1h)", name)
+        assert set(re.findall(r"\[(\w+)\]", RECORDED[name])) <= {name[-2:]}
+        assert set(re.findall(r"rate(5m|1h)", RECORDED[name])) <= {name[-2:]}
+
+
+def test_every_series_that_a_rule_reads_is_recorded_or_exported(exported):
+    series = set(re.findall(r"\b(?:\w+:)?dask_\w+(?::\w+)?", EXPRESSIONS))
+    assert {name for name in series if ":" in name} <= RECORDED.keys()
+    assert {name for name in series if ":" not in name} <= exported | {"dask_scheduler_clients"}
+    assert sum(":" not in name for name in series) >= 7
+
+
+def test_every_activity_and_bucket_that_a_rule_names_exists():
+    for label, known in (("activity", ACTIVITIES), ("bucket", SETTLED)):
+        named = "|".join(re.findall(rf'{label}[=!~]+"([^"]*)"', EXPRESSIONS)).split("|")
+        assert named
+        assert set(named) <= set(map(str, known))
+
+
+@pytest.fixture
+def exported(monkeypatch) -> set[str]:
+    """Names of the series that a scheduler has."""
+    prometheus_client = pytest.importorskip("prometheus_client")
+    from dask_efficiency.adapters.prometheus import ClusterCollector
+    from tests.adapters.test_prometheus import Source
+
+    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
+    collector = ClusterCollector()
+    collector.add(Source())
+    return {sample.name for metric in collector.collect() for sample in metric.samples}
