@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from distributed import Security
 
     from dask_efficiency.report import EfficiencyReport
+    from dask_efficiency.report.compare import Comparison
 
 #: As Dask's own command line has them.
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 88}
@@ -77,12 +80,14 @@ def _tls_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--save", metavar="FILE", help="Also save the report to this file or URL.")
+@click.option("--html", metavar="FILE", help="Write the report to this file or URL as a page that works offline.")
 @_tls_options
 def report(
     source: str,
     last: float | None,
     as_json: bool,
     save: str | None,
+    html: str | None,
     **tls_files: str | None,
 ) -> None:
     """Show a saved report, or what a scheduler kept of its cluster's past.
@@ -97,8 +102,12 @@ def report(
         found = _read(source) if address is None else _ask(address, last, tls_files)
         if save is not None:
             found.save(save)
+        if html is not None:
+            found.to_html(html)
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=1))
+    elif html is not None:
+        click.echo(f"{found.verdict}.")
     else:
         from dask_efficiency.report.text import show
 
@@ -150,6 +159,111 @@ def _watch(address: str, interval: float, once: bool, as_json: bool, tls_files: 
             return
         except (NotRegisteredError, MeterFailedError) as error:
             raise click.ClickException(" ".join(str(error).split())) from error
+
+
+def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)? *%", value.strip()):
+        raise click.BadParameter(f"{value!r} is not a share such as 5% or 0.5%")
+    return Fraction(value.strip().rstrip("% ")) / 100
+
+
+class _NotComparedError(click.ClickException):
+    """Exit code 1 of the command `compare` says one thing only."""
+
+    exit_code = 2
+
+
+@main.command()
+@click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
+@click.option("--before", multiple=True, metavar="FILE", help="A run before; once for each.")
+@click.option("--after", multiple=True, metavar="FILE", help="A run after; once for each.")
+@click.option("--html", metavar="FILE", help="Write the comparison to this file or URL as a page that works offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option(
+    "--max-loss",
+    callback=_percent,
+    metavar="PERCENT",
+    help="End with exit code 1 if lost thread-seconds rose by more, such as 5%. Where nothing was lost before, "
+    "any loss is more.",
+)
+def compare(
+    sides: tuple[str, ...],
+    before: tuple[str, ...],
+    after: tuple[str, ...],
+    html: str | None,
+    as_json: bool,
+    max_loss: Fraction | None,
+) -> None:
+    """Say what changed from one saved report to another: which losses grew or shrank, and where.
+
+    BEFORE and AFTER are files or URLs, or patterns in quotes ('main/*.json') for several runs a side, which
+    --before and --after name one by one. Of several runs the medians are compared.
+
+    \b
+    Exit codes:
+      0  compared
+      1  lost time rose by more than --max-loss allows
+      2  not compared: a wrong option, an unreadable file, or --max-loss and a run
+         in which nothing ran
+    """  # noqa: D301 click wants the character
+    if len(sides) not in (0, 2) or bool(sides) == bool(before or after):
+        raise click.UsageError(
+            "expected BEFORE and AFTER, or --before and --after; patterns of files need quotes: 'main/*.json'"
+        )
+    if not sides and not (before and after):
+        raise click.UsageError(f"--{'before' if after else 'after'} is missing; expected a run on both sides")
+    with _one_line_errors(_NotComparedError):
+        found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
+        if html is not None:
+            found.to_html(html)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    elif html is not None:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.comparison_text import show
+
+        show(found)
+    if max_loss is not None:
+        _gate(found, max_loss)
+
+
+def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
+    from dask_efficiency.report.compare import compare
+
+    return compare(
+        [file for side in before for file in _files(side)], [file for side in after for file in _files(side)]
+    )
+
+
+def _files(pattern: str) -> list[str]:
+    """The files that a pattern stands for; a name without wildcards stands for itself."""
+    if not any(wildcard in pattern for wildcard in "*?[") or os.path.exists(pattern):
+        return [pattern]
+    if "://" in pattern:
+        import fsspec
+
+        file_system, path = fsspec.core.url_to_fs(pattern)
+        found = [file_system.unstrip_protocol(name) for name in file_system.glob(path)]
+    else:
+        found = glob.glob(pattern, recursive=True)
+    if not found:
+        raise FileNotFoundError(f"no file matches {pattern!r}")
+    return sorted(found)
+
+
+def _gate(found: Comparison, max_loss: Fraction) -> None:
+    """End with 1 where more was lost than is allowed, and with 2 where nobody can tell."""
+    runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
+    for name, run in runs:
+        if not run.thread_seconds:
+            raise _NotComparedError(f"{name}: nothing ran, so --max-loss cannot tell")
+    if found.loses_more(max_loss):
+        from dask_efficiency.report.comparison_verdict import excess
+
+        raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")
 
 
 def scheduler_address(source: str) -> str | None:
@@ -209,12 +323,12 @@ def _ask(address: str, last_seconds: float | None, tls_files: Mapping[str, str |
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """What a user can put right ends with exit code 1 and one line in place of a traceback."""
+def _one_line_errors(kind: type[click.ClickException] = click.ClickException) -> Iterator[None]:
+    """What a user can put right ends with an exit code and one line in place of a traceback."""
     try:
         yield
     except BrokenPipeError:
         raise
     # ImportError is how fsspec asks for the package that reads a kind of URL.
     except (OSError, ValueError, ImportError) as error:
-        raise click.ClickException(" ".join(str(error).split())) from error
+        raise kind(" ".join(str(error).split())) from error

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import dask
-import distributed
-from dask.utils import format_bytes
 from distributed.scheduler import heartbeat_interval
 
-import dask_efficiency
 from dask_efficiency.buckets import Breakdown
+from dask_efficiency.plugins import environment, source
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
 from dask_efficiency.standings import Standing, between
+from dask_efficiency.timeline import Timeline
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.meter import ClusterMeter
@@ -28,7 +25,7 @@ MAX_LIVE_WORKERS = 1_000
 
 
 def of_window(
-    meter: ClusterMeter, window: ClusterWindow, closed: WindowAccounts, own: set[str], at: int
+    meter: ClusterMeter, window: ClusterWindow, closed: WindowAccounts, own: set[str], timeline: Timeline, at: int
 ) -> dict[str, Any]:
     """A closed window, with its spans by name and whose they are."""
     spans, others = _by_name(meter, closed.spans, own)
@@ -49,6 +46,8 @@ def of_window(
         "details": closed.details,
         "not_measured": closed.not_measured,
         "notes": notes,
+        "timeline": _binned(timeline),
+        "code": source.recorded(_spans(meter), own),
         "graphs": window.graphs.until(at),
         "running": window.running.until(at),
     }
@@ -69,6 +68,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
+        "timeline": _binned(meter.timeline(at=at)),
     }
 
 
@@ -141,8 +141,13 @@ def report_of(
     started: float,
     phases: Mapping[str, float] | None = None,
     notes: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    code: tuple[str, ...] = (),
 ) -> EfficiencyReport:
-    """The report that a scheduler's answer makes."""
+    """The report that a scheduler's answer makes.
+
+    ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
+    """
     return EfficiencyReport(
         name=name,
         started=started,
@@ -159,26 +164,17 @@ def report_of(
         not_measured=dict(payload.get("not_measured", {})),
         notes=(*notes, *payload.get("notes", ())),
         price_per_worker_hour=payload["price"],
-        environment=dict(payload["environment"]),
+        environment={**payload["environment"], **(settings or {})},
+        timeline=_timeline(payload.get("timeline")),
+        code=tuple(payload.get("code") or code),
     )
 
 
 def _common(meter: ClusterMeter) -> dict[str, Any]:
-    workers = meter.scheduler.workers.values()
-    limits = {ws.memory_limit for ws in workers} or {0}
-    memory = " to ".join(format_bytes(limit) for limit in sorted({min(limits), max(limits)}))
     return {
         "since": meter.since,
         "price": meter.options.price_per_worker_hour,
-        "environment": {
-            "dask-efficiency": dask_efficiency.__version__,
-            "dask": dask.__version__,
-            "distributed": distributed.__version__,
-            "python": platform.python_version(),
-            "workers": str(len(workers)),
-            "threads": str(sum(ws.nthreads for ws in workers)),
-            "memory limit of a worker": memory,
-        },
+        "environment": environment.of_cluster(meter.scheduler.workers.values(), meter.scheduler.clients.values()),
     }
 
 
@@ -186,11 +182,17 @@ def _nthreads(meter: ClusterMeter) -> dict[str, int]:
     return {str(ws.name): ws.nthreads for ws in meter.scheduler.workers.values()}
 
 
+def _spans(meter: ClusterMeter) -> Mapping[str, Any]:
+    """Dask's spans by id; none where upstream keeps them elsewhere."""
+    spans: Mapping[str, Any] = getattr(meter.scheduler.extensions.get("spans"), "spans", {})
+    return spans
+
+
 def _by_name(
     meter: ClusterMeter, rows: Mapping[str, dict[str, int]], own: set[str]
 ) -> tuple[dict[str, dict[str, int]], set[str]]:
     """Rows by the name of their span, and the names of those that are another client's."""
-    known = getattr(meter.scheduler.extensions.get("spans"), "spans", {})
+    known = _spans(meter)
     named: dict[str, dict[str, int]] = {}
     others = set()
     for span_id, row in rows.items():
@@ -211,6 +213,17 @@ def _by_name(
 
 def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
     return {name: Breakdown(row) for name, row in rows.items()}
+
+
+def _binned(timeline: Timeline) -> dict[str, Any]:
+    return {"bin": timeline.bin_ns, "elapsed": timeline.elapsed_ns, "activity": dict(timeline.activity)}
+
+
+def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
+    if payload is None:
+        return None
+    activity = {name: tuple(row) for name, row in payload["activity"].items()}
+    return Timeline(payload["bin"], payload["elapsed"], activity)
 
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:

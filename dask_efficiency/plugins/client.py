@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import sys
 import time
 import uuid
 import warnings
 from collections.abc import Generator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import cloudpickle
 from distributed import Client, get_client
 
+from dask_efficiency.plugins import environment
 from dask_efficiency.plugins.accounts import report_of
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.plugins.worker import NAME
 from dask_efficiency.report.model import EfficiencyReport
 
@@ -52,7 +56,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
         only where their names differ.
     filename
-        Path or fsspec URL where the report is saved as JSON when the block ends.
+        Path or fsspec URL where the report is written when the block ends: as a page for people
+        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
+        otherwise. Both hold the source of the block.
     storage_options
         Passed to fsspec with ``filename``.
 
@@ -87,7 +93,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._why_not = "the report is there when its block has ended"
 
     def __enter__(self) -> efficiency_report:
-        client = self._begin()
+        client = self._begin(sys._getframe(1))
         if client.asynchronous:
             raise RuntimeError("the client is asynchronous; use `async with efficiency_report()`")
         try:
@@ -112,7 +118,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             self._failed(failure)
 
     async def __aenter__(self) -> efficiency_report:
-        self._begin()
+        self._begin(sys._getframe(1))
         try:
             await self._open()
         except NotRegisteredError:
@@ -162,13 +168,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     # -- the window --------------------------------------------------------------------------
 
-    def _begin(self) -> Client:
+    def _begin(self, caller: FrameType | None) -> Client:
         if self._client is None:
             self._client = get_client()
         self._report = None
         self._observer: ClientObserver | None = None
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
+        self._place = place_of(caller)
         self._started = time.time()
         return self._client
 
@@ -203,9 +210,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             started=self._started,
             phases=self._split(payload, stopped),
             notes=self._notes,
+            settings=environment.of_client(),
+            code=await asyncio.to_thread(block_at, self._place),
         )
         if self._filename is not None:
-            await asyncio.to_thread(self._report.save, self._filename, **self._storage_options)
+            is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
+            write = self._report.to_html if is_page else self._report.save
+            await asyncio.to_thread(write, self._filename, **self._storage_options)
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         behind = self._behind

@@ -24,6 +24,7 @@ from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import LAST_WORDS, NAME
+from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
 from dask_efficiency.wire import RefusedSnapshot, decode_window
 
@@ -100,6 +101,9 @@ class ClusterMeter:
         self._leases: dict[str, int] = {}
         self._open: dict[str, _OpenWindow] = {}
         self._windows: dict[str, ClusterWindow] = {}
+        self._feed = ActivityFeed()
+        self._life = TimelineRecorder(at=self.cluster.started)
+        self._timelines: dict[str, TimelineRecorder] = {}
         self._work = WorkTracker(scheduler, self.cluster, self._windows)
         self._servers: dict[str, str] = {}
         self._last_payload: dict[str, Any] = {}
@@ -292,11 +296,22 @@ class ClusterMeter:
         self._polled = at
         self.cluster.accrue(at=at)
         self.cluster.close_departed(at=at)
+        self._follow()
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at
         self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
         self.cost_seconds += time.thread_time() - began
+
+    def _follow(self) -> None:
+        """Note in every timeline what the workers did since the last time."""
+        stretches = self._feed.read(self.cluster.present.values())
+        for recorder in (self._life, *self._timelines.values()):
+            recorder.add(stretches)
+
+    def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
+        """What the slots were doing until ``at``; since the accounts began where no recorder is given."""
+        return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
 
     def refresh(self) -> None:
         """Bring the accounts up to now, as far as heartbeats have come.
@@ -383,7 +398,13 @@ class ClusterMeter:
         while len(self._open) >= MAX_WINDOWS:
             self._forget_window(next(iter(self._open)))
         at = time.monotonic_ns()
-        await self._ask_meters("open", window_id)
+        # A poll may come while the workers answer.
+        self._timelines[window_id] = TimelineRecorder(at=at)
+        try:
+            await self._ask_meters("open", window_id)
+        except BaseException:
+            del self._timelines[window_id]
+            raise
         window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
         self._open[window_id] = _OpenWindow(window, client, span)
         self._windows[window_id] = window
@@ -395,18 +416,23 @@ class ClusterMeter:
         if held is None:
             raise RuntimeError(f"no window {window_id!r} is open: it expired, or the scheduler restarted")
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
+        recorder = self._timelines[window_id]
+        recorder.stop(at=at)
         answers = await self._ask_meters("close", window_id)
         self.poll()
         if self.cluster.leaving:
             await asyncio.sleep(LAST_WORDS_NS / 1e9)
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
+            self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
+        timeline = self.timeline(recorder, at=at)
         self._forget_window(window_id)
-        return accounts.of_window(self, held.window, closed, held.spans, at)
+        return accounts.of_window(self, held.window, closed, held.spans, timeline, at)
 
     def _forget_window(self, window_id: str) -> None:
         self._open.pop(window_id, None)
         self._windows.pop(window_id, None)
+        self._timelines.pop(window_id, None)
         if not self.closed:
             self._set_worker_half()
 
@@ -459,6 +485,7 @@ class ClusterMeter:
                 await self._ask_meters("snapshot")
             self.poll()
             self.cluster.close_departed(at=time.monotonic_ns(), grace=0)
+            self._follow()
             report = accounts.life_report(accounts.of_life(self))
             await asyncio.to_thread(report.save, path)
             logger.info("dask_efficiency wrote the cluster's report to %s", path)

@@ -90,9 +90,10 @@ def style() -> Html:
     )
 
 
-def cell(tag: str, content: str, kind: str = "") -> Html:
+def cell(tag: str, content: str, kind: str = "", *, sortable: bool = False) -> Html:
     """A cell ``td`` or ``th`` of a table, of a class."""
-    return Html(f'<{tag} class="{kind}">{safe(content)}</{tag}>' if kind else f"<{tag}>{safe(content)}</{tag}>")
+    attributes = (f' class="{kind}"' if kind else "") + (" data-sort" if sortable else "")
+    return Html(f"<{tag}{attributes}>{safe(content)}</{tag}>")
 
 
 def table(
@@ -101,6 +102,7 @@ def table(
     *,
     words: Sequence[int] = (0,),
     kinds: Mapping[int, str] | None = None,
+    sortable: bool = False,
 ) -> Html:
     """A table that scrolls by itself where it is too wide.
 
@@ -112,9 +114,11 @@ def table(
         Positions of the columns that hold words; the others hold figures, and stand to the right.
     kinds
         Class by position of a row: ``"de-useful"`` or ``"de-total"``.
+    sortable
+        On a page with a script, a press on a head that is not empty sorts the rows.
     """
     kind = ["de-word" if column in words else "" for column in range(len(heads))]
-    title = joined(cell("th", head, kind[i]) for i, head in enumerate(heads))
+    title = joined(cell("th", head, kind[i], sortable=sortable and bool(head)) for i, head in enumerate(heads))
     lines = (joined(cell("td", content, kind[i]) for i, content in enumerate(row)) for row in rows)
     return whole_table(title, (row_of(line, (kinds or {}).get(i, "")) for i, line in enumerate(lines)))
 
@@ -141,9 +145,9 @@ def mark(bucket: Bucket) -> Html:
     return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>')
 
 
-def hint(bucket: str, figure: str) -> Html:
+def hint(bucket: str, figure: str, *, explained: bool = True) -> Html:
     """What a shape says when it is pointed at: bucket, figure and meaning."""
-    meaning = f": {DESCRIPTIONS[Bucket(bucket)]}" if bucket in set(Bucket) else ""
+    meaning = f": {DESCRIPTIONS[Bucket(bucket)]}" if explained and bucket in set(Bucket) else ""
     return Html(f"<title>{escape(f'{bucket} {figure}{meaning}')}</title>")
 
 
@@ -166,16 +170,34 @@ def _wedge(wedge: Wedge) -> str:
     return f"{shape}{label}{float(wedge.percent):.0f} %</text>"
 
 
-def stacked_bar(parts: Sequence[Part], label: str = "Stacked bar of thread time by bucket") -> Html:
-    """Parts side by side over the whole width, each with its hint."""
-    total = sum(part.nanoseconds for part in parts)
+def stacked_bar(
+    parts: Sequence[Part],
+    label: str = "Stacked bar of thread time by bucket",
+    *,
+    whole_ns: int | None = None,
+    explained: bool = True,
+) -> Html:
+    """Parts side by side, each with its hint.
+
+    Parameters
+    ----------
+    parts
+        From left to right.
+    label
+        For those who cannot see it.
+    whole_ns
+        What the whole width stands for; by default, all parts.
+    explained
+        The hints say what the buckets mean, which takes room where there are many bars.
+    """
+    total = whole_ns or sum(part.nanoseconds for part in parts)
     before = 0
     blocks = []
     for part in parts:
         left, width = (100 * ns / total for ns in (before, part.nanoseconds))
         blocks.append(
             f'<rect x="{left:.3f}%" y="0" width="{width:.3f}%" height="18" fill="{COLOURS[part.bucket]}">'
-            f"{hint(part.bucket, f'{percent_of(part)} %')}</rect>"
+            f"{hint(part.bucket, f'{percent_of(part)} %', explained=explained)}</rect>"
         )
         before += part.nanoseconds
     return Html(

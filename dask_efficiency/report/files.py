@@ -15,8 +15,10 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
+from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
 VERSION = 1
@@ -36,11 +38,17 @@ def to_dict(report: EfficiencyReport) -> dict[str, Any]:
         ``summary``, the headline numbers for readers with ``jq``, which :func:`from_dict`
         ignores. A number that is not finite is None.
     """
-    data = {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+    data = _fields(report)
     return {"format": FORMAT, "version": VERSION, "summary": _summary(report), "report": data}
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, Timeline):
+        return _fields(value)
     if isinstance(value, Breakdown):
         return value.to_nanoseconds()
     if isinstance(value, Mapping):
@@ -91,10 +99,7 @@ def from_dict(data: Any) -> EfficiencyReport:
     report = data.get("report")
     if not isinstance(report, dict):
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
-    missing = [name for name in _READERS if name not in report]
-    if missing:
-        raise ReportFileError(f"'report' lacks {', '.join(map(repr, missing))}; expected all of its fields")
-    return EfficiencyReport(**{name: read(report[name], name) for name, read in _READERS.items()})
+    return EfficiencyReport(**_read(report, "report", _READERS, optional=_LATER))
 
 
 def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -108,11 +113,15 @@ def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_optio
     **storage_options
         For the file system, as in :func:`fsspec.open`.
     """
+    write_text(json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n", path, **storage_options)
+
+
+def write_text(text: str, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write a text in UTF-8 where :func:`save` would write a report, and in the same way."""
     import fsspec
 
     target = os.fspath(path)
-    text = json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n"
-    content = _compressed(text.encode("ascii"), target)
+    content = _compressed(text.encode("utf-8"), target)
     if _is_local(target):
         file_system, target = fsspec.core.url_to_fs(target, **storage_options)
         if file_system.auto_mkdir:
@@ -260,7 +269,39 @@ def _breakdown(value: Any, where: str) -> Breakdown:
         raise ReportFileError(f"{where!r}: {error.args[0]}") from None
 
 
-def _notes(value: Any, where: str) -> tuple[str, ...]:
+def _read(
+    value: Any, where: str, readers: Mapping[str, Callable[[Any, str], Any]], optional: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """The fields of an object, each by its reader; one that is optional may be missing."""
+    missing = [name for name in readers if name not in value and name not in optional]
+    if missing:
+        raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
+    return {name: read(value[name], name) for name, read in readers.items() if name in value}
+
+
+def _timeline(value: Any, where: str) -> Timeline | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    timeline = Timeline(**_read(value, where, _TIMELINE_READERS))
+    if not timeline.bin_ns or timeline.bins > MAX_BINS:
+        raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
+    for name, row in timeline.activity.items():
+        if name not in ACTIVITIES:
+            raise _wrong(name, f"{where}.activity", f"one of {', '.join(ACTIVITIES)}")
+        if len(row) != timeline.bins:
+            raise ReportFileError(f"'{where}.activity.{name}' has {len(row)} bins; expected {timeline.bins}")
+    return timeline
+
+
+def _row(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of whole numbers")
+    return tuple(_whole(item, where) for item in value)
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
     return tuple(_text(item, where) for item in value)
@@ -289,7 +330,18 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "outside": _mapping(_real),
     "details": _mapping(_real),
     "not_measured": _mapping(_text),
-    "notes": _notes,
+    "notes": _texts,
     "price_per_worker_hour": _price,
     "environment": _mapping(_text),
+    "timeline": _timeline,
+    "code": _texts,
+}
+
+#: Fields that files of before they were thought of do not have.
+_LATER = frozenset({"timeline", "code"})
+
+_TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "bin_ns": _whole,
+    "elapsed_ns": _whole,
+    "activity": _mapping(_row),
 }

@@ -131,7 +131,11 @@ def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Row
 
 def settled_parts(breakdown: Breakdown) -> tuple[Part, ...]:
     """Useful and lost time by bucket, good time first and then the losses from the largest down."""
-    parts = {bucket: ns for bucket, ns in in_order(breakdown).items() if bucket is not Bucket.RUNNING}
+    return parts_of({bucket: ns for bucket, ns in in_order(breakdown).items() if bucket is not Bucket.RUNNING})
+
+
+def parts_of(parts: Mapping[Bucket, int]) -> tuple[Part, ...]:
+    """Nanoseconds by bucket with their shares of the whole."""
     tenths = apportion(list(parts.values()), 1000)
     return tuple(Part(bucket, ns, share) for (bucket, ns), share in zip(parts.items(), tenths, strict=True))
 

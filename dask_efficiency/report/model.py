@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.timeline import Timeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +92,11 @@ class EfficiencyReport:
         Any currency; None leaves money out.
     environment
         Versions and settings, name to value.
+    timeline
+        What the slots were doing through the window, by activity and not by outcome: sampled, so that it
+        agrees with the breakdowns only nearly. None where nobody looked.
+    code
+        The code that ran, in pieces.
     """
 
     name: str
@@ -109,6 +115,8 @@ class EfficiencyReport:
     notes: tuple[str, ...] = ()
     price_per_worker_hour: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    timeline: Timeline | None = None
+    code: tuple[str, ...] = ()
 
     @property
     def breakdown(self) -> Breakdown:
@@ -256,6 +264,13 @@ class EfficiencyReport:
         from dask_efficiency.report.files import save
 
         save(self, path, **storage_options)
+
+    def to_html(self, path: str, **storage_options: Any) -> None:
+        """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
+        from dask_efficiency.report.files import write_text
+        from dask_efficiency.report.html import render_page
+
+        write_text(render_page(self), path, **storage_options)
 
     @property
     def verdict(self) -> str:

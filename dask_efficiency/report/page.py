@@ -27,7 +27,7 @@ body.dask-efficiency{font-size:15px;line-height:1.5;margin:0 auto;padding:28px 3
 .dask-efficiency main .de-verdict{font-size:24px;line-height:1.3;margin:6px 0 22px;max-width:46rem;text-wrap:pretty}
 .dask-efficiency main table,.dask-efficiency main summary{font-size:14px}
 .dask-efficiency main th,.dask-efficiency main td{padding:3px 20px 3px 0}
-.dask-efficiency main .de-line{max-width:52rem}
+.dask-efficiency main .de-line{max-width:60rem}
 .dask-efficiency main .de-pie{width:170px;height:170px}
 .dask-efficiency main .de-bar{height:26px}
 .dask-efficiency main .de-bar rect{height:26px}
@@ -86,7 +86,7 @@ _SCRIPT = r"""
     for (const each of folded) each.open = true
   })
   addEventListener("afterprint", () => { for (const each of folded) each.open = false })
-})()
+})();
 """
 
 

@@ -123,8 +123,8 @@ def phases(report: EfficiencyReport) -> Section:
     return Section("Client phases", (", ".join(took),) if took else ())
 
 
-def workers(report: EfficiencyReport) -> Section:
-    """The spread over the workers, and those that did least useful work."""
+def workers(report: EfficiencyReport, *, in_full: int = WORKERS_IN_FULL) -> Section:
+    """The spread over the workers, and those that did least useful work; of ``in_full`` at most, all."""
     there = {name: row.total_ns - row.ns(Bucket.NO_WORK) for name, row in report.by_worker.items()}
     shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
     if not shares:
@@ -136,14 +136,18 @@ def workers(report: EfficiencyReport) -> Section:
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
     time = dict(zip(there, map(scale.text, steps), strict=True))
-    by_usefulness = sorted(there, key=lambda name: _useful(report.by_worker[name]))
-    shown = by_usefulness
-    if len(shown) > WORKERS_IN_FULL:
-        shown = [name for name in by_usefulness if there[name]][:WORST_WORKERS]
+    shown = least_useful_first(report)
+    if len(shown) > in_full:
+        shown = [name for name in shown if there[name]][:WORST_WORKERS]
         lines.append(f"the {len(shown)} of {len(there)} with the smallest useful share:")
     rows = tuple(_worker_row(report, name, time[name]) for name in shown)
     heads = ("worker", "threads", f"thread-{scale.unit}", "held", "useful", "largest loss")
     return Section("Workers", tuple(lines), heads, rows, words=(0, 5))
+
+
+def least_useful_first(report: EfficiencyReport) -> list[str]:
+    """The workers' names, those first whose time was useful least; those of which nothing settled come last."""
+    return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
 
 def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
@@ -164,9 +168,9 @@ def _useful(row: Breakdown) -> float:
     return row.ns(*GOOD) / settled if settled else math.inf
 
 
-def prefixes(report: EfficiencyReport) -> Section:
-    """The prefixes that held most time; each row adds up to its last figure."""
-    groups = _top(report.by_prefix, "prefix", "prefixes")
+def prefixes(report: EfficiencyReport, *, at_most: int = TOP_GROUPS) -> Section:
+    """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
+    groups = top_groups(report.by_prefix, "prefix", "prefixes", at_most)
     if not groups:
         return Section("Prefixes")
     columns: dict[str, tuple[Bucket, ...]] = {
@@ -196,7 +200,7 @@ def spans(report: EfficiencyReport) -> Section:
     """The spans where there is more than one, and how much of the time was other work."""
     if len(report.by_span) < 2:
         return Section("Spans")
-    groups = _top(report.by_span, "span", "spans")
+    groups = top_groups(report.by_span, "span", "spans")
     held = [row.ns(*HELD) for row in groups.values()]
     scale = time_scale(sum(held) / 1e9)
     steps = apportion(held, scale.steps(sum(held) / 1e9))
@@ -218,11 +222,14 @@ def _useful_text(row: Breakdown) -> str:
     return format_share(useful) if useful <= 1 else "-"
 
 
-def _top(groups: Mapping[str, Breakdown], one: str, many: str) -> dict[str, Breakdown]:
+def top_groups(
+    groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS
+) -> dict[str, Breakdown]:
+    """The groups that held most time by what they are called on a screen, then the rest as one."""
     ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
-    rest = ranked[TOP_GROUPS:]
+    rest = ranked[at_most:]
     top: dict[str, Breakdown] = {}
-    for name in ranked[:TOP_GROUPS]:
+    for name in ranked[:at_most]:
         label = name_of(name) or f"(no {one})"
         # two names may look the same once they are cut
         top[label if label not in top else f"{label} ({len(top) + 1})"] = groups[name]

@@ -1,0 +1,154 @@
+"""The environment of a run: versions, sizes of workers, and the settings that bear on efficiency."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import dask
+import distributed
+from dask.utils import format_bytes
+from distributed.versions import get_versions
+
+import dask_efficiency
+
+#: Settings of the scheduler's process that every report shows. Where workers run with other settings, these
+#: are not theirs.
+SHOWN = (
+    "distributed.worker.memory.target",
+    "distributed.worker.memory.spill",
+    "distributed.worker.memory.pause",
+    "distributed.worker.memory.terminate",
+    "distributed.scheduler.worker-saturation",
+    "distributed.scheduler.work-stealing",
+    "distributed.scheduler.allowed-failures",
+    "distributed.comm.compression",
+)
+
+#: Settings of the scheduler's process that a report shows where they are not Dask's defaults. Named one by one:
+#: anything else in the configuration may be a secret.
+SHOWN_IF_CHANGED = (
+    "distributed.scheduler.active-memory-manager.start",
+    "distributed.scheduler.bandwidth",
+    "distributed.scheduler.default-data-size",
+    "distributed.scheduler.idle-timeout",
+    "distributed.scheduler.rootish-taskgroup",
+    "distributed.scheduler.rootish-taskgroup-dependencies",
+    "distributed.scheduler.unknown-task-duration",
+    "distributed.scheduler.validate",
+    "distributed.scheduler.work-stealing-interval",
+    "distributed.scheduler.worker-ttl",
+    "distributed.worker.connections.incoming",
+    "distributed.worker.connections.outgoing",
+    "distributed.worker.lifetime.duration",
+    "distributed.worker.memory.max-spill",
+    "distributed.worker.memory.recent-to-old-time",
+    "distributed.worker.memory.spill-compression",
+    "distributed.worker.memory.transfer",
+    "distributed.worker.profile.enabled",
+    "distributed.worker.profile.interval",
+    "distributed.worker.transfer.message-bytes-limit",
+    "distributed.worker.validate",
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_",
+    "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS",
+    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS",
+    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS",
+    "distributed.comm.offload",
+    "distributed.comm.retry.count",
+    "distributed.comm.shard",
+    "distributed.p2p.comm.buffer",
+    "distributed.p2p.comm.concurrency",
+    "distributed.p2p.storage.buffer",
+    "distributed.p2p.storage.disk",
+    "distributed.p2p.threads",
+)
+
+#: The same of the client's process, where graphs are made.
+SHOWN_IF_CHANGED_BY_CLIENT = (
+    "array.chunk-size",
+    "array.query-planning",
+    "array.rechunk.method",
+    "array.rechunk.threshold",
+    "array.slicing.split-large-chunks",
+    "dataframe.backend",
+    "dataframe.convert-string",
+    "dataframe.query-planning",
+    "dataframe.shuffle.compression",
+    "dataframe.shuffle.method",
+    "optimization.fuse.active",
+    "optimization.fuse.ave-width",
+    "optimization.tune.active",
+    "distributed.client.direct-to-workers",
+)
+
+#: A longer value of a setting is not shown in full.
+VALUE_LENGTH = 60
+
+_MISSING = object()
+
+
+def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]:
+    """What the scheduler knows of its own environment and of the workers' and clients'.
+
+    Parameters
+    ----------
+    workers, clients
+        As in ``scheduler.workers.values()`` and ``scheduler.clients.values()``.
+    """
+    workers = list(workers)
+    return {
+        "dask-efficiency": dask_efficiency.__version__,
+        "dask": dask.__version__,
+        "distributed": distributed.__version__,
+        "python": platform.python_version(),
+        **_other_versions("workers", workers),
+        **_other_versions("clients", clients),
+        "workers": str(len(workers)),
+        "threads": str(sum(ws.nthreads for ws in workers)),
+        "threads of a worker": _range([ws.nthreads for ws in workers], str),
+        "memory limit of a worker": _range([ws.memory_limit for ws in workers], format_bytes),
+        **settings(SHOWN),
+        **settings(SHOWN_IF_CHANGED, changed_only=True),
+    }
+
+
+def of_client() -> dict[str, str]:
+    """What this process, as a client, has other than by default."""
+    return settings(SHOWN_IF_CHANGED_BY_CLIENT, changed_only=True)
+
+
+def settings(names: Iterable[str], *, changed_only: bool = False) -> dict[str, str]:
+    """Values of this process's Dask configuration by name, with the default where they are not that."""
+    defaults = dask.config.merge(*dask.config.defaults)
+    shown = {}
+    for name in names:
+        value = dask.config.get(name, _MISSING)
+        default = dask.config.get(name, _MISSING, config=defaults)
+        if value is _MISSING or (changed_only and value == default):
+            continue
+        changed = value != default and default is not _MISSING
+        shown[name] = f"{value!s:.{VALUE_LENGTH}}" + (f" (default {default})" if changed else "")
+    return shown
+
+
+def _range(values: list[int], text: Any) -> str:
+    return " to ".join(text(value) for value in sorted({min(values), max(values)})) if values else "-"
+
+
+def _other_versions(who: str, states: Iterable[Any]) -> dict[str, str]:
+    """The versions of packages that are not the scheduler's, and how many have them."""
+    mine: Mapping[str, Any] = get_versions()["packages"]
+    found: dict[str, Counter[str]] = {}
+    for state in states:
+        theirs = state.versions.get("packages") if isinstance(state.versions, Mapping) else None
+        if not isinstance(theirs, Mapping):
+            continue
+        for package, version in mine.items():
+            if theirs.get(package) != version:
+                found.setdefault(package, Counter())[f"{theirs.get(package)!s:.20}"] += 1
+    return {
+        f"{package} on {who}": f"{', '.join(f'{v} ({n})' for v, n in counts.most_common(3))}; scheduler {mine[package]}"
+        for package, counts in found.items()
+    }

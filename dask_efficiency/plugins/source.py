@@ -1,0 +1,108 @@
+"""The code that ran: the source of a ``with`` block, or what Dask recorded with its graphs."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+#: Characters of code that a report keeps.
+MAX_CODE = 8_000
+
+#: A longer file is not parsed for the sake of a few of its lines.
+MAX_FILE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line that is being executed."""
+
+    filename: str
+    lineno: int
+    #: The module's globals, by which a file inside an archive is found.
+    module: dict[str, Any]
+
+
+def place_of(frame: FrameType | None) -> Place | None:
+    """Where a frame is, or the one that called it where it is an ``ExitStack``'s."""
+    while frame is not None and frame.f_globals.get("__name__") == "contextlib":
+        frame = frame.f_back
+    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def block_at(place: Place | None) -> tuple[str, ...]:
+    """Source of the ``with`` block that begins at a place.
+
+    Returns
+    -------
+    tuple
+        One text; the function or, outside any, the file around it, where no such block begins there (an
+        ``ExitStack``, say); empty where there is no source.
+    """
+    if place is None:
+        return ()
+    lines = linecache.getlines(place.filename, place.module)
+    if not lines:
+        return ()
+    start, stop = _extent(lines, place.lineno)
+    return bounded([textwrap.dedent("".join(lines[start - 1 : stop]))])
+
+
+def _extent(lines: list[str], lineno: int) -> tuple[int, int]:
+    """First and last line of what is worth showing around a line."""
+    text = "".join(lines)
+    if len(text) > MAX_FILE:
+        return lineno, lineno
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics, or no Python at all
+        return 1, len(lines)
+    blocks: list[tuple[int, int]] = []
+    functions: list[tuple[int, int]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            if node.lineno <= lineno < node.body[0].lineno or node.lineno == lineno:
+                blocks.append((node.lineno, node.end_lineno or lineno))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append((node.lineno, node.end_lineno or node.lineno))
+    around = [extent for extent in blocks or functions if extent[0] <= lineno <= extent[1]]
+    return max(around, default=(1, len(lines)))
+
+
+def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
+    """The code that clients sent along with the graphs of some spans.
+
+    Dask sends it where ``distributed.diagnostics.computations.nframes`` is more than 0.
+
+    Parameters
+    ----------
+    spans
+        The scheduler's spans by id.
+    own
+        Ids of those that are meant.
+    """
+    pieces = [frame.code for span_id in own if span_id in spans for frames in spans[span_id].code for frame in frames]
+    return bounded(textwrap.dedent(str(piece)) for piece in dict.fromkeys(pieces))
+
+
+def bounded(pieces: Iterable[str]) -> tuple[str, ...]:
+    """Pieces of code, together no longer than :data:`MAX_CODE`; says what it leaves out."""
+    kept: list[str] = []
+    room = MAX_CODE
+    left_out = 0
+    for piece in pieces:
+        piece = piece.rstrip()
+        if len(piece) <= room:
+            kept.append(piece)
+        else:
+            if room > 0:
+                kept.append(piece[:room])
+            left_out += len(piece) - max(0, room)
+        room -= len(piece)
+    if left_out:
+        kept.append(f"# {left_out} more characters")
+    return tuple(kept)

@@ -1,0 +1,185 @@
+"""Timeline: what every thread slot was doing through a stretch of time, in a bounded number of bins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.cluster import ACTIVITIES, Presence
+from dask_efficiency.ledger import apportion
+
+#: Half of the shortest time between two heartbeats: finer bins would show nothing more.
+FIRST_WIDTH_NS = 250_000_000
+
+#: When there are more bins, neighbours are merged.
+MAX_BINS = 240
+
+#: A worker that was heard of this shortly before the end is taken to have gone on as it was: no clock or
+#: message is more exact.
+CLOCK_SLACK_NS = 50_000_000
+
+_NOTHING = [0] * len(ACTIVITIES)
+_ALL_UNMEASURED = [int(name == Bucket.UNMEASURED) for name in ACTIVITIES]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the slots were doing, bin by bin; a task counts while it runs, whatever becomes of it later.
+
+    Within a heartbeat a worker's activities are spread evenly; how much there was of each is exact.
+    """
+
+    #: Width of a bin; the last one may be shorter.
+    bin_ns: int
+    #: Length of the whole.
+    elapsed_ns: int
+    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.cluster.ACTIVITIES`; those without time are left out.
+    activity: Mapping[str, tuple[int, ...]]
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return -(-self.elapsed_ns // self.bin_ns)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nanoseconds of each bin."""
+        whole, rest = divmod(self.elapsed_ns, self.bin_ns)
+        return (self.bin_ns,) * whole + ((rest,) if rest else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """What some workers' slots did, each over a time of its own."""
+
+    #: Monotonic nanoseconds, shape (n,); each stops later than it starts.
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    #: Thread-nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (n, activities).
+    ns: NDArray[np.int64]
+
+
+class ActivityFeed:
+    """Tells what the workers did since it was asked last."""
+
+    def __init__(self) -> None:
+        #: What was read of each last: the snapshot it was booked with, the row, and by how much that had grown.
+        self._read: dict[Presence, tuple[object, list[int], list[int]]] = {}
+
+    def read(self, present: Iterable[Presence]) -> Stretches:
+        """What was booked since the last call, of those that are there and those that have left since."""
+        here = dict.fromkeys(present)
+        found = [piece for p in (*here, *(p for p in self._read if p not in here)) if (piece := self._since_last(p))]
+        for presence in [p for p in self._read if p not in here and _is_complete(p)]:
+            del self._read[presence]
+        return _stretches(found)
+
+    def _since_last(self, presence: Presence) -> tuple[int, int, list[int]] | None:
+        snapshot, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
+        if presence in self._read and snapshot is presence.snapshot and not presence.off and presence.left is None:
+            return None  # by far the most
+        row = [presence.activity.get(name, 0) for name in ACTIVITIES]
+        gained = [now - then for now, then in zip(row, before, strict=True)]
+        self._read[presence] = (presence.snapshot, row, gained if any(gained) else grown)
+        if not any(gained):
+            return None
+        covered = sum(row)
+        start = covered - sum(gained)
+        n = presence.nthreads
+        return presence.joined + start // n, presence.joined - (-covered // n), gained
+
+    def uncovered(self, *, at: int) -> Stretches:
+        """The time until ``at`` that no worker has told of: ``unmeasured``, but for the last instants."""
+        found = []
+        for presence, (_, row, grown) in self._read.items():
+            stop = at if presence.left is None else min(at, presence.left)
+            start = presence.joined + sum(row) // presence.nthreads
+            if start < stop:
+                like = grown if stop - start <= CLOCK_SLACK_NS and any(grown) else _ALL_UNMEASURED
+                found.append((start, stop, apportion(like, presence.nthreads * (stop - start))))
+        return _stretches(found)
+
+
+class TimelineRecorder:
+    """Sorts stretches into bins, from ``at`` on.
+
+    Parameters
+    ----------
+    at
+        Monotonic nanoseconds; what was before is left out.
+    """
+
+    def __init__(self, *, at: int) -> None:
+        self._start = at
+        self._stop: int | None = None
+        self._width = FIRST_WIDTH_NS
+        self._bins = np.zeros((MAX_BINS, len(ACTIVITIES)), dtype=np.int64)
+
+    def stop(self, *, at: int) -> None:
+        """What is after ``at`` is left out."""
+        self._stop = at
+
+    def add(self, stretches: Stretches) -> None:
+        """Sort the part of the stretches that lies within the timeline into bins, to the nanosecond."""
+        if not len(stretches.start):
+            return
+        last = int(stretches.stop.max())
+        last = last if self._stop is None else min(last, self._stop)
+        earliest = max(self._start, int(stretches.start.min()))
+        if last <= earliest:
+            return
+        while last - self._start > MAX_BINS * self._width:
+            self._merge()
+        first = (earliest - self._start) // self._width
+        edges = self._start + self._width * np.arange(first, -(-(last - self._start) // self._width) + 1)
+        edges[-1] = min(edges[-1], last)
+        length = stretches.stop - stretches.start
+        share = np.clip((edges - stretches.start[:, None]) / length[:, None], 0.0, 1.0)
+        # Differences of rounded running totals: what is left out of one bin is in the next.
+        done = np.rint(share[:, :, None] * stretches.ns[:, None, :]).astype(np.int64)
+        self._bins[first : first + len(edges) - 1] += np.diff(done, axis=1).sum(axis=0)
+
+    def timeline(self, *, at: int, uncovered: Stretches | None = None) -> Timeline:
+        """The timeline until ``at``.
+
+        Parameters
+        ----------
+        at
+            When it ends, at most what :meth:`stop` was told.
+        uncovered
+            What is to be added, as from :meth:`ActivityFeed.uncovered`.
+        """
+        whole = TimelineRecorder(at=self._start)
+        whole._stop, whole._width, whole._bins = at, self._width, self._bins.copy()
+        if uncovered is not None:
+            whole.add(uncovered)
+        elapsed = max(0, at - self._start)
+        while elapsed > MAX_BINS * whole._width:
+            whole._merge()
+        empty = Timeline(whole._width, elapsed, {})
+        rows = whole._bins[: empty.bins].T.tolist()
+        activity = {name: tuple(row) for name, row in zip(ACTIVITIES, rows, strict=True) if any(row)}
+        return replace(empty, activity=activity)
+
+    def _merge(self) -> None:
+        pairs = self._bins.reshape(MAX_BINS // 2, 2, -1).sum(axis=1)
+        self._bins = np.concatenate([pairs, np.zeros_like(pairs)])
+        self._width *= 2
+
+
+def _is_complete(presence: Presence) -> bool:
+    """Whether all of a departed worker's time is booked."""
+    if presence.left is None:
+        return True
+    return sum(presence.activity.values()) >= presence.nthreads * (presence.left - presence.joined)
+
+
+def _stretches(found: list[tuple[int, int, list[int]]]) -> Stretches:
+    start = np.array([piece[0] for piece in found], dtype=np.int64)
+    stop = np.array([piece[1] for piece in found], dtype=np.int64)
+    ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(ACTIVITIES))
+    return Stretches(start, stop, ns)
