@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 #: A report, or the path or fsspec URL of one.
-Run: TypeAlias = "EfficiencyReport | str | os.PathLike[str]"
+Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
 
 _NEITHER_USEFUL_NOR_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
 _LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NEITHER_USEFUL_NOR_LOST)

@@ -28,8 +28,8 @@ def verdict(comparison: Comparison) -> str:
     A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread
     times are those of the table, rounded together, so that they agree.
     """
-    for side, time in (("before", _there(comparison)[0]), ("after", _there(comparison)[1])):
-        if not time:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        if not any(report.thread_seconds for report in reports):
             return f"Nothing to compare: nothing ran {side}"
     table = comparison_table(comparison)
     if comparison.is_same:
@@ -39,14 +39,17 @@ def verdict(comparison: Comparison) -> str:
     if _has_wall(comparison) and comparison.wall_seconds.within_spread and comparison.lost.within_spread:
         clauses.append(f"neither runtime nor lost time changed by {MORE}")
     clauses += [f"{named} thread-{table.thread_scale.word}{where}" for named, where in _named(comparison, table)]
+    clauses += [*_unmeasured(comparison, WORTH_SAYING), *_not_ended(comparison)]
     first = clauses[0][0].upper() + clauses[0][1:]
     return "; ".join([first, *clauses[1:]])
 
 
-def loss_sentence(comparison: Comparison) -> str:
-    """What became of lost time, in a sentence without a full stop."""
-    said = _lost(comparison, comparison_table(comparison))
-    return said[0].upper() + said[1:]
+def excess(comparison: Comparison) -> str:
+    """A rise of lost time, in a clause of its own."""
+    lost = comparison.lost
+    by = f" by {rise_size(lost.rise) or '<0.1 %'}" if lost.before else ""
+    noise = f" (not {MORE})" if lost.within_spread else ""
+    return f"lost time rose{by}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
 
 
 def pair(difference: Difference[float] | Difference[int], scale: Scale) -> str:
@@ -57,15 +60,16 @@ def pair(difference: Difference[float] | Difference[int], scale: Scale) -> str:
 
 def format_rise(rise: float) -> str:
     """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
-    if not math.isfinite(rise) or abs(rise) < SMALLEST_RISE:
+    size = rise_size(rise)
+    return f"{'+' if rise > 0 else '-'}{size}" if size else ""
+
+
+def rise_size(rise: float) -> str:
+    """The same without its sign."""
+    size = abs(rise)
+    if not SMALLEST_RISE <= size < math.inf:
         return ""
-    sign = "+" if rise > 0 else "-" if rise < 0 else ""
-    return sign + format_share(abs(rise)) if abs(rise) <= 1 else f"{sign}{100 * abs(rise):.0f} %"
-
-
-def _there(comparison: Comparison) -> tuple[int, int]:
-    times = (comparison.useful, comparison.lost, comparison.running)
-    return sum(max(time.runs_before) for time in times), sum(max(time.runs_after) for time in times)
+    return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
 
 
 def _has_wall(comparison: Comparison) -> bool:
@@ -81,7 +85,7 @@ def _runtime(comparison: Comparison) -> Iterator[str]:
     if abs(wall.rise) < SAME_RUNTIME:
         said = "as fast as before"
     else:
-        said = f"{format_rise(abs(wall.rise)).lstrip('+')} {'slower' if wall.change > 0 else 'faster'}"
+        said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}"
     threads = comparison.threads
     on = f" on {threads.after} threads instead of {threads.before}" if threads.change and threads.before else ""
     noise = f", not {MORE}" if wall.within_spread and not comparison.lost.within_spread else ""
@@ -103,15 +107,20 @@ def _lost(comparison: Comparison, table: ComparisonTable) -> str:
 
 
 def _moved(time: Difference[int], before: str, after: str, table: ComparisonTable) -> str:
-    rise = format_rise(abs(time.rise)).lstrip("+")
-    by = f" by {rise}" if rise else ""
+    size = rise_size(time.rise)
+    by = f" by {size}" if size else ""
     return f"{'rose' if time.change > 0 else 'fell'}{by}, {before} -> {after} thread-{table.thread_scale.word}"
 
 
 def _largest(comparison: Comparison) -> list[Cause]:
     """The largest change in the direction of the sum, and one against it that is of its size."""
     up = comparison.lost.change >= 0
-    notable = [cause for cause in comparison.causes if cause.time.change and not cause.time.within_spread]
+    notable = [
+        cause
+        for cause in comparison.causes
+        # nobody knows what unmeasured time was good for; it has a clause of its own
+        if cause.time.change and not cause.time.within_spread and cause.bucket is not Bucket.UNMEASURED
+    ]
     along = [cause for cause in notable if (cause.time.change > 0) == up][:1]
     against = [cause for cause in notable if (cause.time.change > 0) != up][:1]
     if along and against and abs(against[0].time.change) < WORTH_NAMING * abs(along[0].time.change):
@@ -127,7 +136,7 @@ def _named(comparison: Comparison, table: ComparisonTable) -> Iterator[tuple[str
     for cause in _largest(comparison):
         change = rows[cause.bucket].change
         if change.strip("+-0."):
-            what = "growth" if cause.time.change > 0 else "saving"
+            what = "growth" if cause.time.change > 0 else "drop"
             yield f"the largest {what}{beyond} is {cause.bucket}, {change}", _where(cause)
 
 
@@ -145,8 +154,8 @@ def caveats(comparison: Comparison) -> tuple[str, ...]:
     return (
         *_other_size(comparison),
         *_other_work(comparison),
-        *_unknown(comparison, Bucket.UNMEASURED, WORTH_ADVICE, "was not measured: there is no comparing that part"),
-        *_unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended"),
+        *(f"{said}: there is no comparing that part" for said in _unmeasured(comparison, WORTH_ADVICE)),
+        *_not_ended(comparison),
         *_other_price(comparison),
         *_notes(comparison),
     )
@@ -172,6 +181,14 @@ def _other_work(comparison: Comparison) -> Iterator[str]:
 def _useful_differs(comparison: Comparison) -> bool:
     useful = comparison.useful
     return bool(useful.change) and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING
+
+
+def _unmeasured(comparison: Comparison, from_share: float) -> Iterator[str]:
+    return _unknown(comparison, Bucket.UNMEASURED, from_share, "was not measured")
+
+
+def _not_ended(comparison: Comparison) -> Iterator[str]:
+    return _unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended")
 
 
 def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:

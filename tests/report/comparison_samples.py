@@ -1,0 +1,19 @@
+"""Runs to compare: small ones, quickly drawn."""
+
+from hypothesis import strategies as st
+
+from tests.report.samples import breakdowns, report_of
+
+#: One run; every one has a price.
+runs = st.builds(
+    report_of,
+    breakdowns,
+    breakdowns,
+    wall_seconds=st.floats(0.001, 1e6),
+    by_prefix=st.dictionaries(st.sampled_from(["load", "sum", "<b>"]), breakdowns),
+    price_per_worker_hour=st.just(2.0),
+    nthreads=st.just({"w0": 2}),
+)
+
+#: The runs of one side.
+sides = st.lists(runs, min_size=1, max_size=3)

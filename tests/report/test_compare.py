@@ -1,0 +1,214 @@
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.report.compare import Comparison, Difference, compare
+from dask_efficiency.report.files import ReportFileError
+from dask_efficiency.report.model import EfficiencyReport
+from tests.report.comparison_samples import runs, sides
+from tests.report.samples import by_hand, report_of, seconds
+
+whole = st.lists(st.integers(0, 10**18), min_size=1, max_size=5).map(tuple)
+
+
+def spilling(spill: float, **fields: Any) -> EfficiencyReport:
+    return report_of(seconds(thread_cpu=10, spill=spill), **fields)
+
+
+def lost_ns(report: EfficiencyReport) -> int:
+    breakdown = report.breakdown
+    return breakdown.total_ns - breakdown.ns(*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+
+
+def test_the_medians_of_an_odd_number_of_runs_are_runs_and_of_an_even_number_lie_between() -> None:
+    difference = Difference((1, 9, 4), (10, 2))
+    assert (difference.before, difference.after, difference.change) == (4, 6, 2)
+    assert difference.rise == 0.5
+    assert Difference((1.0, 2.0), (3.0,)).before == 1.5
+
+
+@given(whole, whole)
+def test_whole_numbers_stay_whole_and_exact(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    difference = Difference(before, after)
+    assert isinstance(difference.before, int)
+    assert min(before) <= difference.before <= max(before)
+    assert difference.before + difference.change == difference.after
+
+
+def test_a_change_is_within_the_spread_up_to_the_larger_range_of_the_sides() -> None:
+    assert not Difference((10,), (10,)).within_spread
+    assert Difference((10,), (10,)).spread is None
+    assert Difference((10, 12, 14), (14, 16, 16)).spread == 4
+    assert Difference((10, 12, 14), (14, 16, 16)).within_spread
+    assert not Difference((10, 12, 14), (14, 17, 17)).within_spread
+
+
+def test_a_rise_from_nothing_is_infinite_and_nothing_from_nothing_is_no_rise() -> None:
+    assert Difference((0,), (3,)).rise == math.inf
+    assert Difference((0,), (0,)).rise == 0
+    assert Difference((4,), (0,)).rise == -1
+
+
+def test_the_comparison_worked_out_by_hand() -> None:
+    # before: 3 spill + 1 idle + 2 thread-noncpu + 1 failed lost, 10 useful; after 4.5 more spill and 1 less idle
+    after = by_hand(
+        by_worker={
+            "a": seconds(thread_cpu=6, spill=7.5),
+            "b": seconds(thread_cpu=4, thread_noncpu=2, failed=1, no_work=2, running=1),
+        },
+        by_prefix={"load": seconds(thread_cpu=6, spill=7.5), "sum": by_hand().by_prefix["sum"]},
+        wall_seconds=5.0,
+    )
+    found = compare(by_hand(), after)
+    assert (found.lost.before, found.lost.after) == (7_000_000_000, 10_500_000_000)
+    assert found.lost.rise == 0.5
+    assert found.useful.change == 0
+    assert [(cause.bucket, cause.time.change / 1e9) for cause in found.causes] == [
+        (Bucket.SPILL, 4.5),
+        (Bucket.IDLE, -1.0),
+        (Bucket.THREAD_NONCPU, 0.0),
+        (Bucket.FAILED, 0.0),
+    ]
+    assert {name: time.change / 1e9 for name, time in found.causes[0].by_prefix.items()} == {"load": 4.5}
+    assert found.causes[1].by_prefix == {}
+    assert {name: change.lost.change / 1e9 for name, change in found.by_prefix.items()} == {"load": 4.5, "sum": 0.0}
+    assert found.wall_seconds == Difference((4.5,), (5.0,))
+    assert found.efficiency.after == after.efficiency
+
+
+@given(sides, sides)
+def test_the_causes_add_up_to_lost_time_on_both_sides(
+    before: list[EfficiencyReport], after: list[EfficiencyReport]
+) -> None:
+    found = compare(before, after)
+    rest = found.not_by_cause
+    assert sum(cause.time.before for cause in found.causes) + rest[0] == found.lost.before
+    assert sum(cause.time.change for cause in found.causes) + rest[1] - rest[0] == found.lost.change
+    if len(before) == len(after) == 1:
+        assert rest == (0, 0)
+        assert (found.lost.before, found.lost.after) == (lost_ns(before[0]), lost_ns(after[0]))
+
+
+@given(runs, runs)
+def test_useful_lost_and_running_are_all_of_a_runs_time_with_work(
+    before: EfficiencyReport, after: EfficiencyReport
+) -> None:
+    found = compare(before, after)
+    for side, report in (("before", before), ("after", after)):
+        total = sum(getattr(time, side) for time in (found.useful, found.lost, found.running))
+        assert total == report.breakdown.total_ns - report.breakdown.ns(Bucket.NO_WORK)
+
+
+@given(sides)
+def test_runs_compared_with_themselves_are_the_same(side: list[EfficiencyReport]) -> None:
+    found = compare(side, side)
+    assert found.is_same
+    assert not found.loses_more(0)
+    assert not any(cause.time.change for cause in found.causes)
+    assert not any(change.is_new or change.is_gone for change in found.by_prefix.values())
+
+
+@given(sides, sides)
+def test_swapping_the_sides_turns_every_change_around(
+    before: list[EfficiencyReport], after: list[EfficiencyReport]
+) -> None:
+    there, back = compare(before, after), compare(after, before)
+    assert there.lost.change == -back.lost.change
+    assert {c.bucket: c.time.change for c in there.causes} == {c.bucket: -c.time.change for c in back.causes}
+    assert there.is_same == back.is_same
+
+
+def test_prefixes_that_come_and_go_are_marked() -> None:
+    before = report_of(seconds(thread_cpu=3), by_prefix={"old": seconds(thread_cpu=1), "kept": seconds(failed=2)})
+    after = report_of(seconds(thread_cpu=3), by_prefix={"kept": seconds(failed=2), "new": seconds(spill=1)})
+    found = compare(before, after).by_prefix
+    assert {name: (change.is_new, change.is_gone) for name, change in found.items()} == {
+        "old": (False, True),
+        "kept": (False, False),
+        "new": (True, False),
+    }
+
+
+def test_a_prefix_that_one_of_the_runs_before_has_is_not_new() -> None:
+    has = report_of(seconds(thread_cpu=3), by_prefix={"x": seconds(thread_cpu=1)})
+    lacks = report_of(seconds(thread_cpu=3))
+    assert not compare([lacks, has, lacks], has).by_prefix["x"].is_new
+
+
+def test_medians_that_do_not_add_up_leave_the_rest_in_sight() -> None:
+    # every run loses 10 thread-seconds, each to another cause: the medians of the causes are 0
+    before = [report_of(seconds(thread_cpu=1, **{cause: 10})) for cause in ("spill", "idle", "failed")]
+    found = compare(before, before[0])
+    assert found.lost.before == 10_000_000_000
+    assert found.not_by_cause == (10_000_000_000, 0)
+
+
+def test_the_allowed_rise_is_exact() -> None:
+    at_limit = compare(spilling(100), spilling(105))
+    assert not at_limit.loses_more(Fraction(5, 100))
+    over = compare(report_of(Breakdown({"spill": 100_000_000_000})), report_of(Breakdown({"spill": 105_000_000_001})))
+    assert over.loses_more(Fraction(5, 100))
+
+
+def test_from_nothing_any_loss_is_more_and_no_loss_is_not() -> None:
+    assert compare(spilling(0), spilling(0.001)).loses_more(10)
+    assert not compare(spilling(0), spilling(0)).loses_more(0)
+
+
+def test_more_useful_work_is_no_more_loss() -> None:
+    assert not compare(spilling(1), report_of(seconds(thread_cpu=1000, spill=1))).loses_more(0)
+
+
+def test_one_outlier_does_not_fail_the_medians() -> None:
+    assert not compare(spilling(3), [spilling(3), spilling(50), spilling(2)]).loses_more(0)
+
+
+def test_money_needs_a_price_in_every_run() -> None:
+    priced = spilling(1, price_per_worker_hour=2.0, nthreads={"w0": 4})
+    assert compare(priced, priced).price_per_thread_hour == (0.5, 0.5)
+    assert compare(priced, [priced, spilling(1)]).price_per_thread_hour is None
+
+
+def test_the_environment_has_only_what_is_not_the_same_in_all_runs() -> None:
+    old = spilling(1, environment={"dask": "1", "python": "3.11", "gone": "x"})
+    new = spilling(1, environment={"dask": "2", "python": "3.11"})
+    assert compare([old, old], new).environment == {"dask": (("1",), ("2",)), "gone": (("x",), ("",))}
+    assert compare([old, new], [old, new]).environment["dask"] == (("1", "2"), ("1", "2"))
+
+
+def test_paths_and_reports_mix_and_keep_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    by_hand().save(str(path))
+    found = compare([path, by_hand(name="b")], str(path))
+    assert found.before == (by_hand(), by_hand(name="b"))
+    assert found.names_before == (str(path), "b")
+    assert found.names_after == (str(path),)
+
+
+def test_a_wrong_side_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"after is \[\]; expected one run at least"):
+        compare(by_hand(), [])
+    with pytest.raises(TypeError, match="before holds 42; expected an EfficiencyReport or the path of one"):
+        compare(42, by_hand())  # type: ignore[arg-type]  # as a caller without a type checker might
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text("{}")
+    with pytest.raises(ReportFileError, match="foreign"):
+        compare(foreign, by_hand())
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        compare(by_hand(), tmp_path / "nothing.json")
+
+
+def test_unknown_runtimes_are_unknown_and_no_error() -> None:
+    found: Comparison = compare(spilling(1, wall_seconds=math.nan), spilling(1, wall_seconds=0.0))
+    assert math.isnan(found.wall_seconds.before)
+    assert math.isnan(found.wall_seconds.after)
+    assert found.is_same
+    assert (
+        compare([spilling(1, wall_seconds=math.nan), spilling(1, wall_seconds=2.0)], by_hand()).wall_seconds.before == 2
+    )

@@ -1,0 +1,68 @@
+from decimal import Decimal
+
+from hypothesis import given
+
+from dask_efficiency.report.compare import compare
+from dask_efficiency.report.comparison_table import NOT_BY_CAUSE, Row, comparison_table
+from dask_efficiency.report.model import EfficiencyReport
+from tests.report.comparison_samples import sides
+from tests.report.samples import by_hand, report_of, seconds
+
+
+def figure(row: Row, column: str) -> Decimal:
+    return Decimal(getattr(row, column) or "0")
+
+
+COLUMNS = ("before", "after", "change", "wall_change", "percent_before", "percent_after", "money_change")
+
+
+@given(sides, sides)
+def test_every_column_adds_up_and_every_row(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
+    table = comparison_table(compare(before, after))
+    for column in COLUMNS:
+        causes = sum(figure(row, column) for row in table.causes)
+        assert causes == figure(table.lost, column)
+        running = figure(table.running, column) if table.running else 0
+        assert causes + figure(table.useful, column) + running == figure(table.total, column)
+    for row in table.rows:
+        assert figure(row, "before") + figure(row, "change") == figure(row, "after")
+
+
+def test_the_table_worked_out_by_hand() -> None:
+    # 3 of 12 and 9 of 20 thread-seconds spill; 4 and 5 s of wall for them
+    before = report_of(seconds(thread_cpu=9, spill=3), wall_seconds=4.0)
+    after = report_of(seconds(thread_cpu=10, spill=9, running=1), wall_seconds=5.0)
+    table = comparison_table(compare(before, after))
+    assert table.causes == (Row("spill", "3.0", "9.0", "+6.0", "", "+1.25", "25.0", "47.4", ""),)
+    assert table.useful == Row("useful", "9.0", "10.0", "+1.0", "", "-0.50", "75.0", "52.6", "")
+    assert table.running == Row("running", "0.0", "1.0", "+1.0", "", "+0.25", "", "", "")
+    assert table.total == Row("total", "12.0", "20.0", "+8.0", "", "+1.00", "100.0", "100.0", "")
+    assert table.sums == (1, 4)
+
+
+def test_money_is_that_of_each_sides_price() -> None:
+    # 3600 thread-seconds of a worker with two threads: 1 at 2 an hour, 1.5 at 3 an hour
+    hour = seconds(spill=3600)
+    before = report_of(hour, price_per_worker_hour=2.0, nthreads={"w0": 2})
+    after = report_of(hour, price_per_worker_hour=3.0, nthreads={"w0": 2})
+    assert comparison_table(compare(before, after)).lost.money_change == "+0.50"
+
+
+def test_several_runs_have_a_spread_and_the_rest_of_their_medians_a_row() -> None:
+    runs = [report_of(seconds(thread_cpu=1, **{cause: 10})) for cause in ("spill", "idle", "failed")]
+    table = comparison_table(compare(runs, runs[0]))
+    rest = next(row for row in table.causes if row.label == NOT_BY_CAUSE)
+    assert (rest.before, rest.after, rest.change, rest.spread) == ("10.0", "0.0", "-10.0", "")
+    assert (table.lost.before, table.lost.after, table.lost.spread) == ("10.0", "10.0", "0.0")
+    assert next(row for row in table.causes if row.label == "spill").spread == "10.0"
+
+
+def test_without_runtimes_or_prices_there_is_nothing_to_show_of_them() -> None:
+    table = comparison_table(compare(by_hand(wall_seconds=0.0), by_hand()))
+    assert (table.wall_scale, table.money_scale) == (None, None)
+    assert {row.wall_change + row.money_change for row in table.rows} == {""}
+
+
+def test_a_sum_of_minutes_is_shown_in_seconds_so_that_changes_can_be_seen() -> None:
+    table = comparison_table(compare(report_of(seconds(spill=150)), report_of(seconds(spill=150.4))))
+    assert (table.thread_scale.unit, table.lost.change) == ("s", "+0.4")
