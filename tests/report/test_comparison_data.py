@@ -1,0 +1,53 @@
+import json
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency.report.compare import compare
+from dask_efficiency.report.model import EfficiencyReport
+from tests.report.comparison_samples import sides
+from tests.report.samples import by_hand, report_of, seconds
+
+SPILLS = compare(by_hand(), by_hand(by_worker={"a": seconds(thread_cpu=10, spill=8)}, environment={"dask": "2"}))
+
+
+def test_the_data_are_exact_and_in_nanoseconds() -> None:
+    data = SPILLS.to_dict()
+    assert (data["format"], data["version"]) == ("dask-efficiency-comparison", 1)
+    assert data["causes_ns"]["spill"] == {"before": 3 * 10**9, "after": 8 * 10**9, "change": 5 * 10**9, "spread": None}
+    assert data["lost_ns"]["change"] == 10**9
+    assert data["environment"] == {"dask": {"before": [""], "after": ["2"]}}
+    assert data["verdict"] == SPILLS.verdict
+    assert data["prefixes"]["load"]["lost_ns"]["before"] == 3 * 10**9
+
+
+@given(sides, sides)
+def test_the_data_of_any_comparison_are_json_and_add_up(
+    before: list[EfficiencyReport], after: list[EfficiencyReport]
+) -> None:
+    data = json.loads(json.dumps(compare(before, after).to_dict(), allow_nan=False))
+    causes = sum(cause["after"] for cause in data["causes_ns"].values())
+    assert causes + data["not_by_cause_ns"]["after"] == data["lost_ns"]["after"]
+
+
+def test_a_rise_from_nothing_is_none() -> None:
+    found = compare(report_of(seconds(thread_cpu=1)), report_of(seconds(thread_cpu=1, spill=1))).to_dict()
+    assert found["lost_rise"] is None
+    assert found["lost_ns"]["change"] == 10**9
+
+
+def test_a_frame_has_the_causes_or_the_prefixes() -> None:
+    pytest.importorskip("pandas")
+    causes = SPILLS.to_frame()
+    assert [*causes.columns] == ["before", "after", "change"]
+    assert causes.index.name == "cause"
+    assert [*causes.loc["spill"]] == [3.0, 8.0, 5.0]
+    assert causes["before"].sum() == by_hand().thread_seconds
+    prefixes = SPILLS.to_frame(by="prefix")
+    assert prefixes.loc["load", "lost_before"] == 3.0
+    assert compare(report_of(), report_of()).to_frame("prefix").empty
+
+
+def test_another_frame_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="by='worker'; expected 'cause' or 'prefix'"):
+        SPILLS.to_frame("worker")
