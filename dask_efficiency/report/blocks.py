@@ -85,9 +85,9 @@ def style() -> Html:
         "".join(f"--de-{name}:var({_HOST[name][0]},var({_HOST[name][1]},{colour}));" for name, colour in theme.items())
         for theme in (_LIGHT, _DARK)
     )
-    return Html(
-        f".dask-efficiency{{{light}}}\n@media (prefers-color-scheme:dark){{.dask-efficiency{{{dark}}}}}{_RULES}"
-    )
+    # on paper it is light
+    dark = f"@media screen and (prefers-color-scheme:dark){{.dask-efficiency{{{dark}}}}}"
+    return Html(f".dask-efficiency{{{light}}}\n{dark}{_RULES}")
 
 
 def cell(tag: str, content: str, kind: str = "", *, sortable: bool = False) -> Html:

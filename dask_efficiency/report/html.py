@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
@@ -33,6 +34,7 @@ from dask_efficiency.report.sections import (
     top_groups,
     workers,
 )
+from dask_efficiency.report.verdict import WORTH_SAYING
 
 #: More workers than these are drawn as strips, and listed where one asks for it.
 WORKERS_WITH_BARS = 30
@@ -47,7 +49,8 @@ VALUE_LENGTH = 100
 MAX_CODE = 12_000
 
 _RULES = """
-.dask-efficiency .de-share{width:12em;min-width:7em;vertical-align:middle}
+.dask-efficiency .de-share{width:12em;padding-top:4px}
+@media (max-width:640px){.dask-efficiency .de-share{width:6em}}
 .dask-efficiency main .de-share .de-bar,.dask-efficiency main .de-share .de-bar rect{height:12px}
 .dask-efficiency .de-share .de-bar rect.de-plain{fill:var(--de-dim)}
 .dask-efficiency .de-columns{display:flex;flex-wrap:wrap;gap:0 56px}
@@ -77,7 +80,7 @@ def _headline(report: EfficiencyReport) -> Html:
     named = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.wall_seconds < math.inf:
         named.append(("the run took", format_seconds(report.wall_seconds)))
-        if report.useful_seconds:
+        if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             named.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:
         named.append((f"useful of all thread-{figures.thread_scale.unit}", f"{_useful(report)} of {figures.settled}"))
@@ -107,7 +110,7 @@ def _timeline(report: EfficiencyReport) -> Html:
     parts = tuple(part for part in parts if part.nanoseconds)
     width = format_seconds(timeline.bin_ns / 1e9)
     said = (
-        f"What each thread slot was doing, in steps of {width}. A running task counts as what its thread does: "
+        f"Threads by what they were doing, in steps of {width}. A running task counts as what its thread does: "
         "whether it fails, or was done before, is not seen here."
     )
     return section(
@@ -137,7 +140,8 @@ def _prefixes(report: EfficiencyReport) -> Html:
     rows = list(top_groups(report.by_prefix, "prefix", "prefixes", PREFIXES_WITH_BARS).values())
     everything = prefixes(report, at_most=MAX_PREFIXES)
     more = folded(f"All {len(everything.rows)} prefixes", _sortable(everything)) if everything.rows != part.rows else ""
-    return section(part.title, joined(map(line, part.lines)), _with_bars(part, rows), more)
+    # the rest together may be larger than any: beside their bar no other would be seen
+    return section(part.title, joined(map(line, part.lines)), _with_bars(part, rows[:PREFIXES_WITH_BARS]), more)
 
 
 def _spans(report: EfficiencyReport) -> Html:
@@ -223,12 +227,13 @@ def _footer(report: EfficiencyReport) -> Html:
     version = name_of(report.environment.get("dask-efficiency", ""))
     said = [f"Measured by dask-efficiency {version}".rstrip()]
     with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has
-        said.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
+        if report.started:
+            said.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
     return joined((Html('<footer class="de-dim">'), ", ".join(said) + ".", Html("</footer>")))
 
 
 def _with_bars(part: Section, breakdowns: list[Breakdown]) -> Html:
-    """A section's table with a bar of each row's time behind its name."""
+    """A section's table with a bar of each row's time behind its name; rows without a breakdown have none."""
     if not part.rows:
         return Html("")
     parts = [parts_of(in_order(row)) for row in breakdowns]
@@ -237,7 +242,7 @@ def _with_bars(part: Section, breakdowns: list[Breakdown]) -> Html:
     heads = (part.heads[0], "", *part.heads[1:])
     rows = [
         (cells[0], Html(f'<div class="de-share">{bar}</div>'), *cells[1:])
-        for cells, bar in zip(part.rows, bars, strict=True)
+        for cells, bar in zip_longest(part.rows, bars, fillvalue="")
     ]
     return table(heads, rows, words=(0, 1, *(column + 1 for column in part.words if column)), sortable=True)
 

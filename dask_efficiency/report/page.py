@@ -18,7 +18,7 @@ DATA_ID = "data"
 _RULES = """
 :root{color-scheme:light dark}
 html{background:#ffffff;-webkit-text-size-adjust:100%}
-@media (prefers-color-scheme:dark){html{background:#111418}}
+@media screen and (prefers-color-scheme:dark){html{background:#111418}}
 body.dask-efficiency{font-size:15px;line-height:1.5;margin:0 auto;padding:28px 32px 48px;max-width:70rem}
 .dask-efficiency h1{font-size:15px;font-weight:600;margin:0}
 .dask-efficiency h2{font-size:17px;font-weight:600;margin:0 0 6px}
@@ -45,16 +45,14 @@ border:1px solid var(--de-line);border-radius:6px;overflow-x:auto}
 @media (max-width:640px){body.dask-efficiency{padding:18px 16px 32px}.dask-efficiency main .de-verdict{font-size:20px}
 .dask-efficiency main th,.dask-efficiency main td{padding-right:12px}
 .dask-efficiency .de-todo{min-width:13em}}
-@media print{@page{margin:14mm}html,body.dask-efficiency{background:none;max-width:none;padding:0;font-size:12px}
+@media print{@page{margin:14mm}:root{color-scheme:light}
+html,body.dask-efficiency{background:none;max-width:none;padding:0;font-size:12px}
 .dask-efficiency *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .dask-efficiency h2,.dask-efficiency h3{break-after:avoid}.dask-efficiency tr,.dask-efficiency svg,
 .dask-efficiency .de-figure{break-inside:avoid}
 .dask-efficiency thead{display:table-header-group}.dask-efficiency .de-scroll{overflow:visible}
 .dask-efficiency pre{white-space:pre-wrap;overflow-wrap:anywhere}}
 """
-
-#: Paper themes: printed on white, whatever the screen was.
-_PRINT = "@media print{:root{color-scheme:light}}"
 
 #: A head that is pressed sorts its table; what is folded is unfolded for printing.
 _SCRIPT = r"""
@@ -124,7 +122,7 @@ def page(title: str, body: str, *, data: Any = None, script: str = "", rules: st
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         # without it a browser asks the server for one
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{style()}{_RULES}{rules}{_PRINT}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>{style()}{_RULES}{rules}</style>\n</head>\n"
         f'<body class="dask-efficiency">\n<main>\n{safe(body)}\n</main>\n{held}'
         f"<script>{whole_script}</script>\n</body>\n</html>\n"
     )

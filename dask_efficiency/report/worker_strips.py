@@ -29,7 +29,7 @@ FULL_SHADE = 0.2
 MAX_STRIPS = 8
 
 RULES = """
-.dask-efficiency .de-strips td:nth-child(2){width:60%;min-width:16em;vertical-align:middle}
+.dask-efficiency .de-strips td:nth-child(2){width:60%;min-width:8em;vertical-align:middle}
 .dask-efficiency .de-strips svg.de-strip{width:100%;height:18px;background:none;outline:1px solid var(--de-line)}
 .dask-efficiency .de-strips table{width:100%}
 """
@@ -76,9 +76,9 @@ def strips(report: EfficiencyReport) -> Html:
         body.append((joined((square, label)), _strip(found, colour), *spread))
     per_cell = -(-len(names) // MAX_CELLS)
     cells = [", ".join(map(name_of, names[i : i + per_cell][:3])) for i in range(0, len(names), per_cell)]
-    each = "one cell a worker" if per_cell == 1 else f"one cell for {per_cell} workers"
-    head = (f"share of its time, {each}", "least useful first", "min", "median", "max")
-    rest = "Darkest is the row's largest share. Point at a cell for the worker's name."
+    each = "worker" if per_cell == 1 else f"{per_cell} workers"
+    head = ("share of its time", f"least useful {each} first", "min", "median", "max")
+    rest = "Darker is more. Point at a cell for the worker's name."
     return Html(
         f'<div class="de-strips" data-cells="{escape(json.dumps(cells))}">{table(head, body, words=(0, 1))}'
         f'<div class="de-said" data-rest="{rest}">{rest}</div></div>'
