@@ -37,12 +37,14 @@ def test_short_rules_differ_from_the_real_ones_in_durations_only(name):
 
 
 def test_durations_are_shortened_wherever_they_stand():
-    assert shorten("x:ratio_rate1h{a='15m'}[5m] > 0 for: 10m, 115m") == "x:ratio_rate2m{a='30s'}[30s] > 0 for: 20s, 115m"
+    assert shorten("x:ratio_rate1h{a='15m'}[5m] > 0 for: 10m 115m") == "x:ratio_rate2m{a='30s'}[30s] > 0 for: 20s 115m"
 
 
 def test_the_short_rules_keep_their_names_apart(tmp_path):
     configure(tmp_path, "127.0.0.1:1")
-    rules = [rule for group in yaml.safe_load((tmp_path / "rules.yml").read_text())["groups"] for rule in group["rules"]]
+    rules = [
+        rule for group in yaml.safe_load((tmp_path / "rules.yml").read_text())["groups"] for rule in group["rules"]
+    ]
     assert len({rule["record"] for rule in rules}) == len(rules)
 
 
@@ -82,7 +84,8 @@ def test_the_monitor_has_data_shows_it_and_leaves_nothing_behind(tmp_path):
         assert monitor.stdout is not None
         lines: list[str] = []
         while "Ctrl-C" not in (lines or [""])[-1]:
-            assert (line := monitor.stdout.readline()), "".join(lines)
+            line = monitor.stdout.readline()
+            assert line, "".join(lines)
             lines.append(line)
         graphs, alerts, tab = re.findall(r"http://\S+", "".join(lines))
         processes = psutil.Process(monitor.pid).children(recursive=True)

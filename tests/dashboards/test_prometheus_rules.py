@@ -131,6 +131,21 @@ def test_every_runbook_link_leads_to_a_section_that_says_what_to_look_at_and_do(
     assert "**Do.**" in section
 
 
+def test_every_link_of_the_readme_within_the_repository_leads_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", (DASHBOARDS / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    for path, anchor in links:
+        target = DASHBOARDS / (path or "README.md")
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
+
+
+def test_the_table_of_alerts_is_that_of_the_rules():
+    readme = (DASHBOARDS / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+) \|", readme, flags=re.MULTILINE)
+    assert table == [(name, alert["labels"]["severity"]) for name, alert in ALERTS.items()]
+
+
 def test_anchors_are_those_of_github():
     assert anchors("# A `b`: c_d (e)\n## It's 5 % - or\n```\n# no\n```\n## Twice\n## Twice\n") == [
         "a-b-c_d-e",
