@@ -1,9 +1,7 @@
-"""The last minutes of a cluster: its threads by activity over time, and its workers by their share of useful time."""
+"""The last minutes of a cluster: what its threads were doing over time, and in a sentence."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,9 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.cluster import ACTIVITIES, Presence
-from dask_efficiency.report.figures import format_share, harmless, shorten
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 
@@ -25,21 +22,6 @@ NARROWEST_BIN_NS = 5_000_000_000
 
 #: Heartbeats of each worker in one bin: over fewer, what one brings stands out from the rest.
 HEARTBEATS_PER_BIN = 3
-
-#: Workers drawn one by one; of more, the least useful.
-MAX_WORKERS = 20
-
-#: A worker's name as the label of a bar.
-NAME_LENGTH = 28
-
-# Plain strings: an enum's hash is slow, and these are looked up for every worker.
-_CPU, _GPU = map(str, GOOD)
-_NO_WORK = str(Bucket.NO_WORK)
-
-#: What a reader of TeX or MathML takes for the beginning of a formula.
-_FORMULA = re.compile(r"(?<=\$)(?=\$)|(?<=\\)(?=[\[(])")
-
-_WORD_JOINER = "\u2060"
 
 
 class Moment(Protocol):
@@ -171,112 +153,6 @@ def _binned(edges: NDArray[np.int64], available: NDArray[np.float64], done: NDAr
     return Timeline(start, stop, nthreads, ns * scale[:, None])
 
 
-#: A worker's presence: its address, and when it joined.
-Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkersMoment:
-    """What each worker's threads had done by one instant; a few are kept, so as arrays."""
-
-    rows: Mapping[Key, int]
-    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (workers, activities).
-    activity: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, present: Iterable[Presence]) -> WorkersMoment:
-        """Of the workers that are there."""
-        here = list(present)
-        rows = [[presence.activity.get(name, 0) for name in ACTIVITIES] for presence in here]
-        return cls(
-            {(presence.address, presence.joined): i for i, presence in enumerate(here)},
-            np.array(rows, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
-        )
-
-
-#: Before there was anything.
-NOTHING = WorkersMoment({}, np.zeros((0, len(ACTIVITIES)), dtype=np.int64))
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Some workers' time while there was work, and what it says of all."""
-
-    names: tuple[str, ...]
-    nthreads: tuple[int, ...]
-    #: Share by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (workers, activities); rows add up to 1,
-    #: or to 0 where there was no work.
-    shares: NDArray[np.float64]
-    #: What is shown of how many, in words.
-    title: str
-
-
-def workers(present: Iterable[Presence], then: WorkersMoment = NOTHING, *, at_most: int = MAX_WORKERS) -> Workers:
-    """The workers by name; of more than ``at_most``, those whose time was useful least.
-
-    Parameters
-    ----------
-    present
-        The workers that are there.
-    then
-        Their time counts from then on; that of a worker which joined later, from its joining.
-    at_most
-        Number of workers.
-    """
-    here = list(present)
-    judged = _worked_and_useful(here, then)
-    title = "Workers"
-    if len(here) > at_most:
-        shares = np.array([useful / worked if worked > 0 else math.nan for worked, useful in judged])
-        title = f"The {at_most} of {len(here)} workers whose time was useful least"
-        if not np.isnan(shares).all():
-            low, median, high = (format_share(share) for share in np.nanquantile(shares, [0, 0.5, 1]).tolist())
-            title += f" (of all, least {low}, median {median}, most {high})"
-        chosen = np.argsort(shares, kind="stable")[:at_most].tolist()  # those without work come last
-    else:
-        chosen = sorted(range(len(here)), key=lambda i: _natural(here[i].name))
-    return Workers(
-        tuple(label(here[i].name) for i in chosen),
-        tuple(here[i].nthreads for i in chosen),
-        np.array([_shares(here[i], judged[i][0], then) for i in chosen]).reshape(-1, len(ACTIVITIES)),
-        title,
-    )
-
-
-def _worked_and_useful(here: Iterable[Presence], then: WorkersMoment) -> list[tuple[int, int]]:
-    """Nanoseconds while there was work, and the useful ones of them, of each worker."""
-    whole, useful, without = (
-        [*column.tolist(), 0]
-        for column in (
-            then.activity.sum(axis=1),
-            then.activity[:, [ACTIVITIES.index(_CPU), ACTIVITIES.index(_GPU)]].sum(axis=1),
-            then.activity[:, ACTIVITIES.index(_NO_WORK)],
-        )
-    )
-    rows = then.rows
-    found = []
-    for presence in here:
-        row = presence.activity
-        i = rows.get((presence.address, presence.joined), -1)  # the last is of nobody
-        worked = sum(row.values()) - row.get(_NO_WORK, 0) - (whole[i] - without[i])
-        found.append((worked, row.get(_CPU, 0) + row.get(_GPU, 0) - useful[i]))
-    return found
-
-
-def _shares(presence: Presence, worked: int, then: WorkersMoment) -> list[float]:
-    i = then.rows.get((presence.address, presence.joined))
-    before = [0] * len(ACTIVITIES) if i is None else then.activity[i].tolist()
-    return [
-        (presence.activity.get(name, 0) - ns) / worked if worked > 0 and name != _NO_WORK else 0.0
-        for name, ns in zip(ACTIVITIES, before, strict=True)
-    ]
-
-
-def label(name: str) -> str:
-    """A user's name as a text that is short, visible, and nothing but text to a reader of formulas."""
-    return _FORMULA.sub(_WORD_JOINER, shorten(harmless(shorten(name, 4 * NAME_LENGTH)), NAME_LENGTH))
-
-
 def sentence(nanoseconds: Mapping[str, int], reasons: Mapping[str, str]) -> str:
     """What share of the time was useful and what the largest loss is, with a full stop.
 
@@ -302,9 +178,3 @@ def sentence(nanoseconds: Mapping[str, int], reasons: Mapping[str, str]) -> str:
 def span_of(seconds: float) -> str:
     """How far back a view looks, in words."""
     return f"{seconds:.0f} s" if seconds < 119.5 else f"{seconds / 60:.0f} min"
-
-
-def _natural(name: str) -> list[tuple[str, int]]:
-    """A key that sorts ``w2`` before ``w10``."""
-    parts = re.split(r"([0-9]{1,18})", name[:200])
-    return [(text, 0) if i % 2 == 0 else ("", int(text)) for i, text in enumerate(parts)]

@@ -54,7 +54,7 @@ class Page:
 
     @property
     def verdict(self) -> str:
-        return self.page.evaluate(TEXT, "verdict")
+        return self.page.evaluate(TEXT, "headline")
 
     @property
     def pie(self) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ACTIVITIES, Presence
+from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report import recent
 
 SECOND = 1_000_000_000
@@ -110,50 +110,6 @@ def test_what_was_gained_is_the_difference_of_the_ends() -> None:
     moments = [Moment(0, {"idle": 1, "spill": 5}, 1), Moment(1, {"idle": 9}, 1), Moment(2, {"idle": 3, "spill": 5}, 1)]
     assert recent.gained(moments) == {"idle": 2}
     assert recent.gained([]) == {}
-
-
-def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:
-    named = {key.replace("_", "-"): ns for key, ns in activity.items()}
-    return Presence(f"tcp://{name}", name, 2, joined, activity=named)
-
-
-def test_few_workers_are_shown_by_name() -> None:
-    here = [presence("w10", idle=1, thread_cpu=3, no_work=96), presence("w2")]
-    found = recent.workers(here)
-    assert found.names == ("w2", "w10")
-    assert found.shares.sum(axis=1).tolist() == [0, 1]
-    assert found.shares[1, ACTIVITIES.index("thread-cpu")] == 0.75
-
-
-def test_of_many_workers_the_least_useful_are_shown_and_the_title_says_so() -> None:
-    here = [presence(f"w{i}", idle=100 - i, gpu=i) for i in range(50)] + [presence("without-work", no_work=9)]
-    found = recent.workers(here)
-    assert found.names == tuple(f"w{i}" for i in range(20))
-    assert found.title == (
-        "The 20 of 51 workers whose time was useful least (of all, least 0 %, median 24 %, most 49 %)"
-    )
-
-
-def test_a_workers_time_counts_from_the_moment_kept_or_from_its_joining() -> None:
-    then = recent.WorkersMoment.of([presence("a", idle=10), presence("b", idle=10)])
-    found = recent.workers([presence("a", idle=11, thread_cpu=3), presence("b", joined=5, idle=1, thread_cpu=1)], then)
-    assert found.shares[:, ACTIVITIES.index("thread-cpu")].tolist() == [0.75, 0.5]
-
-
-@given(st.lists(st.text(max_size=100), max_size=30))
-def test_any_names_can_be_shown(names: list[str]) -> None:
-    found = recent.workers([presence(name) for name in names])
-    assert all(
-        len(name) <= 2 * recent.NAME_LENGTH and (name == "" or name.isprintable() or "\u2060" in name)
-        for name in found.names
-    )
-
-
-@pytest.mark.parametrize("name", [r"$$\alpha$$", r"\(x\)", r"\[x\]"])
-def test_a_name_is_no_formula(name: str) -> None:
-    shown = recent.label(name)
-    assert shown.replace("\u2060", "") == name
-    assert not any(delimiter in shown for delimiter in ("$$", r"\(", r"\["))
 
 
 def test_the_sentence_says_what_was_useful_and_what_the_largest_loss_is() -> None:

@@ -1,0 +1,147 @@
+"""Tab: one scheduler's pages between two looks at them: what there is to draw, drawn once for all viewers."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from html import escape
+from typing import Any, Protocol, TypeVar, cast
+
+from distributed.scheduler import heartbeat_interval
+from tornado.ioloop import PeriodicCallback
+
+from dask_efficiency.adapters.bokeh.columns import Kept, Reading
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.report import recent
+from dask_efficiency.report.recent_workers import WorkersMoment
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Where the page with Dask's links is.
+LINK = "efficiency"
+
+#: How often an open page asks for news, which there is once a heartbeat at most.
+UPDATE_MS = 2_000
+
+#: How often it is kept what each worker and each prefix did: a view of the last minutes begins at the oldest kept.
+KEEP_MS = 60_000
+
+GONE = (
+    "The plugin was unregistered, and these figures stand still. "
+    "They go on when client.register_plugin(EfficiencyPlugin()) puts it back."
+)
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """What is shown: the accounts, and what they said at the last polls."""
+
+    cluster: ClusterLedger
+    #: Why nothing is measured any more; None while it is.
+    off: str | None
+    #: Seconds since the epoch at which the accounts began.
+    since: float
+
+    @property
+    def recent(self) -> Iterable[recent.Moment]:
+        """The last polls, in order."""
+
+
+class Tab:
+    """The pages on one scheduler's dashboard.
+
+    Their routes stay for as long as the scheduler serves, for Dask can take none away: a page that is
+    left open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there
+    between the two.
+    """
+
+    def __init__(self, variables: dict[str, Any]) -> None:
+        #: What there is to draw; the same object where nothing has changed since the last :meth:`refresh`.
+        self.reading: Reading | None = None
+        #: As HTML, why the figures stand still; None where they do not.
+        self.notice: str | None = None
+        #: Lists that the templates of all pages share.
+        self._pages: list[str] = variables["pages"]
+        self._plots: list[dict[str, str]] = variables["plots"]
+        self._source: Source | None = None
+        #: What was made, and of which reading.
+        self._drawn: dict[Callable[[Reading], Any], tuple[Reading, Any]] = {}
+        self._failed = False
+        self._kept: deque[Kept] = deque(maxlen=1 + recent.WINDOW_NS // (KEEP_MS * 10**6))
+        self._keeper = PeriodicCallback(self._keep, KEEP_MS)
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is something to show."""
+        return self._source is not None
+
+    def show(self, source: Source) -> None:
+        """Link to the tab, and show this from now on."""
+        self.hide(self._source)
+        self._source = source
+        self._pages.append(LINK)
+        self._plots.append({"url": LINK, "name": "Efficiency"})
+        self._plots.sort(key=lambda plot: plot["name"])
+        self._keep()
+        self._keeper.start()
+
+    def hide(self, source: Source | None) -> None:
+        """Link to it no more, and say so on pages that are open; no-op where another source is shown."""
+        if source is None or source is not self._source:
+            return
+        self._source = None
+        self._keeper.stop()
+        self._kept.clear()
+        self._pages[:] = [page for page in self._pages if page != LINK]
+        self._plots[:] = [plot for plot in self._plots if plot["url"] != LINK]
+
+    def refresh(self) -> None:
+        """Take a new reading if there is news, or a notice of why there is none."""
+        source = self._source
+        if source is None:
+            self.notice = escape(GONE)
+        elif source.off is not None:
+            self.notice = escape(f"Nothing is measured any more: {source.off}")
+        else:
+            self._read(source)
+
+    def _read(self, source: Source) -> None:
+        moments = list(source.recent)
+        heartbeat_seconds = float(heartbeat_interval(len(source.cluster.present)))
+        # Less a quarter, for polls and pages do not keep step.
+        gap = 0.75e9 * max(UPDATE_MS / 1e3, heartbeat_seconds)
+        former = self.reading if self.reading is not None and self.reading.cluster is source.cluster else None
+        if moments and (former is None or self.notice is not None or moments[-1].at - former.at >= gap):
+            moments = recent.window_of(moments, width=recent.bin_width(heartbeat_seconds))
+            self.reading = Reading(source.cluster, source.since, moments, heartbeat_seconds, self._kept[0])
+            self.notice = None
+
+    def drawn(self, draw: Callable[[Reading], T], *, every_ns: int = 0) -> T:
+        """What a function makes of the reading, or made of an earlier one that is less than ``every_ns`` older.
+
+        It is called once, however many pages are open.
+        """
+        now = self.reading
+        assert now is not None
+        then, made = self._drawn.get(draw, (None, None))
+        if then is None or then.cluster is not now.cluster or (then is not now and now.at - then.at >= every_ns):
+            made = draw(now)
+            self._drawn[draw] = now, made
+        return cast("T", made)
+
+    def fail(self, error: Exception) -> None:
+        """A page could not be drawn: log it the first time, and say it on the page."""
+        if not self._failed:
+            logger.exception("dask_efficiency could not draw its page", exc_info=error)
+        self._failed = True
+        self.notice = escape(f"This page failed: {type(error).__name__}: {error}"[:500])
+
+    def _keep(self) -> None:
+        source = self._source
+        if source is not None and source.off is None:
+            cluster = source.cluster
+            at = max((moment.at for moment in source.recent), default=cluster.started)
+            workers = WorkersMoment.of(cluster.present.values())
+            self._kept.append(Kept(at, workers, cluster.settled_by_prefix()))

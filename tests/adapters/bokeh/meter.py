@@ -1,0 +1,44 @@
+"""A source of figures that moves when a test tells it to."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.plugins.meter import Moment
+from dask_efficiency.wire import Snapshot, encode
+
+SECOND = 1_000_000_000
+
+
+class Meter:
+    """Workers of two threads; every second each ends one task that held one of them, and reports."""
+
+    def __init__(self, workers: int = 2, prefixes: tuple[str, ...] = ("inc",)) -> None:
+        self.cluster = ClusterLedger(at=0)
+        self.off: str | None = None
+        self.since = 1_000.0
+        self.recent: deque[Moment] = deque()
+        self._prefixes = prefixes
+        self._ledgers = {f"tcp://{i}": Ledger(2, at=0) for i in range(workers)}
+        for address in self._ledgers:
+            self.cluster.worker_joined(address, address, 2, at=0)
+        self.cluster.work.set(True, at=0)
+        self.poll(0)
+
+    def poll(self, at: int) -> None:
+        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+
+    def run_until(self, seconds: int) -> None:
+        for now in range(self.recent[-1].at // SECOND + 1, seconds + 1):
+            prefix = self._prefixes[now % len(self._prefixes)]
+            for number, (address, ledger) in enumerate(self._ledgers.items()):
+                ledger.hold("task", prefix, at=(now - 1) * SECOND)
+                hold = ledger.release("task", at=now * SECOND)
+                assert hold is not None
+                cpu = hold.ns * number // len(self._ledgers)
+                ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=hold.ns, spill=0)
+                payload = encode(Snapshot(address, now, ledger.balance(at=now * SECOND)))
+                self.cluster.receive(address, payload, at=now * SECOND)
+            self.poll(now * SECOND)

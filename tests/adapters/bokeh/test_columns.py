@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dask_efficiency.adapters.bokeh import columns
+from dask_efficiency.adapters.bokeh.columns import Reading
+from dask_efficiency.adapters.bokeh.tab import Tab
+from tests.adapters.bokeh.meter import Meter
+
+
+def reading(tab: Tab, meter: Meter, seconds: int = 20) -> Reading:
+    tab.show(meter)
+    meter.run_until(seconds)
+    tab.refresh()
+    assert tab.reading is not None
+    return tab.reading
+
+
+@pytest.mark.parametrize("workers", [0, 2, 150])
+def test_every_figures_columns_are_of_one_length(tab: Tab, workers: int) -> None:
+    now = reading(tab, Meter(workers))
+    for found, names in (
+        (columns.pie(now), columns.PIE),
+        (columns.timeline(now), columns.TIMELINE),
+        (columns.few_workers(now).columns, columns.BARS),
+        (columns.all_workers(now).columns, columns.BARS),
+        (columns.worker_spread(now), columns.SPREAD),
+        (columns.by_prefix(now).columns, columns.PREFIXES),
+    ):
+        assert tuple(found) == names
+        assert len({len(column) for column in found.values()}) == 1
+
+
+def test_before_any_report_it_is_said_that_there_is_none(tab: Tab) -> None:
+    now = reading(tab, Meter(), seconds=0)
+    assert columns.verdict(now).endswith(columns.NO_REPORT)
+    assert columns.by_prefix(now).key == columns.NO_TASK
+
+
+def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:
+    """In each of 20 s two workers hold one of their two threads each, one of them with half of it on the CPU."""
+    now = reading(tab, Meter())
+    timeline = columns.timeline(now)
+    assert timeline["left"] == [1_000_000, 1_005_000, 1_010_000, 1_015_000]
+    assert timeline["nthreads"] == [4.0] * 4
+    assert timeline["thread-cpu"] == [0.5] * 4
+    assert timeline["idle"] == [2.0] * 4
+    pie = columns.pie(now)
+    assert dict(zip(pie["label"], pie["seconds"], strict=True)) == {"idle": 40, "thread-noncpu": 30, "thread-cpu": 10}
+    bars = columns.all_workers(now).columns
+    assert bars["name"] == ["tcp://0", "tcp://1"]
+    assert (bars["thread-cpu"], bars["thread-noncpu"], bars["idle"]) == ([0, 0.25], [0.5, 0.25], [0.5, 0.5])
+    prefixes = columns.by_prefix(now).columns
+    assert (prefixes["name"], prefixes["total"], prefixes["thread-cpu"]) == (["inc"], [40], [10])
+
+
+def test_above_a_hundred_workers_there_is_the_spread_instead_of_bars(tab: Tab) -> None:
+    now = reading(tab, Meter(100))
+    assert len(columns.all_workers(now).columns["name"]) == 100
+    assert columns.worker_spread(now)["name"] == []
+    now = reading(tab, Meter(101))
+    assert columns.all_workers(now).columns["name"] == []
+    spread = columns.worker_spread(now)
+    assert spread["name"] == ["thread-cpu", "thread-noncpu", "idle"]
+    quantiles = [spread[name][0] for name in ("q0", "q10", "q50", "q90", "q100")]
+    assert quantiles == pytest.approx([0, 5 / 101, 25 / 101, 45 / 101, 50 / 101])
+    assert (spread["least"][0], spread["most"][0]) == ("tcp://0", "tcp://100")
+    assert "101 workers" in columns.workers_title(now)
+
+
+def test_names_of_prefixes_are_text(tab: Tab) -> None:
+    made: Any = columns.by_prefix(reading(tab, Meter(prefixes=("<script>", "$$x$$"))))
+    assert sorted(made.columns["name"]) == ["$\u2060$x$\u2060$", "<script>"]
+    assert "script" not in made.key
+
+
+def test_the_key_of_a_pie_says_what_is_folded_and_that_of_lines_does_not(tab: Tab) -> None:
+    now = reading(tab, Meter())
+    for key in (columns.key_table(now), columns.key_line(now)):
+        assert [name for name in ("thread-cpu", "thread-noncpu", "idle") if name in key and "50.0 %" in key] != []
+        assert "in the pie" not in key

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.adapters.bokeh.growth import growth
+
+Columns = dict[str, list[Any]]
+
+
+def columns(start: int, values: list[int]) -> Columns:
+    """Rows in order from ``start`` on, one of the columns always the same."""
+    return {"left": list(range(start, start + len(values))), "value": values, "zero": [0] * len(values)}
+
+
+def applied(then: Columns, now: Columns) -> Columns | None:
+    """What a viewer has who is sent the growth; None where all is to be sent."""
+    grown = growth(then, now, order="left")
+    if grown is None:
+        return None
+    shown = {name: list(values) for name, values in then.items()}
+    for name, values in grown.changed.items():
+        shown[name][grown.since :] = values
+    if not grown.added["left"]:
+        return shown
+    return {name: list(deque(values + grown.added[name], grown.rows)) for name, values in shown.items()}
+
+
+small = st.lists(st.integers(0, 2), max_size=8)
+
+
+@given(st.integers(0, 6), small, st.integers(0, 6), small)
+def test_who_is_sent_the_growth_has_what_there_is(a: int, then: list[int], b: int, now: list[int]) -> None:
+    found = applied(columns(a, then), columns(b, now))
+    assert found is None or found == columns(b, now)
+
+
+def test_a_last_row_that_changed_is_all_that_is_sent() -> None:
+    grown = growth(columns(0, [5, 6, 7]), columns(0, [5, 6, 8]), order="left")
+    assert grown is not None
+    assert (grown.since, grown.changed) == (2, {"value": [8]})
+    assert not grown.added["left"]
+
+
+def test_as_the_window_moves_on_what_stays_is_not_sent() -> None:
+    grown = growth(columns(0, [5, 6, 7, 8]), columns(1, [6, 7, 9, 4]), order="left")
+    assert grown is not None
+    assert (grown.since, grown.changed, grown.rows) == (3, {"value": [9]}, 4)
+    assert grown.added == {"left": [4], "value": [4], "zero": [0]}
+
+
+def test_rows_that_have_little_in_common_are_sent_whole() -> None:
+    assert growth(columns(0, [1, 2]), columns(7, [1, 2]), order="left") is None
+    assert growth(columns(0, [1, 2, 3]), columns(0, [4, 5, 6]), order="left") is None
+    assert growth(columns(0, []), columns(0, [1]), order="left") is None

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.adapters.bokeh.columns import Reading
+from dask_efficiency.adapters.bokeh.tab import GONE, KEEP_MS, Tab
+from tests.adapters.bokeh.meter import SECOND, Meter
+
+
+def reading_of(tab: Tab) -> Reading:
+    tab.refresh()
+    assert tab.reading is not None
+    return tab.reading
+
+
+def test_a_reading_is_taken_anew_once_there_is_news(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(10)
+    first = reading_of(tab)
+    meter.run_until(11)
+    assert reading_of(tab) is first
+    meter.run_until(12)
+    assert reading_of(tab).at == 12 * SECOND
+
+
+def test_what_is_made_of_a_reading_is_made_once_for_all_pages(tab: Tab) -> None:
+    made: list[int] = []
+
+    def second(reading: Reading) -> int:
+        made.append(reading.at // SECOND)
+        return made[-1]
+
+    meter = Meter()
+    tab.show(meter)
+    for seconds in (10, 10, 12):
+        meter.run_until(seconds)
+        reading_of(tab)
+        assert [tab.drawn(second) for _ in range(3)] == [seconds] * 3
+    assert made == [10, 12]
+
+
+def test_what_changes_by_little_is_made_less_often_and_anew_for_another_source(tab: Tab) -> None:
+    def second(reading: Reading) -> int:
+        return reading.at // SECOND
+
+    meter = Meter()
+    tab.show(meter)
+    drawn = []
+    for seconds in range(10, 22, 2):
+        meter.run_until(seconds)
+        reading_of(tab)
+        drawn.append(tab.drawn(second, every_ns=5 * SECOND))
+    assert drawn == [10, 10, 10, 16, 16, 16]
+    other = Meter()
+    tab.show(other)
+    other.run_until(2)
+    reading_of(tab)
+    assert tab.drawn(second, every_ns=5 * SECOND) == 2
+
+
+def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    for minute in range(1, 20):
+        meter.run_until(60 * minute)
+        tab._keep()
+    assert reading_of(tab).kept.at == 14 * 60 * SECOND
+    assert len(tab._kept) * KEEP_MS <= 6 * 60_000
+
+
+def test_a_tab_without_a_source_says_that_the_figures_stand_still(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    reading = reading_of(tab)
+    tab.hide(meter)
+    assert reading_of(tab) is reading
+    assert tab.notice == GONE
+    tab.show(meter)
+    reading_of(tab)
+    assert tab.notice is None
+
+
+def test_a_meter_that_failed_says_why_as_text(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    meter.off = "<b>it</b> failed"
+    tab.refresh()
+    assert tab.notice == "Nothing is measured any more: &lt;b&gt;it&lt;/b&gt; failed"
+
+
+def test_a_failure_is_logged_once_and_said(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        tab.fail(ValueError("<odd>"))
+        assert tab.notice == "This page failed: ValueError: &lt;odd&gt;"
+    assert len(caplog.records) == 1
+
+
+def test_links_come_and_go_and_are_never_there_twice(tab: Tab) -> None:
+    first, second = Meter(), Meter()
+    for source in (first, first, second):
+        tab.show(source)
+        assert tab._pages == ["status", "efficiency"]
+        assert [plot["name"] for plot in tab._plots] == ["Efficiency", "Zebra"]
+    tab.hide(first)
+    assert tab.shown
+    tab.hide(second)
+    tab.hide(second)
+    assert tab._pages == ["status"]
+    assert [plot["name"] for plot in tab._plots] == ["Zebra"]
