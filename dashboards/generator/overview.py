@@ -95,7 +95,6 @@ def strip() -> list[Any]:
                 height=4,
             ),
             Query(f"{threads(CLUSTERS, gain, LOST)} / 3600", "lost"),
-            decimals=1,
         ),
         numbers(
             About(
@@ -108,7 +107,6 @@ def strip() -> list[Any]:
                 height=4,
             ),
             Query(f"{in_vain(CLUSTERS, gain)} / 3600", "in vain"),
-            decimals=1,
         ),
         numbers(
             About(5, "Workers and threads", "Workers and their threads at the end of the time shown.", "short", 4, 4),

@@ -36,7 +36,8 @@ LAYERS = (
     tuple(map(str, GOOD)),
     tuple(str(bucket) for bucket in IN_A_TASK if bucket not in GOOD),
     tuple(a for a in ACTIVITIES if a not in (*IN_A_TASK, Bucket.NO_WORK, Bucket.LOST_WORKER, Bucket.UNMEASURED)),
-    (str(Bucket.LOST_WORKER), str(Bucket.UNMEASURED), str(Bucket.NO_WORK)),
+    (str(Bucket.LOST_WORKER), str(Bucket.UNMEASURED)),
+    (str(Bucket.NO_WORK),),
 )
 
 

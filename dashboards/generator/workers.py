@@ -6,11 +6,9 @@ from typing import Any
 
 from dashboards.generator.by_worker import MAX_BARS, NO_WORKERS, TO_ONE_WORKER, least_efficient
 from dashboards.generator.panels import (
-    BAD_COLOUR,
     EFFICIENCY_STEPS,
     FAIR_COLOUR,
     GOOD_COLOUR,
-    PLAIN,
     About,
     Query,
     bars,
@@ -62,7 +60,6 @@ def strip() -> list[Any]:
                 height=4,
             ),
             Query(f"{threads(CHOSEN_WORKERS, gain, LOST)} / 3600", "lost"),
-            decimals=1,
         ),
         numbers(
             About(
@@ -75,7 +72,6 @@ def strip() -> list[Any]:
                 height=4,
             ),
             Query(f"{in_vain(CHOSEN_WORKERS, gain)} / 3600", "in vain"),
-            decimals=1,
         ),
         numbers(
             About(4, "Workers and threads", "The chosen workers that are there now, and their threads.", "short", 5, 4),
@@ -115,7 +111,7 @@ def comparison() -> list[Any]:
             Query(f"min({each})", "lowest"),
             Query(f"quantile(0.5, {each})", "median"),
             Query(f"max({each})", "highest"),
-            colours={"lowest": BAD_COLOUR, "median": PLAIN, "highest": GOOD_COLOUR},
+            colours={"lowest": "dark-blue", "median": "blue", "highest": "super-light-blue"},
             limit=1,
         ),
         least_efficient(21, CHOSEN_WORKERS, height=9),

@@ -84,13 +84,13 @@ def test_both_ways_of_scraping_a_scheduler_count_twice_only_when_both_are_chosen
 
 def test_the_layers_of_the_stack_add_up_to_the_line(prometheus):
     points = []
-    for ref in "ABCD":
+    for ref in "ABCDE":
         found = prometheus.query_range(
             question("What the threads did", ref).substituted({"job": "dask"}), seconds=SHOWN, step=1
         )
         points.append(sum(sum(values) for _, values in found))
     ((_, line),) = prometheus.query_range(
-        question("What the threads did", "E").substituted({"job": "dask"}), seconds=SHOWN, step=1
+        question("What the threads did", "F").substituted({"job": "dask"}), seconds=SHOWN, step=1
     )
     assert len(line) > 10
     assert sum(points) == pytest.approx(sum(line), rel=0.25)
