@@ -100,7 +100,8 @@ class ActivityFeed:
             start = presence.joined + sum(row) // presence.nthreads
             if start < stop:
                 like = grown if stop - start <= CLOCK_SLACK_NS and any(grown) else _ALL_UNMEASURED
-                found.append((start, stop, apportion(like, presence.nthreads * (stop - start))))
+                whole = presence.nthreads * (stop - start)
+                found.append((start, stop, apportion([whole * ns for ns in like], whole)))
         return _stretches(found)
 
 

@@ -7,7 +7,6 @@ import json
 import lzma
 import math
 import os
-import uuid
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
+from dask_efficiency.storage import writing
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
@@ -113,45 +113,9 @@ def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_optio
     **storage_options
         For the file system, as in :func:`fsspec.open`.
     """
-    write_text(json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n", path, **storage_options)
-
-
-def write_text(text: str, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a text in UTF-8 where :func:`save` would write a report, and in the same way."""
-    import fsspec
-
-    target = os.fspath(path)
-    content = _compressed(text.encode("utf-8"), target)
-    if _is_local(target):
-        file_system, target = fsspec.core.url_to_fs(target, **storage_options)
-        if file_system.auto_mkdir:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-        _replace(os.path.realpath(target), content)
-    else:
-        with fsspec.open(target, "wb", compression=None, **storage_options) as file:
-            file.write(content)
-
-
-def _replace(target: str, content: bytes) -> None:
-    if os.path.exists(target) and not os.path.isfile(target):
-        # a file in place of a pipe or a device would be worse than a torn write
-        with open(target, "wb") as file:
-            file.write(content)
-        return
-    beside = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except OSError as error:
-        if error.filename == beside:
-            error.filename = target  # the one that the user gave
-        raise
-    finally:
-        if os.path.exists(beside):
-            os.remove(beside)
+    text = json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n"
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(text.encode("ascii"))
 
 
 def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
@@ -191,18 +155,6 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
         raise ReportFileError(f"{target}: {error}") from None
 
 
-def _compressed(content: bytes, name: str) -> bytes:
-    import fsspec
-
-    compression = fsspec.utils.infer_compression(name)
-    if compression is None:
-        return content
-    buffer = io.BytesIO()
-    with fsspec.compression.compr[compression](buffer, mode="wb") as file:
-        file.write(content)
-    return buffer.getvalue()
-
-
 def _decompressed(content: bytes, name: str) -> bytes:
     import fsspec
 
@@ -212,12 +164,6 @@ def _decompressed(content: bytes, name: str) -> bytes:
     with fsspec.compression.compr[compression](io.BytesIO(content), mode="rb") as file:
         plain: bytes = file.read()
     return plain
-
-
-def _is_local(path: str) -> bool:
-    import fsspec
-
-    return "::" not in path and fsspec.utils.get_protocol(path) in ("file", "local")
 
 
 def _no_constant(name: str) -> Any:
@@ -270,13 +216,18 @@ def _breakdown(value: Any, where: str) -> Breakdown:
 
 
 def _read(
-    value: Any, where: str, readers: Mapping[str, Callable[[Any, str], Any]], optional: frozenset[str] = frozenset()
+    value: Mapping[str, Any],
+    where: str,
+    readers: Mapping[str, Callable[[Any, str], Any]],
+    *,
+    prefix: str = "",
+    optional: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """The fields of an object, each by its reader; one that is optional may be missing."""
     missing = [name for name in readers if name not in value and name not in optional]
     if missing:
         raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
-    return {name: read(value[name], name) for name, read in readers.items() if name in value}
+    return {name: read(value[name], prefix + name) for name, read in readers.items() if name in value}
 
 
 def _timeline(value: Any, where: str) -> Timeline | None:
@@ -284,7 +235,7 @@ def _timeline(value: Any, where: str) -> Timeline | None:
         return None
     if not isinstance(value, dict):
         raise _wrong(value, where, "an object")
-    timeline = Timeline(**_read(value, where, _TIMELINE_READERS))
+    timeline = Timeline(**_read(value, where, _TIMELINE_READERS, prefix=f"{where}."))
     if not timeline.bin_ns or timeline.bins > MAX_BINS:
         raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
     for name, row in timeline.activity.items():

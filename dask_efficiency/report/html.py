@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from dask_efficiency.report.sections import (
     workers,
 )
 from dask_efficiency.report.verdict import WORTH_SAYING
+from dask_efficiency.storage import writing
 
 #: More workers than these are drawn as strips, and listed where one asks for it.
 WORKERS_WITH_BARS = 30
@@ -67,6 +69,12 @@ def render_page(report: EfficiencyReport) -> str:
         script=timeline_figure.SCRIPT + worker_strips.SCRIPT,
         rules=_RULES + timeline_figure.RULES + worker_strips.RULES,
     )
+
+
+def save_page(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the page to a local path or any fsspec URL, as :func:`~dask_efficiency.report.files.save` does."""
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(render_page(report).encode("utf-8"))
 
 
 def _data(report: EfficiencyReport) -> dict[str, Any]:

@@ -267,10 +267,9 @@ class EfficiencyReport:
 
     def to_html(self, path: str, **storage_options: Any) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.files import write_text
-        from dask_efficiency.report.html import render_page
+        from dask_efficiency.report.html import save_page
 
-        write_text(render_page(self), path, **storage_options)
+        save_page(self, path, **storage_options)
 
     @property
     def verdict(self) -> str:

@@ -1,11 +1,14 @@
 """Reports for the tests: one worked out by hand, and any report at all."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.timeline import Timeline
 
 
 def seconds(**by_bucket: float) -> Breakdown:
@@ -63,6 +66,19 @@ breakdowns = st.dictionaries(
 
 _names = st.text(max_size=12) | st.sampled_from(HOSTILE_NAMES[:7])
 _amounts = st.floats(0, 1e12)
+
+
+@st.composite
+def timelines(draw: st.DrawFn) -> Timeline:
+    """Any timeline: of nothing, of one nanosecond, or of many bins."""
+    empty = Timeline(draw(st.integers(1, 10**12)), 0, {})
+    bins = draw(st.integers(0, 12))
+    rest = draw(st.integers(1, empty.bin_ns))
+    row = st.lists(st.integers(0, 10**15), min_size=bins, max_size=bins).map(tuple)
+    rows = draw(st.dictionaries(st.sampled_from(ACTIVITIES), row))
+    return replace(empty, elapsed_ns=(bins - 1) * empty.bin_ns + rest if bins else 0, activity=rows)
+
+
 _groups = st.dictionaries(_names, breakdowns, max_size=12)
 
 reports = st.builds(
@@ -83,4 +99,6 @@ reports = st.builds(
     notes=st.lists(_names, max_size=3).map(tuple),
     price_per_worker_hour=st.none() | st.floats(0, 1000),
     environment=st.dictionaries(_names, _names, max_size=4),
+    timeline=st.none() | timelines(),
+    code=st.lists(_names, max_size=3).map(tuple),
 )

@@ -12,6 +12,7 @@ from hypothesis import given
 
 from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.timeline import Timeline
 from tests.report.samples import by_hand, report_of, reports, seconds
 
 
@@ -163,6 +164,15 @@ def test_another_version_is_refused(version: Any) -> None:
         ("notes", "one", "'notes'"),
         ("notes", [1], "'notes'"),
         ("price_per_worker_hour", "much", "'price_per_worker_hour'"),
+        ("code", "x = 1", "'code'"),
+        ("timeline", [], "'timeline'"),
+        ("timeline", {"bin_ns": 10}, r"'timeline' lacks 'elapsed_ns', 'activity'"),
+        ("timeline", {"bin_ns": 0, "elapsed_ns": 5, "activity": {}}, r"'timeline\.bin_ns'"),
+        ("timeline", {"bin_ns": 1, "elapsed_ns": 10**18, "activity": {}}, r"'timeline\.bin_ns'"),
+        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"lunch": [1, 2]}}, r"'timeline\.activity'.*'lunch'"),
+        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1]}}, "has 1 bins; expected 2"),
+        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1, -1]}}, r"'timeline\.activity\.idle'"),
+        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": 1}}, r"'timeline\.activity\.idle'"),
     ],
 )
 def test_a_field_of_a_wrong_type_is_refused_by_name(field: str, value: Any, where: str) -> None:
@@ -181,8 +191,16 @@ def test_a_missing_field_is_refused_by_name() -> None:
         from_dict(data | {"report": None})
 
 
+def test_a_file_of_before_there_were_timelines_is_read() -> None:
+    data = to_dict(replace(by_hand(), timeline=Timeline(10, 15, {"idle": (7, 3)}), code=("x = 1",)))
+    del data["report"]["timeline"], data["report"]["code"]
+    assert from_dict(data) == by_hand()
+
+
 def test_every_field_of_a_report_is_stored() -> None:
+    timeline = Timeline(10, 15, {"idle": (7, 3)})
     changed = replace(by_hand(), environment={"dask": "2026.8.0"}, details={"x": 0.1}, outside={"y": 0.2})
+    changed = replace(changed, timeline=timeline, code=("x = 1",))
     assert from_dict(to_dict(changed)) == changed
     assert to_dict(report_of(seconds(idle=1))).keys() == {"format", "version", "summary", "report"}
 

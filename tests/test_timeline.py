@@ -1,0 +1,204 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
+from dask_efficiency.ledger import Ledger
+from dask_efficiency.timeline import (
+    CLOCK_SLACK_NS,
+    FIRST_WIDTH_NS,
+    MAX_BINS,
+    ActivityFeed,
+    Stretches,
+    Timeline,
+    TimelineRecorder,
+)
+from dask_efficiency.wire import Snapshot, encode
+from tests.strategies import SECOND
+
+IDLE, CPU = (ACTIVITIES.index(name) for name in ("idle", "thread-cpu"))
+
+
+def stretch(start: int, stop: int, **ns: int) -> Stretches:
+    """One worker's time, ``stretch(0, 5, idle=5)``."""
+    row = [ns.get(name.replace("-", "_"), 0) for name in ACTIVITIES]
+    return Stretches(np.array([start]), np.array([stop]), np.array([row]))
+
+
+def sums(timeline: Timeline) -> dict[str, int]:
+    return {name: sum(row) for name, row in timeline.activity.items()}
+
+
+def test_a_stretch_is_spread_evenly_over_the_bins_that_it_touches() -> None:
+    recorder = TimelineRecorder(at=SECOND)
+    recorder.add(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000))
+    timeline = recorder.timeline(at=2 * SECOND)
+    assert timeline == Timeline(FIRST_WIDTH_NS, SECOND, {"thread-cpu": (1000,) * 4, "idle": (100,) * 4})
+
+
+def test_what_is_before_the_opening_or_after_the_end_is_left_out() -> None:
+    recorder = TimelineRecorder(at=SECOND)
+    recorder.stop(at=2 * SECOND)
+    recorder.add(stretch(0, SECOND, idle=7))
+    recorder.add(stretch(0, 4 * SECOND, idle=4000))
+    recorder.add(stretch(2 * SECOND, 3 * SECOND, idle=7))
+    assert sums(recorder.timeline(at=2 * SECOND)) == {"idle": 1000}
+
+
+def test_a_window_of_fifty_milliseconds_is_one_short_bin() -> None:
+    recorder = TimelineRecorder(at=0)
+    recorder.stop(at=SECOND // 20)
+    recorder.add(stretch(0, SECOND // 20, idle=SECOND // 10))
+    timeline = recorder.timeline(at=SECOND // 20)
+    assert timeline.activity == {"idle": (SECOND // 10,)}
+    assert timeline.widths == (SECOND // 20,)
+
+
+def test_a_timeline_of_nothing_has_no_bins() -> None:
+    timeline = TimelineRecorder(at=5).timeline(at=5)
+    assert (timeline.bins, timeline.widths, timeline.activity) == (0, (), {})
+
+
+def test_days_have_a_bounded_number_of_bins_and_every_nanosecond() -> None:
+    recorder = TimelineRecorder(at=0)
+    hour = 3600 * SECOND
+    for i in range(72):
+        recorder.add(stretch(i * hour, (i + 1) * hour, idle=16 * hour - i, thread_cpu=i))
+    timeline = recorder.timeline(at=72 * hour)
+    assert MAX_BINS / 2 <= timeline.bins <= MAX_BINS
+    assert sum(timeline.widths) == 72 * hour
+    assert sum(sums(timeline).values()) == 72 * 16 * hour
+    assert sums(timeline)["thread-cpu"] == sum(range(72))
+
+
+pieces = st.lists(st.tuples(st.integers(0, 10**13), st.integers(1, 10**12), st.integers(0, 10**13)), min_size=1)
+
+
+@given(pieces)
+def test_no_nanosecond_is_lost_however_often_neighbours_are_merged(given_pieces: list[tuple[int, int, int]]) -> None:
+    recorder = TimelineRecorder(at=0)
+    for start, length, ns in given_pieces:
+        recorder.add(stretch(start, start + length, idle=ns))
+    end = max(start + length for start, length, _ in given_pieces)
+    timeline = recorder.timeline(at=end)
+    assert timeline.bins <= MAX_BINS
+    assert sum(sums(timeline).values()) == sum(ns for _, _, ns in given_pieces)
+    assert all(ns >= 0 for row in timeline.activity.values() for ns in row)
+
+
+@given(pieces)
+def test_merging_gives_what_wider_bins_would_have_given(given_pieces: list[tuple[int, int, int]]) -> None:
+    together, apart = TimelineRecorder(at=0), TimelineRecorder(at=0)
+    together.add(
+        Stretches(
+            np.array([start for start, _, _ in given_pieces]),
+            np.array([start + length for start, length, _ in given_pieces]),
+            np.array([[ns if i == IDLE else 0 for i in range(len(ACTIVITIES))] for _, _, ns in given_pieces]),
+        )
+    )
+    for start, length, ns in given_pieces:
+        apart.add(stretch(start, start + length, idle=ns))
+    end = max(start + length for start, length, _ in given_pieces)
+    one, other = together.timeline(at=end), apart.timeline(at=end)
+    assert one.bin_ns == other.bin_ns
+    for name, row in one.activity.items():
+        # both round at the edges of bins, one at more of them
+        assert row == pytest.approx(other.activity[name], abs=len(given_pieces) + 1)
+
+
+class Cluster:
+    """A cluster of idle workers by a clock of its own."""
+
+    def __init__(self) -> None:
+        self.ledger = ClusterLedger(at=0)
+        self.ledger.work.set(True, at=0)
+        self.feed = ActivityFeed()
+        self.recorder = TimelineRecorder(at=0)
+
+    def joins(self, address: str, *, at: int, nthreads: int = 2) -> None:
+        self.ledger.worker_joined(address, address, nthreads, at=at)
+
+    def tells(self, address: str, *, at: int, incarnation: str = "a", final: bool = False) -> None:
+        presence = self.ledger.present[address]
+        balance = Ledger(presence.nthreads, at=presence.joined).balance(at=at)
+        snapshot = Snapshot(incarnation, at, balance, final=final)
+        self.ledger.receive(address, encode(snapshot), at=at)
+
+    def follow(self) -> Stretches:
+        stretches = self.feed.read(self.ledger.present.values())
+        self.recorder.add(stretches)
+        return stretches
+
+    def timeline(self, *, at: int) -> Timeline:
+        return self.recorder.timeline(at=at, uncovered=self.feed.uncovered(at=at))
+
+
+def test_every_bin_adds_up_to_the_threads_that_were_there() -> None:
+    cluster = Cluster()
+    cluster.joins("x", at=0)
+    cluster.joins("y", at=SECOND, nthreads=3)
+    for tenths in range(5, 31, 5):
+        cluster.tells("x", at=tenths * SECOND // 10)
+        if tenths > 10:
+            cluster.tells("y", at=tenths * SECOND // 10 - 7)
+        cluster.follow()
+    timeline = cluster.timeline(at=3 * SECOND)
+    threads = [2] * 4 + [5] * 8
+    assert timeline.activity.keys() == {"idle"}
+    assert timeline.activity["idle"] == pytest.approx([n * FIRST_WIDTH_NS for n in threads], abs=10)
+
+
+def test_a_worker_that_tells_nothing_is_unmeasured_and_one_heard_of_just_before_goes_on_as_it_was() -> None:
+    cluster = Cluster()
+    cluster.joins("silent", at=0)
+    cluster.joins("heard", at=0)
+    cluster.tells("heard", at=SECOND - CLOCK_SLACK_NS)
+    cluster.follow()
+    assert sums(cluster.timeline(at=SECOND)) == {"idle": 2 * SECOND, "unmeasured": 2 * SECOND}
+
+
+def test_a_worker_that_vanished_is_lost_until_it_was_removed_and_then_forgotten() -> None:
+    cluster = Cluster()
+    cluster.joins("x", at=0)
+    cluster.tells("x", at=SECOND)
+    cluster.follow()
+    cluster.ledger.worker_left("x", at=2 * SECOND)
+    cluster.follow()
+    cluster.ledger.close_departed(at=9 * SECOND)
+    cluster.follow()
+    assert sums(cluster.timeline(at=10 * SECOND)) == {"idle": 2 * SECOND, "lost-worker": 2 * SECOND}
+    assert len(cluster.feed._read) == 0
+
+
+def test_what_was_read_is_not_read_again() -> None:
+    cluster = Cluster()
+    cluster.joins("x", at=0)
+    cluster.tells("x", at=SECOND)
+    assert cluster.follow().ns.sum() == 2 * SECOND
+    assert len(cluster.follow().start) == 0
+
+
+def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:
+    cluster = Cluster()
+    cluster.joins("x", at=0)
+    cluster.ledger.receive("x", {"schema": 1, "off": "no package"}, at=SECOND)
+    cluster.follow()
+    cluster.ledger.accrue(at=2 * SECOND)
+    cluster.follow()
+    assert cluster.timeline(at=2 * SECOND).activity == {"unmeasured": (2 * FIRST_WIDTH_NS,) * 8}
+
+
+def test_a_timeline_can_be_looked_at_and_goes_on() -> None:
+    recorder = TimelineRecorder(at=0)
+    recorder.add(stretch(0, SECOND, idle=1000))
+    early = recorder.timeline(at=SECOND, uncovered=stretch(0, SECOND, unmeasured=8))
+    recorder.add(stretch(SECOND, 2 * SECOND, idle=1000))
+    late = recorder.timeline(at=2 * SECOND)
+    assert sums(early) == {"idle": 1000, "unmeasured": 8}
+    assert sums(late) == {"idle": 2000}
+    assert replace(late, elapsed_ns=SECOND, activity={"idle": late.activity["idle"][:4]}) == replace(
+        early, activity={"idle": early.activity["idle"]}
+    )
