@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
-    from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, snapshot, unregister
+    from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, get_trace, snapshot, unregister
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
     from dask_efficiency.report.compare import compare
@@ -30,6 +30,7 @@ _HOMES = {
     "compare": "dask_efficiency.report.compare",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client",
+    "get_trace": "dask_efficiency.plugins.client",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.trace.files",
     "snapshot": "dask_efficiency.plugins.client",
@@ -47,6 +48,7 @@ __all__ = [
     "compare",
     "dask_setup",
     "efficiency_report",
+    "get_trace",
     "load_report",
     "load_trace",
     "snapshot",

@@ -22,8 +22,11 @@ from dask_efficiency.plugins.accounts import report_of
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
+from dask_efficiency.plugins.trace_scheduler import recording_of
 from dask_efficiency.plugins.worker import NAME
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.trace.build import build
+from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -61,6 +64,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         otherwise. Both hold the source of the block.
     storage_options
         Passed to fsspec with ``filename``.
+    trace
+        Whether to record every task and transfer in the block, as :attr:`trace`.
 
     Raises
     ------
@@ -84,11 +89,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         name: str | None = None,
         filename: str | None = None,
         storage_options: dict[str, Any] | None = None,
+        trace: bool = False,
     ) -> None:
         self._client = client
         self._name = name or "efficiency_report"
         self._filename = filename
         self._storage_options = storage_options or {}
+        self._traced = trace
         self._report: EfficiencyReport | None = None
         self._why_not = "the report is there when its block has ended"
 
@@ -161,6 +168,12 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         """The report itself, a value that outlives the client."""
         return self._ready()
 
+    @property
+    def trace(self) -> RunTrace | None:
+        """What happened in the block, task by task; None if ``trace=True`` was not given."""
+        self._ready()
+        return self._trace
+
     def _ready(self) -> EfficiencyReport:
         if self._report is None:
             raise RuntimeError(self._why_not)
@@ -172,6 +185,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._client is None:
             self._client = get_client()
         self._report = None
+        self._trace: RunTrace | None = None
         self._observer: ClientObserver | None = None
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
@@ -184,7 +198,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         assert client is not None
         await _register(client, EfficiencyPlugin.leased_to(client.id))
         try:
-            reply = await _ask(client, "open", window=self._window, client=client.id, span=self._phases.span)
+            reply = await _ask(
+                client, "open", window=self._window, client=client.id, span=self._phases.span, trace=self._traced
+            )
             self._behind = await _clock_offset(client)
         except BaseException:
             await _ask(client, "release", client=client.id)
@@ -204,6 +220,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             payload = await _ask(client, "close", window=self._window)
         finally:
             await _ask(client, "release", client=client.id)
+        self._trace = await self._trace_of(payload.pop("trace", None))
         self._report = report_of(
             payload,
             name=self._name,
@@ -217,6 +234,23 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
             write = self._report.to_html if is_page else self._report.save
             await asyncio.to_thread(write, self._filename, **self._storage_options)
+
+    async def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
+        if payload is None:
+            return None
+        assert self._client is not None
+        phases = {
+            phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
+            for phase, pairs in self._phases.intervals.items()
+        }
+        return await asyncio.to_thread(
+            build,
+            recording_of(payload),
+            name=self._name,
+            start=payload["start"],
+            phases=phases,
+            client=self._client.id,
+        )
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         behind = self._behind
@@ -290,6 +324,30 @@ def history_report(client: Client | None = None, last_seconds: float | None = No
     return _sync(client, _history, last_seconds)
 
 
+def get_trace(client: Client | None = None) -> Any:
+    """What the cluster recorded: every task, transition and transfer that it still remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    RunTrace
+        Of what was recorded until now. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    RuntimeError
+        If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
+        ``efficiency_report(trace=True)`` is open.
+    """
+    return _sync(client, _ring)
+
+
 def unregister(client: Client | None = None) -> Any:
     """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
     return _sync(client, _unregister)
@@ -304,6 +362,11 @@ async def _history(client: Client, last: float | None) -> EfficiencyReport:
     payload = await _ask(client, "history", last=last)
     name = "all history" if last is None else f"last {last:g} s"
     return report_of(payload, name=name, started=time.time() - payload["window"] / 1e9)
+
+
+async def _ring(client: Client) -> RunTrace:
+    payload = await _ask(client, "trace")
+    return await asyncio.to_thread(build, recording_of(payload), name="trace")
 
 
 async def _unregister(client: Client) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import accounts, bootstrap
 from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.recording import Recording
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import LAST_WORDS, NAME
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
@@ -114,6 +115,7 @@ class ClusterMeter:
         #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._exports = Exports(self)
+        self._recording = Recording(self)
         self._poller = PeriodicCallback(lambda: self.guard(self.poll), POLL_MS)
 
     # -- coming and going --------------------------------------------------------------------
@@ -129,6 +131,7 @@ class ClusterMeter:
         self.guard(self.poll)
         self._poller.start()
         self._exports.start()
+        await self._recording.always(self.options.trace)
 
     async def reconfigure(self, opts: Options) -> None:
         """Take other options; the accounts go on."""
@@ -138,6 +141,7 @@ class ClusterMeter:
         self.options = opts
         if resend:
             await self._send_worker_half()
+        await self._recording.always(opts.trace)
 
     async def stop(self) -> None:
         """Take everything away again, in turn; safe to call twice."""
@@ -156,6 +160,7 @@ class ClusterMeter:
         self.closed = True
         self._poller.stop()
         self._exports.stop()
+        self._recording.stop()
         self._work.close()
         if self.scheduler.handlers.get(NAME) == self.handle:
             del self.scheduler.handlers[NAME]
@@ -165,7 +170,7 @@ class ClusterMeter:
         name = bootstrap.EfficiencyWorkerPlugin.name
         self.scheduler.worker_plugins.pop(name, None)
         if workers:
-            await self._ask_all({"op": "plugin-remove", "name": name})
+            await self.ask_all({"op": "plugin-remove", "name": name})
 
     def stay_as_long_as(self, former: ClusterMeter) -> None:
         """Take over why a former meter was there."""
@@ -208,6 +213,7 @@ class ClusterMeter:
         self.off = f"the meter on the scheduler failed: {type(error).__name__}: {error}"[:500]
         logger.error("dask_efficiency switched itself off on the scheduler", exc_info=error)
         self._poller.stop()
+        self._recording.stop()
         self._work.close()
         if self.plugin is not None:
             self.plugin.__dict__.pop("transition", None)
@@ -222,6 +228,25 @@ class ClusterMeter:
             if self.off is None:
                 self._fail(error)
 
+    def _recorded_transition(
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
+    ) -> None:
+        """The same while a recording goes on."""
+        recorder = self._recording.recorder
+        if recorder is not None:
+            recorder.transition(key, start, finish, stimulus_id, kwargs)
+        self.transition(key, start, finish)
+
+    @property
+    def hook(self) -> Callable[..., None]:
+        """What the scheduler is to call for every transition of every task."""
+        return self.transition if self._recording.recorder is None else self._recorded_transition
+
+    def rebind(self) -> None:
+        """A recording began or ended."""
+        if self.plugin is not None and "transition" in self.plugin.__dict__:
+            self.plugin.transition = self.hook  # type: ignore[method-assign]
+
     def reconcile(self) -> None:
         """Compare with the scheduler's workers: one may join while a hook is not in place yet."""
         at = time.monotonic_ns()
@@ -234,9 +259,12 @@ class ClusterMeter:
                 presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
                 for window in self._windows.values():
                     window.worker_joined(presence)
+                self._recording.worker_joined(address)
 
-    def worker_left(self, address: str, at: int) -> None:
+    def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
+        if self._recording.recorder is not None:
+            self._recording.recorder.worker_left(address, stimulus_id)
         self._servers.pop(address, None)
         self._last_payload.pop(address, None)
         self.cluster.worker_left(address, at=at)
@@ -245,8 +273,10 @@ class ClusterMeter:
         """The scheduler forgot all its tasks."""
         self._work.reset()
 
-    def graph_taken_in(self, client: str, tasks: list[Any]) -> None:
+    def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
         """Note which spans are whose, for the windows that are open."""
+        if self._recording.recorder is not None:
+            self._recording.recorder.graph_taken_in(client, tasks, keys, stimulus_id)
         mine = [held for held in self._open.values() if held.client == client]
         if not mine:
             return
@@ -256,7 +286,9 @@ class ClusterMeter:
             held.spans.update(span for span in spans if span)
 
     def event(self, topic: str, message: Any) -> None:
-        """Book a closing worker's last words."""
+        """Book a closing worker's last words, and what workers record."""
+        if self._recording.recorder is not None:
+            self._recording.recorder.event(topic, message)
         if topic != LAST_WORDS or not isinstance(message, Mapping) or message.get("session") != self.session:
             return
         address = str(message.get("worker"))
@@ -297,6 +329,8 @@ class ClusterMeter:
         self.cluster.accrue(at=at)
         self.cluster.close_departed(at=at)
         self._follow()
+        if self._recording.recorder is not None:
+            self._recording.recorder.heartbeats(self.cluster.activity_by_worker())
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at
@@ -340,13 +374,18 @@ class ClusterMeter:
 
     async def _send_worker_half(self) -> None:
         """Meter the workers that are there; those that join are sent it by the scheduler."""
-        payload = self._set_worker_half()
+        payload = self.set_worker_half()
         name = bootstrap.EfficiencyWorkerPlugin.name
-        await self._ask_all({"op": "plugin-add", "plugin": payload, "name": name})
+        await self.ask_all({"op": "plugin-add", "plugin": payload, "name": name})
 
-    def _set_worker_half(self) -> bytes:
+    def set_worker_half(self) -> bytes:
+        """Have the workers that join sent their half as it must be now."""
         plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
-            dask_efficiency.__version__, self.session, self.options.max_prefixes, list(self._windows)
+            dask_efficiency.__version__,
+            self.session,
+            self.options.max_prefixes,
+            list(self._windows),
+            self._recording.id,
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:
@@ -356,7 +395,9 @@ class ClusterMeter:
         self.scheduler.worker_plugins[bootstrap.EfficiencyWorkerPlugin.name] = payload
         return payload
 
-    async def _ask_all(self, message: dict[str, Any]) -> dict[str, tuple[Any, int]]:
+    async def ask_all(
+        self, message: dict[str, Any], addresses: Iterable[str] | None = None
+    ) -> dict[str, tuple[Any, int]]:
         """Every worker's answer, or the exception that came instead, and when; silent ones cost the timeout."""
 
         async def ask(address: str) -> tuple[Any, int]:
@@ -373,12 +414,12 @@ class ClusterMeter:
                 answer = error
             return answer, time.monotonic_ns()
 
-        addresses = list(self.scheduler.workers)
+        addresses = list(self.scheduler.workers if addresses is None else addresses)
         return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
 
     async def _ask_meters(self, action: str, window: str = "") -> dict[str, WindowBalance | str]:
         """Force snapshots; and open or close a window. Gives the windows, or why there is none."""
-        replies = await self._ask_all({"op": NAME, "action": action, "window": window})
+        replies = await self.ask_all({"op": NAME, "action": action, "window": window})
         answers: dict[str, WindowBalance | str] = {}
         for address, (reply, at) in replies.items():
             if not isinstance(reply, dict) or "snapshot" not in reply:
@@ -393,8 +434,10 @@ class ClusterMeter:
 
     # -- windows -----------------------------------------------------------------------------
 
-    async def _open_window(self, window_id: str, client: str, span: str) -> dict[str, Any]:
+    async def _open_window(self, window_id: str, client: str, span: str, trace: bool) -> dict[str, Any]:
         self.poll()
+        if trace:
+            await self._recording.begin(window_id)
         while len(self._open) >= MAX_WINDOWS:
             self._forget_window(next(iter(self._open)))
         at = time.monotonic_ns()
@@ -408,7 +451,7 @@ class ClusterMeter:
         window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
         self._open[window_id] = _OpenWindow(window, client, span)
         self._windows[window_id] = window
-        self._set_worker_half()
+        self.set_worker_half()
         return {"leased": not self._permanent}
 
     async def _close_window(self, window_id: str) -> dict[str, Any]:
@@ -425,16 +468,19 @@ class ClusterMeter:
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
             self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
-        timeline = self.timeline(recorder, at=at)
+        account = accounts.of_window(self, held.window, closed, held.spans, self.timeline(recorder, at=at), at)
+        if self._recording.wanted(window_id):
+            account["trace"] = {**await self._recording.collect(), "start": held.window.opened}
         self._forget_window(window_id)
-        return accounts.of_window(self, held.window, closed, held.spans, timeline, at)
+        return account
 
     def _forget_window(self, window_id: str) -> None:
         self._open.pop(window_id, None)
         self._windows.pop(window_id, None)
         self._timelines.pop(window_id, None)
+        self._recording.forget(window_id)
         if not self.closed:
-            self._set_worker_half()
+            self.set_worker_half()
 
     # -- clients -----------------------------------------------------------------------------
 
@@ -459,9 +505,13 @@ class ClusterMeter:
         if self.off is not None:
             raise RuntimeError(self.off)
         if action == "open":
-            return await self._open_window(kwargs["window"], kwargs["client"], kwargs["span"])
+            return await self._open_window(
+                kwargs["window"], kwargs["client"], kwargs["span"], kwargs.get("trace", False)
+            )
         if action == "close":
             return await self._close_window(kwargs["window"])
+        if action == "trace":
+            return await self._recording.collect()
         if action == "life":
             await self._ask_meters("snapshot")
             self.poll()

@@ -37,6 +37,14 @@ def _count(value: Any) -> int:
     return count
 
 
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise ValueError("expected true or false")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its default, how a given value is read, and what it is for."""
@@ -65,6 +73,14 @@ OPTIONS: dict[str, Option] = {
     "max_prefixes": Option(
         100, _count, "Task prefixes that a worker's heartbeat tells apart; later ones are booked as one."
     ),
+    "trace": Option(
+        False, _flag, "Whether to record every task and transfer all the time, for `get_trace`; costs CPU and memory."
+    ),
+    "trace_max_tasks": Option(
+        1_000_000,
+        _count,
+        "Tasks that a recording keeps; the oldest go first. Each takes about half a kilobyte on the scheduler.",
+    ),
 }
 
 
@@ -77,6 +93,8 @@ class Options:
     report_timeout: float
     history_interval: float
     max_prefixes: int
+    trace: bool
+    trace_max_tasks: int
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:

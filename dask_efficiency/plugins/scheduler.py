@@ -42,6 +42,10 @@ class EfficiencyPlugin(SchedulerPlugin):
         Seconds or a duration between the points of the scheduler's history.
     max_prefixes
         Task prefixes that a worker's heartbeat tells apart, at least 1.
+    trace
+        Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
+    trace_max_tasks
+        Tasks that a recording keeps at most, at least 1; when there are more, the oldest are dropped.
 
     Raises
     ------
@@ -61,6 +65,8 @@ class EfficiencyPlugin(SchedulerPlugin):
         report_timeout: float | str | None = None,
         history_interval: float | str | None = None,
         max_prefixes: int | None = None,
+        trace: bool | None = None,
+        trace_max_tasks: int | None = None,
     ) -> None:
         self._given = options.given(
             {
@@ -69,6 +75,8 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "report_timeout": report_timeout,
                 "history_interval": history_interval,
                 "max_prefixes": max_prefixes,
+                "trace": trace,
+                "trace_max_tasks": trace_max_tasks,
             }
         )
         #: The client that a report registered it for; None for good.
@@ -132,7 +140,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         self._meter = meter
         meter.plugin = self
         # Bound to the instance: the scheduler calls it for every transition of every task.
-        self.transition = meter.transition  # type: ignore[method-assign]
+        self.transition = meter.hook  # type: ignore[method-assign]
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """A worker joined."""
@@ -142,17 +150,19 @@ class EfficiencyPlugin(SchedulerPlugin):
     def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """A worker was removed."""
         if self._meter is not None:
-            self._meter.guard(self._meter.worker_left, worker, time.monotonic_ns())
+            self._meter.guard(self._meter.worker_left, worker, time.monotonic_ns(), stimulus_id)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """A client is gone; so are its leases and windows."""
         if self._meter is not None:
             self._meter.guard(self._meter.client_left, client)
 
-    def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **kwargs: Any) -> None:
+    def update_graph(
+        self, scheduler: Scheduler, *, client: str, tasks: list[Any], keys: Any, stimulus_id: str, **kwargs: Any
+    ) -> None:
         """A graph was taken in."""
         if self._meter is not None:
-            self._meter.guard(self._meter.graph_taken_in, client, tasks)
+            self._meter.guard(self._meter.graph_taken_in, client, tasks, keys, stimulus_id)
 
     def log_event(self, topic: str, msg: Any) -> None:
         """A closing worker may send its last snapshot this way."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any

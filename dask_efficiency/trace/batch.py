@@ -125,7 +125,7 @@ def decode(message: Any) -> Batch:
     if not isinstance(senders, (list, tuple)):
         raise RefusedBatch(f"expected a list of senders, got {str(senders)[:100]}")
     known = tables["transfers"][:, 0]
-    if known.size and not (-1 <= known.min() and known.max() < len(senders)):
+    if known.size and not (known.min() >= -1 and known.max() < len(senders)):
         raise RefusedBatch(f"a transfer's sender is none of the {len(senders)} given")
     try:
         return Batch(

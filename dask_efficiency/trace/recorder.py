@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,6 @@ from dask_efficiency.trace.tables import MISSING, Texts
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
 CODES = {start: {finish: i * len(STATES) + j for j, finish in enumerate(STATES)} for i, start in enumerate(STATES)}
-
-#: A task that was given to another worker while it was processing, or was processing when the recording began.
-PROCESSING_AGAIN = CODES["processing"]["processing"]
 
 #: Names of one sort that are told apart; later ones share one.
 MAX_NAMES = 10_000
@@ -88,10 +86,6 @@ class Names:
         return list(self._numbers)
 
 
-def _column(kind: str) -> Any:
-    return field(default_factory=lambda: array(kind))
-
-
 @dataclass(slots=True)
 class Chapter:
     """A stretch of a recording that can be dropped as a whole; its tasks are numbered from 0."""
@@ -104,28 +98,28 @@ class Chapter:
     unread: set[int] = field(default_factory=set)
     constraints: dict[int, dict[str, Any]] = field(default_factory=dict)
     wanted: set[int] = field(default_factory=set)
-    prefix: array[int] = _column("i")
-    span: array[int] = _column("i")
-    graph: array[int] = _column("i")
-    priority: array[int] = _column("q")
-    edge_task: array[int] = _column("i")
-    edge_dependency: array[int] = _column("i")
-    log_at: array[int] = _column("q")
-    log_task: array[int] = _column("i")
-    log_code: array[int] = _column("b")
-    log_worker: array[int] = _column("i")
-    log_stimulus: array[int] = _column("i")
+    prefix: array[int] = field(default_factory=partial(array, "i"))
+    span: array[int] = field(default_factory=partial(array, "i"))
+    graph: array[int] = field(default_factory=partial(array, "i"))
+    priority: array[int] = field(default_factory=partial(array, "q"))
+    edge_task: array[int] = field(default_factory=partial(array, "i"))
+    edge_dependency: array[int] = field(default_factory=partial(array, "i"))
+    log_at: array[int] = field(default_factory=partial(array, "q"))
+    log_task: array[int] = field(default_factory=partial(array, "i"))
+    log_code: array[int] = field(default_factory=partial(array, "b"))
+    log_worker: array[int] = field(default_factory=partial(array, "i"))
+    log_stimulus: array[int] = field(default_factory=partial(array, "i"))
     #: Number of the run that begins, or size of the result that is there.
-    log_extra: array[int] = _column("q")
+    log_extra: array[int] = field(default_factory=partial(array, "q"))
     #: Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
-    computed_row: array[int] = _column("i")
-    computed_start: array[float] = _column("d")
-    computed_stop: array[float] = _column("d")
-    stimulus_kind: array[int] = _column("h")
+    computed_row: array[int] = field(default_factory=partial(array, "i"))
+    computed_start: array[float] = field(default_factory=partial(array, "d"))
+    computed_stop: array[float] = field(default_factory=partial(array, "d"))
+    stimulus_kind: array[int] = field(default_factory=partial(array, "h"))
     #: Nanoseconds since the epoch, by the clock of the worker that made it; MISSING: the scheduler's.
-    stimulus_at: array[int] = _column("q")
-    stimulus_worker: array[int] = _column("i")
-    stimulus_graph: array[int] = _column("i")
+    stimulus_at: array[int] = field(default_factory=partial(array, "q"))
+    stimulus_worker: array[int] = field(default_factory=partial(array, "i"))
+    stimulus_graph: array[int] = field(default_factory=partial(array, "i"))
     graphs: list[tuple[int, int, int]] = field(default_factory=list)
     releases: list[tuple[int, int, int]] = field(default_factory=list)
     worker_events: list[tuple[int, int, int]] = field(default_factory=list)
@@ -212,7 +206,7 @@ class Recorder:
         return task
 
     def graph(
-        self, keys: Sequence[Any], wanted: Sequence[Any], *, client: str, stimulus_id: str, received: int, at: int
+        self, keys: Iterable[Any], wanted: Collection[Any], *, client: str, stimulus_id: str, received: int, at: int
     ) -> None:
         """A graph was taken in; its transitions follow, by the same stimulus.
 
@@ -241,7 +235,8 @@ class Recorder:
                 task = self._meet(key)
             if chapter.graph[task] == MISSING:
                 chapter.graph[task] = number
-        chapter.wanted.update(task for key in wanted if (task := chapter.ids.get(key)) is not None)
+            if key in wanted:
+                chapter.wanted.add(task)
 
     # -- what happens ------------------------------------------------------------------------
 
