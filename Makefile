@@ -48,6 +48,12 @@ monitor: $(VENV)/.stamp-monitor ## A demo cluster, a real Prometheus that watche
 	@.ci/find-prometheus
 	@exec $(BIN)/python -m dashboards.monitor
 
+.PHONY: dashboards
+dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run all their queries
+	@$(BIN)/python -m dashboards.generate
+	@.ci/find-prometheus
+	@$(BIN)/python -m dashboards.prove
+
 .PHONY: benchmark
 benchmark: $(VENV)/.stamp-test ## What the plugin costs: paired runs with and without it
 	@$(BIN)/python benchmarks/overhead.py
