@@ -116,7 +116,7 @@ class Recording:
         recorder = self.recorder
         if recorder is None:
             raise RuntimeError(
-                "the cluster does not record: register EfficiencyPlugin(trace=True) or use efficiency_report(trace=True)"
+                "the cluster does not record: use EfficiencyPlugin(trace=True) or efficiency_report(trace=True)"
             )
         notes = await self._flush(recorder)
         await self._read_clocks()

@@ -86,6 +86,10 @@ class Names:
         return list(self._numbers)
 
 
+def _no_floats() -> array[float]:
+    return array("d")
+
+
 @dataclass(slots=True)
 class Chapter:
     """A stretch of a recording that can be dropped as a whole; its tasks are numbered from 0."""
@@ -113,8 +117,8 @@ class Chapter:
     log_extra: array[int] = field(default_factory=partial(array, "q"))
     #: Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
     computed_row: array[int] = field(default_factory=partial(array, "i"))
-    computed_start: array[float] = field(default_factory=partial(array, "d"))
-    computed_stop: array[float] = field(default_factory=partial(array, "d"))
+    computed_start: array[float] = field(default_factory=_no_floats)
+    computed_stop: array[float] = field(default_factory=_no_floats)
     stimulus_kind: array[int] = field(default_factory=partial(array, "h"))
     #: Nanoseconds since the epoch, by the clock of the worker that made it; MISSING: the scheduler's.
     stimulus_at: array[int] = field(default_factory=partial(array, "q"))
