@@ -1,9 +1,13 @@
-"""How property tests run: no deadline on shared machines, and the same examples each time under ``CI``."""
+"""A browser for tests that need one; and property tests without deadline, under ``CI`` with the same examples."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -15,3 +19,24 @@ settings.register_profile(
 )
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A real browser, as Playwright drives it."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright cannot be imported")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()

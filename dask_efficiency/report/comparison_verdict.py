@@ -15,7 +15,7 @@ from dask_efficiency.report.verdict import WORTH_SAYING
 #: Below this change, two runtimes are the same to a reader.
 SAME_RUNTIME = 0.005
 #: A smaller change is not put into per cent.
-SMALLEST_RISE = 0.0005
+SMALLEST_RISE = 0.001
 #: From this part of the largest change on, the largest in the other direction is named too.
 WORTH_NAMING = 0.5
 

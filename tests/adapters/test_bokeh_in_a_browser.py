@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,15 +17,6 @@ from dask_efficiency.ledger import ACTIVE_BUCKETS
 from tests.plugins.watch import eventually
 
 pytestmark = pytest.mark.cluster
-
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-]
 
 #: The columns of one figure, as the browser has them.
 COLUMNS = """name => {
@@ -77,17 +67,6 @@ class Page:
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait, and let the browser's messages in."""
         return eventually(lambda: self.page.wait_for_timeout(100) or condition())
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright cannot be imported")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
