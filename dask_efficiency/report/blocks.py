@@ -46,7 +46,7 @@ font-variant-numeric:tabular-nums;table-layout:auto}
 .dask-efficiency tbody tr:hover{background:none}
 .dask-efficiency th,.dask-efficiency td{border:0;padding:2px 14px 2px 0;text-align:right;
 vertical-align:top;white-space:nowrap;color:inherit;max-width:none}
-.dask-efficiency .de-word{text-align:left}
+.dask-efficiency .de-word,.dask-efficiency th:first-child,.dask-efficiency td:first-child{text-align:left}
 .dask-efficiency .de-todo{white-space:normal;text-align:left;color:var(--de-dim);padding-right:0}
 .dask-efficiency thead th{border-bottom:1px solid var(--de-line);font-weight:600}
 .dask-efficiency .de-total td{border-top:1px solid var(--de-line);font-weight:600}
@@ -111,13 +111,13 @@ def table(
     heads, rows
         Text, or :class:`Html`.
     words
-        Positions of the columns that hold words; the others hold figures, and stand to the right.
+        Positions of the columns that hold words, as the first one always does; figures stand to the right.
     kinds
         Class by position of a row: ``"de-useful"`` or ``"de-total"``.
     sortable
         On a page with a script, a press on a head that is not empty sorts the rows.
     """
-    kind = ["de-word" if column in words else "" for column in range(len(heads))]
+    kind = ["de-word" if column and column in words else "" for column in range(len(heads))]
     title = joined(cell("th", head, kind[i], sortable=sortable and bool(head)) for i, head in enumerate(heads))
     lines = (joined(cell("td", content, kind[i]) for i, content in enumerate(row)) for row in rows)
     return whole_table(title, (row_of(line, (kinds or {}).get(i, "")) for i, line in enumerate(lines)))
@@ -145,9 +145,9 @@ def mark(bucket: Bucket) -> Html:
     return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>')
 
 
-def hint(bucket: str, figure: str, *, explained: bool = True) -> Html:
+def hint(bucket: str, figure: str) -> Html:
     """What a shape says when it is pointed at: bucket, figure and meaning."""
-    meaning = f": {DESCRIPTIONS[Bucket(bucket)]}" if explained and bucket in set(Bucket) else ""
+    meaning = f": {DESCRIPTIONS[Bucket(bucket)]}" if bucket in set(Bucket) else ""
     return Html(f"<title>{escape(f'{bucket} {figure}{meaning}')}</title>")
 
 
@@ -170,39 +170,33 @@ def _wedge(wedge: Wedge) -> str:
     return f"{shape}{label}{float(wedge.percent):.0f} %</text>"
 
 
-def stacked_bar(
-    parts: Sequence[Part],
-    label: str = "Stacked bar of thread time by bucket",
-    *,
-    whole_ns: int | None = None,
-    explained: bool = True,
-) -> Html:
-    """Parts side by side, each with its hint.
-
-    Parameters
-    ----------
-    parts
-        From left to right.
-    label
-        For those who cannot see it.
-    whole_ns
-        What the whole width stands for; by default, all parts.
-    explained
-        The hints say what the buckets mean, which takes room where there are many bars.
-    """
-    total = whole_ns or sum(part.nanoseconds for part in parts)
+def stacked_bar(parts: Sequence[Part], label: str = "Stacked bar of thread time by bucket") -> Html:
+    """Parts side by side over the whole width, each with its hint."""
+    total = sum(part.nanoseconds for part in parts)
     before = 0
     blocks = []
     for part in parts:
         left, width = (100 * ns / total for ns in (before, part.nanoseconds))
         blocks.append(
-            f'<rect x="{left:.3f}%" y="0" width="{width:.3f}%" height="18" fill="{COLOURS[part.bucket]}">'
-            f"{hint(part.bucket, f'{percent_of(part)} %', explained=explained)}</rect>"
+            f'<rect x="{left:.3f}%" width="{width:.3f}%" height="18" fill="{COLOURS[part.bucket]}">'
+            f"{hint(part.bucket, f'{percent_of(part)} %')}</rect>"
         )
         before += part.nanoseconds
     return Html(
         f'<svg class="de-bar" width="100%" height="18" role="img" aria-label="{escape(label)}">{"".join(blocks)}</svg>'
     )
+
+
+def small_bar(parts: Sequence[Part], *, whole_ns: int) -> Html:
+    """The same in little room, for a row of a table; ``whole_ns`` is what the whole width stands for."""
+    before = 0
+    blocks = []
+    for part in parts:
+        left, width = (100 * ns / whole_ns for ns in (before, part.nanoseconds))
+        blocks.append(f'<rect x="{left:.1f}%" width="{width:.1f}%" height="12" fill="{COLOURS[part.bucket]}"/>')
+        before += part.nanoseconds
+    said = ", ".join(f"{part.bucket} {percent_of(part)} %" for part in parts)
+    return Html(f'<svg class="de-bar" width="100%" height="12" role="img"><title>{said}</title>{"".join(blocks)}</svg>')
 
 
 def legend(figures: Mapping[Bucket, str]) -> Html:

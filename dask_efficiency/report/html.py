@@ -12,7 +12,7 @@ from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.report import timeline_figure, worker_strips
-from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, stacked_bar, table
+from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, small_bar, table
 from dask_efficiency.report.figures import format_percent, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import in_order, lost_time, parts_of, percent_of
@@ -80,7 +80,8 @@ def save_page(report: EfficiencyReport, path: str | os.PathLike[str], **storage_
 def _data(report: EfficiencyReport) -> dict[str, Any]:
     # all of the report would take more room than what is shown of it
     whole = to_dict(report)
-    return {"format": whole["format"], "summary": whole["summary"], "timeline": whole["report"]["timeline"]}
+    timeline = None if report.timeline is None else timeline_figure.data(report.timeline)
+    return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
 
 
 def _headline(report: EfficiencyReport) -> Html:
@@ -111,7 +112,7 @@ def _factors(report: EfficiencyReport) -> Html:
 
 def _timeline(report: EfficiencyReport) -> Html:
     timeline = report.timeline
-    if timeline is None or not timeline.activity:
+    if timeline is None or not any(map(any, timeline.activity.values())):
         return Html("")
     totals = Breakdown({name: sum(row) for name, row in timeline.activity.items()})
     parts = parts_of({**in_order(totals), Bucket.NO_WORK: totals.ns(Bucket.NO_WORK)})
@@ -246,7 +247,7 @@ def _with_bars(part: Section, breakdowns: list[Breakdown]) -> Html:
         return Html("")
     parts = [parts_of(in_order(row)) for row in breakdowns]
     whole = max(sum(part.nanoseconds for part in row) for row in parts)
-    bars = [stacked_bar(row, "Stacked bar of its time", whole_ns=whole, explained=False) for row in parts]
+    bars = [small_bar(row, whole_ns=whole) for row in parts]
     heads = (part.heads[0], "", *part.heads[1:])
     rows = [
         (cells[0], Html(f'<div class="de-share">{bar}</div>'), *cells[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.blocks import Html, hint
@@ -30,18 +31,17 @@ SCRIPT = r"""
 (() => {
   const figure = document.querySelector(".de-timeline"), held = document.getElementById("data")
   if (!figure || !held) return
-  const {bin_ns, elapsed_ns, activity} = JSON.parse(held.textContent).timeline
+  const {bin_seconds, seconds, threads} = JSON.parse(held.textContent).timeline
   const said = figure.querySelector(".de-said"), line = figure.querySelector(".de-at")
-  const seconds = (ns) => (ns / 1e9).toFixed(elapsed_ns < 1e10 ? 2 : 1) + " s"
+  const bins = Math.ceil(seconds / bin_seconds)
+  const time = (at) => at.toFixed(seconds < 10 ? 2 : 1) + " s"
   figure.addEventListener("pointermove", (event) => {
     const box = figure.querySelector("svg").getBoundingClientRect()
     const share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1)
-    const start = Math.min(Math.floor(share * elapsed_ns / bin_ns), Math.ceil(elapsed_ns / bin_ns) - 1) * bin_ns
-    const stop = Math.min(start + bin_ns, elapsed_ns)
-    const threads = Object.entries(activity).map(([name, row]) => [row[start / bin_ns] / (stop - start), name])
-    const some = threads.filter(([n]) => n > 0.005).sort((a, b) => b[0] - a[0])
-    said.textContent = seconds(start) + " to " + seconds(stop) + ", threads: "
-      + some.map(([n, name]) => name + " " + n.toFixed(n < 10 ? 2 : 1)).join(", ")
+    const i = Math.min(Math.floor(share * seconds / bin_seconds), bins - 1)
+    const now = Object.entries(threads).map(([name, row]) => [row[i], name]).filter(([n]) => n > 0)
+    said.textContent = time(i * bin_seconds) + " to " + time(Math.min((i + 1) * bin_seconds, seconds)) + ", threads: "
+      + now.sort((a, b) => b[0] - a[0]).map(([n, name]) => name + " " + n).join(", ")
     line.setAttribute("x1", 100 * share + "%")
     line.setAttribute("x2", 100 * share + "%")
     line.setAttribute("visibility", "visible")
@@ -66,6 +66,18 @@ font-variant-numeric:tabular-nums}
 
 #: Pixels of the areas; below are the labels of the time axis.
 _AREA = 220
+
+
+def data(timeline: Timeline) -> dict[str, Any]:
+    """The mean number of threads in each bin, by activity, to hundredths."""
+    return {
+        "bin_seconds": timeline.bin_ns / 1e9,
+        "seconds": timeline.elapsed_ns / 1e9,
+        "threads": {
+            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
+            for name, row in timeline.activity.items()
+        },
+    }
 
 
 def figure(timeline: Timeline, parts: Sequence[Part]) -> Html:
@@ -112,13 +124,14 @@ def _areas(timeline: Timeline, most: float) -> list[tuple[Bucket, str]]:
 def _outline(right: Sequence[int], tops: Sequence[int]) -> str:
     """A stepped line with everything below it."""
     path = [f"M0 {HEIGHT}"]
-    drawn = HEIGHT
-    for i, (x, top) in enumerate(zip(right, tops, strict=True)):
-        if top != drawn:
+    x, y = 0, HEIGHT
+    for i, (upto, top) in enumerate(zip(right, tops, strict=True)):
+        if top != y:
             path.append(f"V{top}")
-            drawn = top
+            y = top
         if i + 1 == len(tops) or tops[i + 1] != top:
-            path.append(f"H{x}")
+            path.append(f"h{upto - x}")
+            x = upto
     return "".join((*path, f"V{HEIGHT}Z"))
 
 
@@ -152,6 +165,4 @@ def _time(seconds: float) -> str:
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size and seconds % size == 0 and (seconds > 119 or size > 60):
             return f"{seconds / size:.0f} {unit}"
-    if seconds >= 3600:
-        return f"{seconds / 3600:.0f} h {seconds % 3600 / 60:.0f} min"
     return f"{seconds:.0f} s" if seconds >= 1 and seconds % 1 == 0 else format_seconds(seconds)

@@ -104,10 +104,10 @@ def _strip(shares: Sequence[float], colour: str) -> Html:
     x = 0
     for shade, cells in groupby(shades):
         width = len(list(cells))
-        runs.setdefault(shade, []).append(f"M{x} 0h{width}v1h-{width}z")
+        runs.setdefault(shade, []).append(f"M{x} .5h{width}")
         x += width
     paths = "".join(
-        f'<path fill="{colour}" fill-opacity="{shade / SHADES:g}" d="{"".join(runs[shade])}"/>'
+        f'<path stroke="{colour}" stroke-opacity="{shade / SHADES:g}" d="{"".join(runs[shade])}"/>'
         for shade in sorted(runs)
         if shade
     )
