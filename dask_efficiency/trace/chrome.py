@@ -1,0 +1,353 @@
+"""A trace for Perfetto and chrome://tracing: workers, their slots and transfers, and the critical path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.storage import writing
+from dask_efficiency.trace.events import Place, TraceEvents, Written
+from dask_efficiency.trace.lanes import lanes
+from dask_efficiency.trace.run_trace import PHASES, Outcome, Runs, RunTrace, WorkerChange
+from dask_efficiency.trace.tables import MISSING, Bool, Int64
+
+#: A longer key is cut.
+_KEY_LENGTH = 200
+
+#: What became of a run that made no result.
+_LOST: Mapping[int, Bucket] = {
+    Outcome.FAILED: Bucket.FAILED,
+    Outcome.CANCELLED: Bucket.CANCELLED,
+    Outcome.LOST: Bucket.LOST_WORKER,
+    Outcome.RUNNING: Bucket.RUNNING,
+}
+
+#: chrome://tracing knows these names of colours only; Perfetto chooses a colour for each name of a slice.
+_COLOURS = {
+    Bucket.THREAD_CPU: "good",
+    Bucket.GPU: "thread_state_running",
+    Bucket.THREAD_NONCPU: "bad",
+    Bucket.SPILL: "terrible",
+    Bucket.FAILED: "black",
+    Bucket.CANCELLED: "grey",
+    Bucket.RECOMPUTED: "yellow",
+    Bucket.LOST_WORKER: "black",
+    Bucket.RUNNING: "white",
+}
+
+#: Counters of a worker: by name, columns of its series by the name of the line.
+_COUNTERS: dict[str, dict[str, str]] = {
+    "memory, bytes:": {"process": "memory", "managed": "managed", "spilled": "spilled"},
+    "cores:": {"cpu": "cpu"},
+    "network, bytes/s:": {"read": "net_read", "write": "net_write"},
+    "disk, bytes/s:": {"read": "disk_read", "write": "disk_write"},
+    "event loop, seconds a turn:": {"interval": "loop_interval"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PathSlice:
+    """A stretch of the critical path."""
+
+    kind: str
+    start: int
+    stop: int
+    #: Position of the run that it belongs to; MISSING where it belongs to a client or the scheduler.
+    run: int = MISSING
+
+
+def save_chrome(
+    trace: RunTrace,
+    path: str | os.PathLike[str],
+    *,
+    critical: Sequence[PathSlice] = (),
+    only_critical: bool = False,
+    **storage_options: Any,
+) -> Written:
+    """Write a trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+    Workers are processes and their slots are threads. A run is a slice named by its prefix; below it
+    stands what the time was. A transfer is a slice of its receiver, with an arrow from the run whose
+    result it brings.
+
+    Parameters
+    ----------
+    path
+        A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+    critical
+        The critical path in time order: a track of its own at the top, with an arrow from each of its
+        runs to the next.
+    only_critical
+        Leave out the runs that are not on it, and the transfers that none of them waited for.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Returns
+    -------
+    Written
+        What is in the file.
+    """
+    on_path = np.isin(np.arange(len(trace.runs)), [part.run for part in critical])
+    with writing(path, compression="infer", **storage_options) as file:
+        events = TraceEvents(file, _origin(trace))
+        export = _Export(trace, events, on_path if only_critical else np.ones(len(trace.runs), np.bool_))
+        export.path(critical)
+        export.clients()
+        export.scheduler()
+        for worker in range(len(trace.workers)):
+            export.worker(worker)
+        export.transfer_arrows()
+        export.path_arrows(critical)
+        events.close()
+        return events.written
+
+
+class _Export:
+    """Writes the parts of a trace, slices before the arrows between them."""
+
+    def __init__(self, trace: RunTrace, events: TraceEvents, chosen: Bool) -> None:
+        self.trace = trace
+        self.events = events
+        runs, transfers = trace.runs, trace.transfers
+        self.left = _left(trace)
+        self.runs = chosen & (runs.executing != MISSING) & (self.left >= runs.executing) & (runs.worker != MISSING)
+        self.transfers = (transfers.start != MISSING) & (transfers.stop >= transfers.start)
+        if not chosen.all():
+            self.transfers &= _wanted_by(trace, chosen)
+        self.run_places: dict[int, Place] = {}
+        self.transfer_places: dict[int, Place] = {}
+
+    def path(self, critical: Sequence[PathSlice]) -> None:
+        """The path's own track."""
+        if not critical:
+            return
+        process = self.events.process("critical path")
+        track = self.events.track(process, "by kind")
+        for part in critical:
+            args = self._about(part.run) if part.run != MISSING else None
+            self.events.slice(process, track, part.start, part.stop, part.kind, "critical-path", args=args)
+
+    def clients(self) -> None:
+        """What the clients did themselves in their computations."""
+        phases = self.trace.phases
+        for client, name in enumerate(self.trace.clients):
+            rows = np.flatnonzero((phases.client == client) & (phases.stop >= phases.start) & (phases.start != MISSING))
+            if not len(rows):
+                continue
+            process = self.events.process(f"client {name}")
+            names = [PHASES[phase] if 0 <= phase < len(PHASES) else "unknown" for phase in phases.phase[rows].tolist()]
+            self._intervals(process, "phases", phases.start[rows], phases.stop[rows], names, "client")
+
+    def scheduler(self) -> None:
+        """Graphs taken in, and when the event loop did not turn."""
+        graphs = self.trace.graphs
+        taken = (graphs.received != MISSING) & (graphs.taken_in >= graphs.received)
+        process = self.events.process("scheduler")
+        start, stop = graphs.received[taken], graphs.taken_in[taken]
+        self._intervals(process, "graphs", start, stop, ["update-graph"] * len(start), "graph-update")
+        self._blocked(process, MISSING)
+
+    def worker(self, worker: int) -> None:
+        """A worker's slots, transfers, event loop, changes of state and counters."""
+        spec = self.trace.workers[worker]
+        process = self.events.process(f"worker {spec.name} {spec.address}")
+        self._slots(process, np.flatnonzero(self.runs & (self.trace.runs.worker == worker)))
+        self._incoming(process, np.flatnonzero(self.transfers & (self.trace.transfers.receiver == worker)))
+        self._blocked(process, worker)
+        self._changes(process, worker)
+        self._counters(process, worker)
+
+    def _slots(self, process: int, rows: NDArray[np.intp]) -> None:
+        runs = self.trace.runs
+        start, stop = runs.executing[rows], self.left[rows]
+        lane = lanes(start, stop, runs.slot[rows].astype(np.int64))
+        tracks = self._tracks(process, "slot", lane)
+        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
+            bucket = _bucket(runs, row)
+            track = tracks[number]
+            place = self.events.slice(
+                process, track, at, until, self._prefix(row), bucket, colour=_COLOURS[bucket], args=self._about(row)
+            )
+            self.run_places[row] = place
+            self._within(place, row, bucket)
+        self._seceded(process, rows[(runs.seceded[rows] != MISSING) & (runs.ended[rows] > runs.seceded[rows])])
+
+    def _within(self, place: Place, row: int, bucket: Bucket) -> None:
+        """What a run did in its slot, below it."""
+        runs = self.trace.runs
+        submitted, start, stop = int(runs.submitted[row]), int(runs.start[row]), int(runs.stop[row])
+        begun, done = (min(max(instant, place.start), place.stop) for instant in (start, stop))
+        parts = []
+        if runs.unspill_ns[row] > 0 and submitted != MISSING:
+            parts.append((max(submitted - int(runs.unspill_ns[row]), place.start), min(submitted, begun), "unspill"))
+        if start != MISSING and stop != MISSING:
+            parts.append((begun, done, str(bucket)))
+        if runs.spill_ns[row] > 0 and stop != MISSING:
+            parts.append((done, min(done + int(runs.spill_ns[row]), place.stop), "spill"))
+        for since, until, name in parts:
+            if since < until:
+                kind = Bucket(bucket) if name == bucket else Bucket.SPILL
+                self.events.slice(place.process, place.track, since, until, name, "slot", colour=_COLOURS[kind])
+
+    def _seceded(self, process: int, rows: NDArray[np.intp]) -> None:
+        runs = self.trace.runs
+        names = [self._prefix(row) for row in rows.tolist()]
+        self._intervals(process, "seceded", runs.seceded[rows], runs.ended[rows], names, "seceded")
+
+    def _incoming(self, process: int, rows: NDArray[np.intp]) -> None:
+        transfers = self.trace.transfers
+        start, stop = transfers.start[rows], transfers.stop[rows]
+        lane = lanes(start, stop)
+        tracks = self._tracks(process, "transfer", lane)
+        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
+            task, sender = int(transfers.task[row]), int(transfers.sender[row])
+            args = {
+                "key": self._key(task),
+                "from": self.trace.workers[sender].name if sender != MISSING else "unknown",
+                "nbytes": int(transfers.nbytes[row]),
+                "queued, ms": max(at - int(transfers.queued[row]), 0) / 1e6 if transfers.queued[row] != MISSING else 0,
+            }
+            name = "transfer" if transfers.arrived[row] else "transfer that failed"
+            self.transfer_places[row] = self.events.slice(
+                process, tracks[number], at, until, name, "transfer", args=args
+            )
+
+    def _changes(self, process: int, worker: int) -> None:
+        changes = self.trace.worker_events
+        rows = np.flatnonzero(changes.worker == worker).tolist()
+        if rows:
+            track = self.events.track(process, "state")
+            for row in rows:
+                name = _name_of(WorkerChange, int(changes.change[row]))
+                # it may have joined long before the recording
+                self.events.instant(process, track, max(int(changes.at[row]), self.trace.start), name, "worker")
+
+    def _counters(self, process: int, worker: int) -> None:
+        series = self.trace.series
+        rows = np.flatnonzero((series.worker == worker) & (series.at != MISSING))
+        at = series.at[rows].tolist()
+        for name, lines in _COUNTERS.items():
+            columns = {line: getattr(series, column)[rows].tolist() for line, column in lines.items()}
+            for i, instant in enumerate(at):
+                self.events.counter(process, instant, name, {line: values[i] for line, values in columns.items()})
+
+    def _blocked(self, process: int, worker: int) -> None:
+        blocked = self.trace.blocked
+        chosen = (blocked.worker == worker) & (blocked.start != MISSING) & (blocked.stop >= blocked.start)
+        start, stop = blocked.start[chosen], blocked.stop[chosen]
+        self._intervals(process, "event loop", start, stop, ["blocked"] * len(start), "event-loop")
+
+    def _intervals(
+        self, process: int, what: str, start: Int64, stop: Int64, names: Sequence[str], category: str
+    ) -> None:
+        lane = lanes(start, stop)
+        tracks = self._tracks(process, what, lane)
+        for at, until, name, number in zip(start.tolist(), stop.tolist(), names, lane.tolist(), strict=True):
+            self.events.slice(process, tracks[number], at, until, name, category)
+
+    def _tracks(self, process: int, what: str, lane: Int64) -> dict[int, int]:
+        numbers = np.unique(lane).tolist()
+        several = len(numbers) > 1 or what == "slot"
+        return {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
+
+    def transfer_arrows(self) -> None:
+        """From the run, or the transfer, that brought a result to its sender, to the transfer from there."""
+        runs, transfers = self.trace.runs, self.trace.transfers
+        sources: dict[tuple[int, int], Place] = {}
+        for row, place in self.run_places.items():
+            if runs.outcome[row] == Outcome.SUCCEEDED:
+                sources[int(runs.task[row]), int(runs.worker[row])] = place
+        for row, place in self.transfer_places.items():
+            sources.setdefault((int(transfers.task[row]), int(transfers.receiver[row])), place)
+        for row, place in self.transfer_places.items():
+            source = sources.get((int(transfers.task[row]), int(transfers.sender[row])))
+            if source is not None:
+                self.events.arrow(source, place, "transfer", "transfer")
+
+    def path_arrows(self, critical: Sequence[PathSlice]) -> None:
+        """From each run of the path to the next; the category is the kind that took longest between them."""
+        before: Place | None = None
+        between: dict[str, int] = {}
+        for part in critical:
+            place = self.run_places.get(part.run)
+            if place is not None and place is not before and part.stop > place.start:
+                if before is not None:
+                    kind = max(between, key=between.__getitem__, default="ready-wait")
+                    self.events.arrow(before, place, "critical path", kind)
+                before, between = place, {}
+            elif before is not None and part.start >= before.stop:
+                between[part.kind] = between.get(part.kind, 0) + part.stop - part.start
+
+    def _prefix(self, row: int) -> str:
+        task = int(self.trace.runs.task[row])
+        prefix = int(self.trace.tasks.prefix[task]) if task != MISSING else MISSING
+        return self.trace.prefixes[prefix] if prefix != MISSING else "unknown"
+
+    def _key(self, task: int) -> str:
+        return self.trace.keys[task][:_KEY_LENGTH] if task != MISSING else "unknown"
+
+    def _about(self, row: int) -> dict[str, Any]:
+        runs = self.trace.runs
+        about: dict[str, Any] = {
+            "key": self._key(int(runs.task[row])),
+            "outcome": _name_of(Outcome, int(runs.outcome[row])),
+        }
+        for name, column in (("cpu, ms", runs.cpu_ns), ("gpu, ms", runs.gpu_ns)):
+            if column[row] > 0:
+                about[name] = int(column[row]) / 1e6
+        return about
+
+
+def _left(trace: RunTrace) -> Int64:
+    """Until when each run had its slot."""
+    runs = trace.runs
+    unknown = np.where(runs.reported != MISSING, runs.reported, trace.stop)
+    ended = np.where(runs.ended != MISSING, runs.ended, unknown)
+    return np.where(runs.seceded != MISSING, runs.seceded, ended)
+
+
+def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
+    """By transfer: whether it brought an input of a chosen run to its worker."""
+    runs, transfers, workers = trace.runs, trace.transfers, len(trace.workers) + 1
+    wanted = [
+        int(dependency) * workers + int(runs.worker[row])
+        for row in np.flatnonzero(chosen & (runs.task != MISSING)).tolist()
+        for dependency in trace.dependencies[slice(*trace.dependency_starts[runs.task[row] :][:2])]
+    ]
+    return np.isin(transfers.task.astype(np.int64) * workers + transfers.receiver, wanted)
+
+
+def _origin(trace: RunTrace) -> int:
+    """The first instant that is written."""
+    columns = (
+        trace.phases.start,
+        trace.graphs.received,
+        trace.runs.executing,
+        trace.transfers.start,
+        trace.blocked.start,
+        trace.series.at,
+    )
+    return min(trace.start, *(int(column[column != MISSING].min(initial=trace.start)) for column in columns))
+
+
+def _bucket(runs: Runs, row: int) -> Bucket:
+    """What most of a run's time in its thread was."""
+    outcome = int(runs.outcome[row])
+    if outcome in _LOST:
+        return _LOST[outcome]
+    if runs.recomputed[row]:
+        return Bucket.RECOMPUTED
+    computed = int(runs.stop[row] - runs.start[row])
+    cpu, gpu = max(int(runs.cpu_ns[row]), 0), max(int(runs.gpu_ns[row]), 0)
+    return max((cpu, Bucket.THREAD_CPU), (gpu, Bucket.GPU), (computed - cpu - gpu, Bucket.THREAD_NONCPU))[1]
+
+
+def _name_of(kind: type[IntEnum], number: int) -> str:
+    return kind(number).name.lower() if number != MISSING else "unknown"
