@@ -35,7 +35,8 @@ def test_grafana_finds_prometheus_and_the_dashboards_where_they_are():
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "dask-efficiency.yml").read_text())["providers"]
     mounted = {there: DASHBOARDS / here for here, there in mounts()}
     assert any(mounted[provider["options"]["path"]].glob("*.json"))
-    assert mounted["/etc/grafana/provisioning/dashboards"] / "dask-efficiency.yml"
+    for kind, name in (("dashboards", "dask-efficiency.yml"), ("datasources", "prometheus.yml")):
+        assert (mounted[f"/etc/grafana/provisioning/{kind}"] / name).exists()
 
 
 def test_prometheus_finds_its_rules_where_they_are_mounted():
