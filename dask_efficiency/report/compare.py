@@ -21,8 +21,8 @@ Number = TypeVar("Number", int, float)
 #: A report, or the path or fsspec URL of one.
 Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
 
-_NEITHER_USEFUL_NOR_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-_LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NEITHER_USEFUL_NOR_LOST)
+_NOT_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+_LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NOT_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Comparison:
         prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
         found = []
         for bucket in Bucket:
-            if bucket in _NEITHER_USEFUL_NOR_LOST or not any(bucket in whole for whole in wholes):
+            if bucket in _NOT_LOST or not any(bucket in whole for whole in wholes):
                 continue
             rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
             by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
@@ -400,7 +400,7 @@ def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
 
 
 def _lost_ns(whole: Breakdown) -> int:
-    return whole.total_ns - whole.ns(*_NEITHER_USEFUL_NOR_LOST)
+    return whole.total_ns - whole.ns(*_NOT_LOST)
 
 
 def _values(name: str, reports: Iterable[EfficiencyReport]) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
 def causes(comparison: Comparison) -> Section:
     """The table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
-    if not any((*comparison.useful.runs_before, *comparison.useful.runs_after, *_lost_or_running(comparison))):
+    if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
         return Section("Thread time by cause")
     columns = _columns(comparison, table)
     rows = [tuple(cell(position) for cell in columns.values()) for position in range(len(table.rows))]
@@ -70,11 +70,6 @@ def causes(comparison: Comparison) -> Section:
         tuple(rows),
         sums=table.sums,
     )
-
-
-def _lost_or_running(comparison: Comparison) -> Sequence[int]:
-    lost, running = comparison.lost, comparison.running
-    return (*lost.runs_before, *lost.runs_after, *running.runs_before, *running.runs_after)
 
 
 def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
