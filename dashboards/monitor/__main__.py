@@ -14,7 +14,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from dashboards.monitor.phases import LOOK_AT, PARTS
-from dashboards.monitor.prometheus import SCRAPE_INTERVAL, SHORT, Server, scraping, shorten
+from dashboards.monitor.prometheus import SCRAPE_INTERVAL, SHORT, PrometheusError, Server, scraping, shorten
 from dask_efficiency.demo import local_cluster
 
 if TYPE_CHECKING:
@@ -111,4 +111,7 @@ def _ending_in_order() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except PrometheusError as error:
+        sys.exit(f"{error}")

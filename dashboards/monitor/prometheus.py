@@ -49,6 +49,10 @@ def configure(folder: Path, target: str) -> Path:
     return path
 
 
+class PrometheusError(RuntimeError):
+    """Prometheus does not run; the message has what it said last."""
+
+
 class Server:
     """A running Prometheus.
 
@@ -68,9 +72,10 @@ class Server:
         self._log = log
 
     def check(self) -> None:
-        """Raise what it said last, if it has ended."""
+        """Raise :class:`PrometheusError` if it has ended."""
         if self._process.poll() is not None:
-            raise RuntimeError(f"Prometheus ended:\n{self._log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+            said = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise PrometheusError(f"Prometheus ended with status {self._process.returncode}:\n{said}")
 
     def wait_until_ready(self, *, seconds: float = 60) -> None:
         """Return when it answers queries."""
@@ -82,7 +87,7 @@ class Server:
                 return
             except OSError as error:
                 if time.monotonic() > until:
-                    raise RuntimeError(f"Prometheus is not ready after {seconds} s: {error}") from None
+                    raise PrometheusError(f"Prometheus is not ready after {seconds} s: {error}") from None
             time.sleep(0.2)
 
     def firing(self) -> dict[str, str]:
@@ -119,8 +124,8 @@ def scraping(target: str) -> Iterator[Server]:
 
     Raises
     ------
-    RuntimeError
-        If it does not start; with what it said.
+    PrometheusError
+        If it does not start.
     """
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-monitor-") as name:
         folder = Path(name)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dashboards.monitor.phases import LOOK_AT, PARTS
-from dashboards.monitor.prometheus import RULES, SHORT, configure, shorten
+from dashboards.monitor.prometheus import RULES, SHORT, PrometheusError, configure, scraping, shorten
 from tests.adapters.prometheus_process import Prometheus, needs_prometheus, needs_promtool
 from tests.plugins.watch import eventually
 
@@ -52,6 +52,15 @@ def test_the_short_rules_keep_their_names_apart(tmp_path):
 def test_promtool_accepts_the_short_rules_and_the_configuration(tmp_path):
     done = subprocess.run(["promtool", "check", "config", configure(tmp_path, "127.0.0.1:1")], capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_prometheus_that_does_not_start_is_quoted(tmp_path, monkeypatch):
+    old = tmp_path / "prometheus"
+    old.write_text("#!/bin/sh\necho field keep_firing_for not found >&2\nexit 2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(PrometheusError, match="status 2:\nfield keep_firing_for not found"), scraping("127.0.0.1:1"):
+        pass
 
 
 def test_every_part_says_what_to_look_at_and_names_alerts_that_exist():
