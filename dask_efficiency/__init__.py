@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
+    from dask_efficiency.paths.compare import compare_paths
+    from dask_efficiency.paths.path import CriticalPath, critical_path
     from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, get_trace, snapshot, unregister
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
     "Bucket": "dask_efficiency.buckets",
+    "CriticalPath": "dask_efficiency.paths.path",
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
     "EfficiencyReport": "dask_efficiency.report.model",
     "NotRegisteredError": "dask_efficiency.plugins.client",
     "RunTrace": "dask_efficiency.trace.run_trace",
     "compare": "dask_efficiency.report.compare",
+    "compare_paths": "dask_efficiency.paths.compare",
+    "critical_path": "dask_efficiency.paths.path",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client",
     "get_trace": "dask_efficiency.plugins.client",
@@ -40,12 +45,15 @@ _HOMES = {
 __all__ = [
     "Breakdown",
     "Bucket",
+    "CriticalPath",
     "EfficiencyPlugin",
     "EfficiencyReport",
     "NotRegisteredError",
     "RunTrace",
     "__version__",
     "compare",
+    "compare_paths",
+    "critical_path",
     "dask_setup",
     "efficiency_report",
     "get_trace",

@@ -334,7 +334,7 @@ class Simulation:
             sender = min(self.holders[i], default=MISSING)
             self.at(stop, self.arrive, i, sender, worker, self.now, start)
         if not waits:
-            self.make_ready(number)
+            self.at(self.now + self.around(self.settings.loop), self.make_ready, number)
 
     def arrive(self, task: int, sender: int, worker: int, queued: int, start: int) -> None:
         if not self.alive[worker]:
@@ -343,13 +343,15 @@ class Simulation:
         self.holders[task].add(worker)
         for number in self.fetching[worker].pop(task):
             if all(worker in self.holders[i] for i in self.inputs[self.runs[number][0]]):
-                self.make_ready(number)
+                self.at(self.now + self.around(self.settings.loop), self.make_ready, number)
 
     def make_ready(self, number: int) -> None:
         worker = self.runs[number][1]
-        self.runs[number][7] = self.now + self.around(self.settings.loop)
+        if not self.alive[worker]:
+            return
+        self.runs[number][7] = self.now
         if self.free[worker]:
-            self.execute(number, self.runs[number][7], MISSING)
+            self.execute(number, self.now, MISSING)
         else:
             heappush(self.ready[worker], (self.runs[number][0], number))
 
@@ -381,9 +383,7 @@ class Simulation:
         task, worker = self.runs[number][:2]
         heappush(self.free[worker], self.runs[number][16])
         if self.alive[worker] and self.ready[worker]:
-            # It may have become ready in this very turn of the loop.
-            waiting = heappop(self.ready[worker])[1]
-            self.execute(waiting, max(self.now, self.runs[waiting][7]), task)
+            self.execute(heappop(self.ready[worker])[1], self.now, task)
 
     # What was recorded
 

@@ -1,1 +1,0 @@
-"""The critical path of a run: what bounded its wall time."""

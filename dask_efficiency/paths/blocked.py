@@ -1,0 +1,108 @@
+"""Blocked: what was really a process that did not listen, told apart from messages, transfers and waits."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from dask_efficiency.paths.kinds import KINDS, Kind
+from dask_efficiency.paths.segments import Segments
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.tables import MISSING
+
+Interval = tuple[int, int]
+
+#: Of these, the part in which a process at either end was blocked is that process's.
+#: GRAPH_UPDATE is not here: taking a graph in is what blocks the scheduler then.
+_BY_SCHEDULER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.SCHEDULER_QUEUE, Kind.RESULT_GATHER}
+_BY_WORKER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.READY_WAIT}
+_BY_SENDER = {Kind.TRANSFER}
+
+_CODE = {kind: i for i, kind in enumerate(KINDS)}
+_Row = tuple[int, ...]
+
+
+def relabel(segments: Segments, trace: RunTrace) -> Segments:
+    """The same segments, cut up where a process was blocked; they tile as before.
+
+    A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
+    read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task, it is
+    ``spill`` or ``unspill``.
+    """
+    blocked = _by_process(trace.blocked.worker, trace.blocked.start, trace.blocked.stop)
+    disk = {Kind.SPILL: _disk(trace, "spill_ns", "ended"), Kind.UNSPILL: _disk(trace, "unspill_ns", "submitted")}
+    if not blocked and not any(disk.values()):
+        return segments
+    scheduler, nothing = blocked.get(MISSING, []), list[Interval]()
+    rows: list[_Row] = []
+    for row in zip(*(column.tolist() for column in segments.columns().values()), strict=True):
+        kind, worker, sender = KINDS[row[0]], row[5], row[6]
+        parts: Iterable[_Row] = [row]
+        # MISSING among workers is no worker, not the scheduler.
+        here = blocked.get(worker, nothing) if worker != MISSING else nothing
+        if kind in _BY_WORKER:
+            parts = _cut(parts, here, kind, Kind.WORKER_LOOP)
+        if kind in _BY_SENDER and sender != MISSING:
+            parts = _cut(parts, blocked.get(sender, nothing), kind, Kind.WORKER_LOOP, worker=sender)
+        if kind in _BY_SCHEDULER:
+            parts = _cut(parts, scheduler, kind, Kind.SCHEDULER_TRANSITION)
+        for name, intervals in disk.items():
+            parts = _cut_at_own_worker(parts, intervals, name)
+        rows.extend(parts)
+    names = Segments.dtypes()
+    return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
+
+
+def _cut(
+    rows: Iterable[_Row], intervals: Sequence[Interval], kind: Kind, to: Kind, *, worker: int | None = None
+) -> Iterator[_Row]:
+    """Rows of a kind, with the parts that lie in intervals turned into another."""
+    for row in rows:
+        if not intervals or KINDS[row[0]] != kind:
+            yield row
+            continue
+        start, stop = row[1], row[2]
+        for first, last in _overlaps(intervals, start, stop):
+            if start < first:
+                yield (row[0], start, first, *row[3:])
+            yield (_CODE[to], first, last, *row[3:5], row[5] if worker is None else worker, row[6])
+            start = last
+        if start < stop:
+            yield (row[0], start, stop, *row[3:])
+
+
+def _cut_at_own_worker(rows: Iterable[_Row], intervals: dict[int, list[Interval]], to: Kind) -> Iterator[_Row]:
+    for row in rows:
+        yield from _cut([row], intervals.get(row[5], []), Kind.WORKER_LOOP, to)
+
+
+def _overlaps(intervals: Sequence[Interval], start: int, stop: int) -> Iterator[Interval]:
+    """The parts of disjoint, sorted intervals within (start, stop)."""
+    for i in range(max(bisect_right(intervals, (start, start)) - 1, 0), len(intervals)):
+        first, last = intervals[i]
+        if first >= stop:
+            return
+        if last > start:
+            yield max(first, start), min(last, stop)
+
+
+def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[Interval]]:
+    """Intervals by worker, sorted and merged."""
+    found: dict[int, list[Interval]] = {}
+    for process, first, last in sorted(zip(map(int, worker), map(int, start), map(int, stop), strict=True)):
+        intervals = found.setdefault(process, [])
+        if intervals and first <= intervals[-1][1]:
+            intervals[-1] = (intervals[-1][0], max(last, intervals[-1][1]))
+        elif first < last:
+            intervals.append((first, last))
+    return found
+
+
+def _disk(trace: RunTrace, duration: str, until: str) -> dict[int, list[Interval]]:
+    """When each worker's event loop was at the disk."""
+    runs = trace.runs
+    took, stop = getattr(runs, duration), getattr(runs, until)
+    rows = np.flatnonzero((took > 0) & (stop != MISSING))
+    return _by_process(runs.worker[rows], stop[rows] - took[rows], stop[rows])

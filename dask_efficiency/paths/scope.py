@@ -1,0 +1,156 @@
+"""Scope: which stretch of a trace a critical path is asked for, and the run that ended it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING, Bool
+
+_GATHER = PHASES.index("gather")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """From start to stop, in nanoseconds since the epoch."""
+
+    start: int
+    stop: int
+    #: Position of the run whose report the end waited for; MISSING where a client's own doing came last.
+    run: int
+    #: Position in the trace's phases of the client's gathering at the end; MISSING where there was none.
+    gather: int = MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a path is asked for: all of a trace, or one of these."""
+
+    target: str | None = None
+    span: str | None = None
+    window: tuple[int, int] | None = None
+
+    def scope(self, trace: RunTrace) -> Scope:
+        """Where it is answered."""
+        if self.target is not None:
+            return of_target(trace, self.target)
+        if self.span is not None:
+            return of_span(trace, self.span)
+        return whole(trace) if self.window is None else within(trace, *self.window)
+
+
+def whole(trace: RunTrace) -> Scope:
+    """From a client's first activity to the last result."""
+    return within(trace, trace.start, trace.stop)
+
+
+def within(trace: RunTrace, start: int, stop: int) -> Scope:
+    """From a client's first activity in a window, or the window's start if there was work then, to its last result.
+
+    Raises
+    ------
+    ValueError
+        If the window does not end after its start.
+    EmptyTraceError
+        If nothing was done in it.
+    """
+    if not start < stop:
+        raise ValueError(
+            f"window is ({start}, {stop}); expected its start before its stop, nanoseconds since the epoch"
+        )
+    reported, phases = trace.runs.reported, trace.phases
+    done = (reported > start) & (reported <= stop)
+    gathers = (phases.phase == _GATHER) & (phases.stop > start) & (phases.stop <= stop)
+    if not done.any():
+        if not len(trace.runs):
+            raise EmptyTraceError(f"no task ran in the trace {trace.name[:80]!r}")
+        raise EmptyTraceError(f"no task ended between {start} and {stop} in the trace {trace.name[:80]!r}")
+    wanted = done & (trace.runs.outcome == Outcome.SUCCEEDED) & _of_tasks(trace, trace.tasks.wanted)
+    run = _latest(reported, wanted if wanted.any() else done)
+    gather = _latest(phases.stop, gathers) if gathers.any() else MISSING
+    if gather != MISSING and phases.stop[gather] < reported[run]:
+        gather = MISSING
+    end = int(phases.stop[gather] if gather != MISSING else reported[run])
+    return Scope(_begin(trace, start, end), end, run, gather)
+
+
+def of_target(trace: RunTrace, key: str) -> Scope:
+    """To the report of one task.
+
+    Raises
+    ------
+    UnknownNameError
+        If no task has this key.
+    EmptyTraceError
+        If it did not end in the trace.
+    """
+    task = next((i for i, name in enumerate(trace.keys) if name == key), None)
+    if task is None:
+        raise UnknownNameError("task", key, trace.keys[:21])
+    chosen = np.zeros(len(trace.tasks), np.bool_)
+    chosen[task] = True
+    return _of(trace, chosen, f"the task {key[:80]!r}")
+
+
+def of_span(trace: RunTrace, span: str) -> Scope:
+    """To the last report of a span's tasks.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no span of this name.
+    EmptyTraceError
+        If none of its tasks ended in the trace.
+    """
+    if span not in trace.spans:
+        raise UnknownNameError("span", span, trace.spans)
+    return _of(trace, trace.tasks.span == trace.spans.index(span), f"the span {span[:80]!r}")
+
+
+def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
+    mine = _of_tasks(trace, chosen)
+    done = mine & (trace.runs.reported != MISSING)
+    if not done.any():
+        raise EmptyTraceError(f"{what} did not end in the trace {trace.name[:80]!r}")
+    good = done & (trace.runs.outcome == Outcome.SUCCEEDED)
+    run = _latest(trace.runs.reported, good if good.any() else done)
+    stop = int(trace.runs.reported[run])
+    graphs = trace.tasks.graph[chosen]
+    graphs = graphs[(graphs >= 0) & (graphs < len(trace.graphs))]
+    begin = trace.start
+    if len(graphs):
+        # The client's work on the first of its graphs counts too.
+        first = int(graphs.min())
+        received = int(trace.graphs.received[first])
+        before = trace.phases.stop[
+            (trace.phases.client == trace.graphs.client[first])
+            & (trace.phases.phase == _GATHER)
+            & (trace.phases.stop <= received)
+        ]
+        begin = max(begin, int(before.max(initial=MISSING)))
+    return Scope(_begin(trace, begin, stop), stop, run)
+
+
+def _begin(trace: RunTrace, start: int, stop: int) -> int:
+    """When the work began, in a stretch."""
+    runs = trace.runs
+    if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
+        return start
+    instants = [trace.phases.start, trace.graphs.received, runs.assigned]
+    inside = [column[(column >= start) & (column <= stop)] for column in instants]
+    return min((int(column.min()) for column in inside if len(column)), default=start)
+
+
+def _of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
+    """By run: whether it is of a task that is chosen."""
+    task = trace.runs.task
+    inside = (task >= 0) & (task < len(chosen))
+    return inside & chosen[np.where(inside, task, 0)] if len(chosen) else inside
+
+
+def _latest(column: np.ndarray[tuple[int], np.dtype[np.int64]], among: Bool) -> int:
+    rows = np.flatnonzero(among)
+    return int(rows[np.argmax(column[rows])])

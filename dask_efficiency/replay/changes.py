@@ -1,0 +1,68 @@
+"""Changes: what is to be different when a trace is run again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dask_efficiency.trace.errors import UnknownNameError
+from dask_efficiency.trace.run_trace import RunTrace
+
+#: What can be taken away: moving results between workers; writing them to disk and reading them back; all messages to
+#: and from the scheduler and its own time.
+REMOVABLE = ("transfer", "spill", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Factors of recorded durations; 1.0 leaves them as they were.
+
+    Parameters
+    ----------
+    prefixes
+        Computing time of a prefix's tasks.
+    parts
+        Of each of :data:`REMOVABLE`.
+    repaired
+        Names of workers that compute as fast as the others.
+    """
+
+    prefixes: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    repaired: frozenset[str] = frozenset()
+
+    def part(self, name: str) -> float:
+        """Factor of one of :data:`REMOVABLE`."""
+        return self.parts.get(name, 1.0)
+
+
+def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
+    """The changes that a user asks for.
+
+    Raises
+    ------
+    UnknownNameError
+        If a prefix or worker is not in the trace, or a part is none of :data:`REMOVABLE`.
+    ValueError
+        If a speed-up is not a positive number.
+    """
+    without = (without,) if isinstance(without, str) else without
+    repair = (repair,) if isinstance(repair, str) else repair
+    factors = {}
+    for prefix, speed in speed_up.items():
+        if prefix not in trace.prefixes:
+            raise UnknownNameError("prefix", prefix, trace.prefixes)
+        if not (isinstance(speed, int | float) and speed > 0 and not math.isnan(speed)):
+            raise ValueError(
+                f"speed_up[{prefix!r}] is {speed!r}; expected a number above 0, such as 2.0 for half the time"
+            )
+        factors[prefix] = 1.0 / speed
+    for name in without:
+        if name not in REMOVABLE:
+            raise UnknownNameError("part to leave out", name, REMOVABLE)
+    repaired, names = frozenset(repair), [worker.name for worker in trace.workers]
+    for name in repaired:
+        if name not in names:
+            raise UnknownNameError("worker", name, names)
+    return Changes(factors, dict.fromkeys(without, 0.0), repaired)

@@ -1,0 +1,80 @@
+"""Constraints: what has to have happened before each run can be given out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.clients import ClientLog
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.tables import MISSING, Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What has to have happened before each run can be given out, and by how much later it was."""
+
+    #: Pairs of runs: the first one's report comes before the second is given out.
+    source: Int64
+    target: Int64
+    #: By run: the run of the same task that it was taken away from; MISSING where it was not.
+    stolen_from: Int64
+    #: By run: the graph that brought it, where that was the cause.
+    graph: Int64
+    #: By graph: the run whose result its client waited for before, and how much later it was received.
+    waited_for: Int64
+    thinking: Int64
+    #: By run: the run whose end let it out of the scheduler's queue; MISSING where it was not queued.
+    opener: Int64
+    #: By run: from the last of these until it was given out.
+    lag: Int64
+
+
+def constraints(trace: RunTrace, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
+    """From the causes of a recorded run."""
+    runs, graphs = trace.runs, trace.graphs
+    opener = np.where(causes.queued, causes.run, MISSING)
+    other = np.flatnonzero((causes.run != MISSING) & ~causes.queued)
+    source = np.concatenate([inputs[0], causes.run[other]])
+    target = np.concatenate([inputs[1], other])
+    # What contradicts itself, as a clock that jumps makes it, binds nothing.
+    sound = (runs.reported[source] != MISSING) & (runs.reported[source] <= runs.assigned[target])
+    source, target = source[sound], target[sound]
+    opener[(opener != MISSING) & ((runs.reported[opener] == MISSING) | (runs.reported[opener] > runs.assigned))] = (
+        MISSING
+    )
+
+    last = np.full(len(runs), MISSING, np.int64)
+    np.maximum.at(last, target, runs.reported[source])
+    last = np.maximum(last, np.where(opener != MISSING, runs.reported[opener], MISSING))
+    graph = np.where(opener == MISSING, causes.graph, MISSING)
+    if len(graphs):
+        received = graphs.received[graph]
+        graph = np.where((graph != MISSING) & (received <= runs.assigned), graph, MISSING)
+        last = np.maximum(last, np.where(graph != MISSING, received, MISSING))
+    stolen_from = np.full(len(runs), MISSING, np.int64)
+    for run in np.flatnonzero((causes.transition == MISSING) & (last == MISSING)).tolist():
+        before = causes.by_task.before(run)
+        if before != MISSING and runs.assigned[before] <= runs.assigned[run]:
+            stolen_from[run] = before
+            last[run] = runs.assigned[before]
+    # Given out by nothing that is known: at the time at which it was.
+    lag = np.where(last != MISSING, runs.assigned - last, 0)
+    waited_for, thinking = _clients(trace)
+    return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
+
+
+def _clients(trace: RunTrace) -> tuple[Int64, Int64]:
+    """By graph: the run whose result its client had waited for, and how much later the graph came."""
+    clients = ClientLog(trace)
+    waited_for = np.full(len(trace.graphs), MISSING, np.int64)
+    thinking = np.zeros(len(trace.graphs), np.int64)
+    columns = (trace.graphs.client.tolist(), trace.graphs.received.tolist())
+    for graph, (client, received) in enumerate(zip(*columns, strict=True)):
+        _, run = clients.back(client, received, trace.start)
+        if run != MISSING:
+            waited_for[graph] = run
+            thinking[graph] = received - int(trace.runs.reported[run])
+    return waited_for, thinking

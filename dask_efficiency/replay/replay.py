@@ -1,0 +1,78 @@
+"""Replay: a recorded run again, with changes, as another trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dask_efficiency.replay.changes import Changes, changes
+from dask_efficiency.replay.constraints import constraints
+from dask_efficiency.replay.durations import durations, moved, slowness
+from dask_efficiency.replay.rebuild import rebuild
+from dask_efficiency.replay.schedule import Clockwork
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.run_trace import RunTrace
+
+
+def replay(
+    trace: RunTrace,
+    *,
+    speed_up: Mapping[str, float] | None = None,
+    without: Collection[str] = (),
+    repair: Iterable[str] = (),
+) -> RunTrace:
+    """A recorded run again, with changes; without any it happens as it did.
+
+    Tasks compute for as long as they did, and all other delays that were recorded are kept; when a task begins
+    follows from its inputs, from the slots of its worker and from the scheduler's queue anew.
+
+    Parameters
+    ----------
+    trace
+        The recorded run.
+    speed_up
+        Prefix to how many times as fast its tasks compute; 2.0 is half the time, 0.5 is twice the time.
+    without
+        Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
+        ``scheduler`` (messages to and from it, and its own time).
+    repair
+        Names of workers whose tasks take as long as tasks of the same prefix on the other workers, by the medians.
+
+    Returns
+    -------
+    RunTrace
+        To be read as any other. What cannot follow from the changes is left out: series, blocked event loops.
+
+    Raises
+    ------
+    UnknownNameError
+        If a prefix or worker is not in the trace, or a part is none of those.
+    ValueError
+        If a speed-up is not a positive number.
+
+    Notes
+    -----
+    Tasks stay on their workers, but for those that waited in the scheduler's queue, which go to whichever worker has
+    room. A faster part can make the whole slower, in a replay as on a cluster: tasks become ready in another order,
+    and a long one may get its slot late (Graham's anomalies).
+    """
+    return replay_with(trace, changes(trace, speed_up or {}, without, repair))
+
+
+def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None) -> RunTrace:
+    """The same with changes of any kind."""
+    causes = causes or Causes(trace)
+    inputs = causes.inputs(trace)
+    transfers = moved(trace, inputs)
+    times = durations(trace, causes, transfers, changed)
+    limits = constraints(trace, causes, inputs)
+    scheduler = changed.part("scheduler")
+    lag = limits.lag if scheduler == 1.0 else np.rint(limits.lag * scheduler).astype(np.int64)
+    slow = slowness(trace)
+    now_slow = slow.copy()
+    now_slow[[i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired]] = 1.0
+    schedule = Clockwork(trace, times, limits, lag, slow, now_slow).run()
+    again = rebuild(trace, times, limits, transfers, schedule, changed)
+    return replace(again, name=f"{trace.name} (replayed)")

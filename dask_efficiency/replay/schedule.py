@@ -1,0 +1,249 @@
+"""The schedule of a replay: discrete events, with slots held in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from dask_efficiency.replay.constraints import Constraints
+from dask_efficiency.replay.durations import Durations, prefix_of_runs
+from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING, Float64, Int64
+
+#: Kinds of events, in the order in which they happen at one instant.
+_FREE, _REPORT, _READY = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When each run happens in a replay; MISSING for what never does."""
+
+    assigned: Int64
+    executing: Int64
+    start: Int64
+    #: Of computing, on the worker that it is on now.
+    compute: Int64
+    freed: Int64
+    reported: Int64
+    worker: Int64
+    slot: Int64
+    #: The run that had its slot, where it waited for one; and the run that let it out of the queue.
+    after: Int64
+    opener: Int64
+    #: By graph: when it is received.
+    received: Int64
+
+
+class Clockwork:
+    """Runs that wait for others, for a slot, or in the scheduler's queue, in virtual time.
+
+    Runs stay on the workers that they were recorded on, except for those that waited in the scheduler's queue:
+    whichever worker has room first takes the next of them, as Dask's scheduler does. On a worker, of all that
+    are ready, the one with the smallest priority runs first.
+
+    Parameters
+    ----------
+    trace
+        What was recorded.
+    times
+        Durations, with changes.
+    limits
+        What each run waits for.
+    lag
+        By run: from the last of these until it is given out, with changes.
+    slowness
+        By worker and prefix: how many times as long tasks take there, as recorded.
+    now_slow
+        The same with changes.
+    """
+
+    def __init__(
+        self,
+        trace: RunTrace,
+        times: Durations,
+        limits: Constraints,
+        lag: Int64,
+        slowness: Float64,
+        now_slow: Float64,
+    ) -> None:
+        runs, count = trace.runs, len(trace.runs)
+        self._trace, self._times, self._limits = trace, times, limits
+        self._slowness, self._now_slow = slowness, now_slow
+        self._prefix = prefix_of_runs(trace).tolist()
+        self._lag = lag.tolist()
+        self._reach = (times.to_worker + times.fetch + times.before_slot).tolist()
+        self._after_slot, self._prepare = times.after_slot.tolist(), times.prepare.tolist()
+        self._secede, self._finish, self._report = times.secede.tolist(), times.finish.tolist(), times.report.tolist()
+        self._ran, self._done = times.ran.tolist(), times.done.tolist()
+        self._recorded_worker = runs.worker.tolist()
+        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == Outcome.LOST).tolist())
+        order = _order(trace)
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        self._rank = rank.tolist()
+        self._at_rank = order.tolist()
+
+        never = [MISSING] * count
+        self.assigned, self.executing, self.start, self.freed = never[:], never[:], never[:], never[:]
+        self.reported, self.slot, self.after, self.opener = never[:], never[:], never[:], never[:]
+        self.compute: list[int] = times.compute.tolist()
+        self.worker: list[int] = runs.worker.tolist()
+        self.received: list[int] = trace.graphs.received.tolist()
+
+        self._events: list[tuple[int, int, int]] = []
+        self._latest = never[:]
+        self._open = [list(range(max(spec.nthreads, 1))) for spec in trace.workers]
+        self._waiting: list[list[int]] = [[] for _ in trace.workers]
+        self._prepare_constraints()
+
+    def _prepare_constraints(self) -> None:
+        limits, runs, count = self._limits, self._trace.runs, len(self._trace.runs)
+        order = np.argsort(limits.source, kind="stable")
+        self._targets = limits.target[order].tolist()
+        self._first = np.searchsorted(limits.source[order], np.arange(count + 1)).tolist()
+        missing = np.bincount(limits.target, minlength=count)
+        missing += (limits.opener != MISSING).astype(np.int64) + (limits.graph != MISSING)
+        missing += limits.stolen_from != MISSING
+        self._missing = missing.tolist()
+        self._opener = limits.opener.tolist()
+        queued = np.flatnonzero(limits.opener != MISSING)
+        self._queue = deque(queued[np.argsort(runs.assigned[queued], kind="stable")].tolist())
+        self._opens = np.bincount(limits.opener[queued], minlength=count).tolist()
+        self._thieves: dict[int, list[int]] = {}
+        for run in np.flatnonzero(limits.stolen_from != MISSING).tolist():
+            self._thieves.setdefault(int(limits.stolen_from[run]), []).append(run)
+        self._of_graph: dict[int, list[int]] = {}
+        for run in np.flatnonzero(limits.graph != MISSING).tolist():
+            self._of_graph.setdefault(int(limits.graph[run]), []).append(run)
+        self._graphs_after: dict[int, list[int]] = {}
+        for graph, run in enumerate(limits.waited_for.tolist()):
+            if run != MISSING:
+                self._graphs_after.setdefault(run, []).append(graph)
+
+    def run(self) -> Schedule:
+        """Run to the end."""
+        for graph, waited_for in enumerate(self._limits.waited_for.tolist()):
+            if waited_for == MISSING:
+                self._receive(graph, self.received[graph])
+        recorded = self._trace.runs.assigned.tolist()
+        for run, missing in enumerate(self._missing[:]):
+            if not missing and self.assigned[run] == MISSING:
+                self._assign(run, recorded[run])
+        self._turn()
+        for run in np.argsort(self._trace.runs.assigned, kind="stable").tolist():
+            # What waits for something that never comes is given out when it was.
+            if self.assigned[run] == MISSING:
+                self._missing[run] = 0
+                self._assign(run, max(recorded[run], self._latest[run]))
+                self._turn()
+        names = ("assigned", "executing", "start", "compute", "freed", "reported", "worker", "slot", "after", "opener")
+        columns = {name: np.array(getattr(self, name), np.int64) for name in names}
+        return Schedule(**columns, received=np.array(self.received, np.int64))
+
+    def _turn(self) -> None:
+        events = self._events
+        while events:
+            at, kind, run = heappop(events)
+            if kind == _READY:
+                self._ready(run, at)
+            elif kind == _FREE:
+                self._free(run, at)
+            else:
+                self._reported(run, at)
+
+    def _receive(self, graph: int, at: int) -> None:
+        self.received[graph] = at
+        for run in self._of_graph.get(graph, ()):
+            self._resolve(run, at)
+
+    def _resolve(self, run: int, at: int) -> None:
+        """One of the things that a run waits for has happened."""
+        if at > self._latest[run]:
+            self._latest[run] = at
+        self._missing[run] -= 1
+        if not self._missing[run]:
+            self._assign(run, self._latest[run] + self._lag[run])
+
+    def _assign(self, run: int, at: int) -> None:
+        self.assigned[run] = at
+        if self._ran[run]:
+            heappush(self._events, (at + self._reach[run], _READY, run))
+        elif self._done[run]:
+            self._end_without_running(run, at)
+        for thief in self._thieves.get(run, ()):
+            self._resolve(thief, at)
+
+    def _end_without_running(self, run: int, at: int) -> None:
+        runs = self._trace.runs
+        if run in self._lost:
+            # Its worker dies when it did.
+            at = max(at, int(runs.reported[run]))
+        else:
+            at += max(int(runs.reported[run]) - int(runs.assigned[run]), 0)
+        heappush(self._events, (at, _REPORT, run))
+
+    def _ready(self, run: int, at: int) -> None:
+        worker = self.worker[run]
+        if not 0 <= worker < len(self._open):
+            self._execute(run, at, MISSING)
+        elif self._open[worker]:
+            self._execute(run, at, heappop(self._open[worker]))
+        else:
+            heappush(self._waiting[worker], self._rank[run])
+
+    def _free(self, run: int, at: int) -> None:
+        worker = self.worker[run]
+        if not 0 <= worker < len(self._open):
+            return
+        if self._waiting[worker]:
+            following = self._at_rank[heappop(self._waiting[worker])]
+            self.after[following] = run
+            self._execute(following, at + self._after_slot[following], self.slot[run])
+        else:
+            heappush(self._open[worker], self.slot[run])
+
+    def _execute(self, run: int, at: int, slot: int) -> None:
+        self.executing[run], self.slot[run] = at, slot
+        start = self.start[run] = at + self._prepare[run]
+        worker, before = self.worker[run], self._recorded_worker[run]
+        factor = 1.0
+        if 0 <= worker < len(self._slowness) and 0 <= before < len(self._slowness):
+            factor = float(self._now_slow[worker, self._prefix[run]] / self._slowness[before, self._prefix[run]])
+        if factor != 1.0:
+            self.compute[run] = round(self.compute[run] * factor)
+            if self._secede[run] != MISSING:
+                self._secede[run] = round(self._secede[run] * factor)
+        ended = start + self.compute[run] + self._finish[run]
+        freed = start + self._secede[run] if self._secede[run] != MISSING else ended
+        self.freed[run] = freed
+        if self._done[run]:
+            heappush(self._events, (freed, _FREE, run))
+            heappush(self._events, (ended + self._report[run], _REPORT, run))
+
+    def _reported(self, run: int, at: int) -> None:
+        self.reported[run] = at
+        for i in range(self._first[run], self._first[run + 1]):
+            self._resolve(self._targets[i], at)
+        for graph in self._graphs_after.get(run, ()):
+            self._receive(graph, at + int(self._limits.thinking[graph]))
+        for _ in range(self._opens[run]):
+            if not self._queue:
+                return
+            following = self._queue.popleft()
+            self.opener[following] = run
+            moved = self.worker[run] != self._recorded_worker[run]
+            if moved or self._opener[following] != run:
+                self.worker[following] = self.worker[run]
+            self._resolve(following, at)
+
+
+def _order(trace: RunTrace) -> Int64:
+    """Runs by priority; by when they were executed where that is equal, or not known."""
+    runs, tasks = trace.runs, trace.tasks
+    task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)
+    priorities = (tasks.priority_order, tasks.priority_graph, tasks.priority_user)
+    columns = [priority[task] for priority in priorities] if len(tasks) else []
+    return np.lexsort((runs.assigned, np.where(runs.executing != MISSING, runs.executing, runs.start), *columns))

@@ -1,0 +1,93 @@
+"""ClientLog: what each client did, and which results it waited for before it went on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING
+
+_GATHER = PHASES.index("gather")
+
+
+@dataclass(slots=True)
+class _Log:
+    #: (stop, start, whether it gathered), in the order of stop.
+    activities: list[tuple[int, int, bool]] = field(default_factory=list)
+    #: (reported, run) of what it asked for, in order.
+    results: list[tuple[int, int]] = field(default_factory=list)
+
+    def last_result(self, after: int, until: int) -> tuple[int, int] | None:
+        """The last result in (after, until]."""
+        found = bisect_right(self.results, (until, np.iinfo(np.int64).max)) - 1
+        return self.results[found] if found >= 0 and self.results[found][0] > after else None
+
+
+class ClientLog:
+    """What each client did, and which results it waited for before it went on."""
+
+    def __init__(self, trace: RunTrace) -> None:
+        self._logs: dict[int, _Log] = {}
+        self._everyone = _Log()
+        phases, graphs, runs, tasks = trace.phases, trace.graphs, trace.runs, trace.tasks
+        columns = (phases.client, phases.phase, phases.start, phases.stop)
+        for client, phase, start, stop in zip(*(column.tolist() for column in columns), strict=True):
+            self._of(client).activities.append((stop, start, phase == _GATHER))
+        for client, received in zip(graphs.client.tolist(), graphs.received.tolist(), strict=True):
+            self._of(client).activities.append((received, received, False))
+
+        inside = (runs.task >= 0) & (runs.task < len(tasks))
+        done = np.flatnonzero(inside & (runs.outcome == Outcome.SUCCEEDED) & (runs.reported != MISSING))
+        done = done[tasks.wanted[runs.task[done]]]
+        graph = tasks.graph[runs.task[done]]
+        known = (graph >= 0) & (graph < len(graphs))
+        client = np.full(len(done), MISSING, np.int64)
+        client[known] = graphs.client[graph[known]]
+        rows = sorted(zip(runs.reported[done].tolist(), done.tolist(), client.tolist(), strict=True))
+        for reported, run, number in rows:
+            self._of(number).results.append((reported, run))
+            self._everyone.results.append((reported, run))
+        for log in self._logs.values():
+            log.activities.sort()
+
+    def _of(self, client: int) -> _Log:
+        return self._logs.setdefault(client, _Log())
+
+    def back(self, client: int, at: int, since: int) -> tuple[list[tuple[int, bool]], int]:
+        """What a client did before ``at``, back to the result that it waited for last.
+
+        A result that arrived while the client gathered was waited for. Where it did not gather (``wait``,
+        ``as_completed``), the last one that arrived while it did nothing was, if the client went on sooner
+        after it than it had stood still before; otherwise it was thinking.
+
+        Returns
+        -------
+        steps
+            Instants, latest first, each with whether the client was fetching results in the time after it.
+        run
+            Position of the run that made the result; MISSING where the client waited for none after ``since``.
+        """
+        log = self._of(client)
+        steps: list[tuple[int, bool]] = []
+        following = at
+        for i in range(bisect_left(log.activities, (at + 1,)) - 1, -1, -1):
+            stop, start, gathered = log.activities[i]
+            if following <= since:
+                break
+            if stop > following:
+                continue
+            result = log.last_result(stop, following)
+            if result is not None and following - result[0] <= result[0] - stop:
+                return [*steps, (result[0], False)], result[1]
+            if gathered:
+                steps.append((stop, False))
+                # It may be another client that asked for this first.
+                result = log.last_result(start, stop) or self._everyone.last_result(start, stop)
+                if result is not None:
+                    return [*steps, (result[0], True)], result[1]
+                steps.append((start, True))
+            following = min(following, start)
+        return [*steps, (since, False)], MISSING

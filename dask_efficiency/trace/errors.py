@@ -1,0 +1,34 @@
+"""What can be wrong with a question about a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class EmptyTraceError(ValueError):
+    """There is nothing in the trace, or in the part that was asked for, to answer it from."""
+
+
+class UnknownNameError(KeyError):
+    """A key, prefix, span, worker or kind that the trace does not have.
+
+    Parameters
+    ----------
+    what
+        What it should have been the name of.
+    name
+        The name that was given.
+    known
+        The names there are.
+    """
+
+    def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
+        super().__init__(what, name)
+        self.what = what
+        self.name = name
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        shown = ", ".join(repr(name[:80]) for name in self.known[:20]) or "none"
+        more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
+        return f"no {self.what} {str(self.name)[:200]!r} in this trace; there is: {shown}{more}"
