@@ -49,7 +49,10 @@ def block_at(place: Place | None) -> tuple[str, ...]:
     if not lines:
         return ()
     start, stop = _extent(lines, place.lineno)
-    return bounded([textwrap.dedent("".join(lines[start - 1 : stop]))])
+    first = lines[start - 1]
+    # not textwrap.dedent: a string of several lines may begin to the left of the block
+    margin = first[: len(first) - len(first.lstrip())]
+    return bounded(["".join(line.removeprefix(margin) for line in lines[start - 1 : stop])])
 
 
 def _extent(lines: list[str], lineno: int) -> tuple[int, int]:
