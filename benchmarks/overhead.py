@@ -85,7 +85,7 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
         waiting=set(),
         constrained=[],
         threads={},
-        stimulus_log=[],
+        stimulus_log=[None],
         transition_counter=0,
     )
     worker = _Worker(
@@ -239,14 +239,14 @@ def scheduler_recorder(tasks: int) -> float:
         for i, key in enumerate(keys):
             finished = f"task-finished-{1.7e9 + i}"
             for start, finish in SCHEDULER_TRANSITIONS:
-                recorder.transition(key, start, finish, finished, told if finish == "memory" else {})
+                recorder.transition(key, start, finish, stimulus_id=finished, **(told if finish == "memory" else {}))
             recorder.released("client", [key])
             if not i % len(rows):
                 recorder.event(TOPIC, message)
         return (time.thread_time_ns() - began) / tasks / 1000
 
     nothing = SimpleNamespace(
-        **dict.fromkeys(("graph_taken_in", "transition", "released", "event"), lambda *args: None)
+        **dict.fromkeys(("graph_taken_in", "transition", "released", "event"), lambda *args, **kwargs: None)
     )
 
     def recorded() -> float:
@@ -260,7 +260,7 @@ def scheduler_recorder(tasks: int) -> float:
 
 
 async def _cluster_recorder(scheduler: Any) -> Any:
-    recorder = ClusterRecorder(scheduler, max_tasks=1_000_000)
+    recorder = ClusterRecorder(scheduler, lambda key, start, finish: None, max_tasks=1_000_000)
     recorder.stop()
     return recorder
 

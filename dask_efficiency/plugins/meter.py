@@ -228,19 +228,11 @@ class ClusterMeter:
             if self.off is None:
                 self._fail(error)
 
-    def _recorded_transition(
-        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
-    ) -> None:
-        """The same while a recording goes on."""
-        recorder = self._recording.recorder
-        if recorder is not None:
-            recorder.transition(key, start, finish, stimulus_id, kwargs)
-        self.transition(key, start, finish)
-
     @property
     def hook(self) -> Callable[..., None]:
         """What the scheduler is to call for every transition of every task."""
-        return self.transition if self._recording.recorder is None else self._recorded_transition
+        recorder = self._recording.recorder
+        return self.transition if recorder is None else recorder.transition
 
     def rebind(self) -> None:
         """A recording began or ended."""

@@ -84,7 +84,8 @@ class Recording:
             self.stop()
             await self._tell_workers()
             return
-        self.recorder = ClusterRecorder(self._meter.scheduler, max_tasks=self._meter.options.trace_max_tasks)
+        meter = self._meter
+        self.recorder = ClusterRecorder(meter.scheduler, meter.transition, max_tasks=meter.options.trace_max_tasks)
         self._meter.rebind()
         await self._tell_workers()
         await self._read_clocks()

@@ -76,12 +76,15 @@ class ClusterRecorder:
     ----------
     scheduler
         The scheduler.
+    metered
+        The meter's own hook for transitions.
     max_tasks
         As of :class:`~dask_efficiency.trace.recorder.Recorder`.
     """
 
-    def __init__(self, scheduler: Scheduler, *, max_tasks: int) -> None:
+    def __init__(self, scheduler: Scheduler, metered: Callable[[Any, str, str], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
+        self._metered = metered
         self.id = uuid.uuid4().hex
         #: Why it records nothing any more; None while it works.
         self.off: str | None = None
@@ -89,6 +92,7 @@ class ClusterRecorder:
         self._epoch = time_ns() - self.started
         self._tasks = scheduler.tasks
         self._recorder = Recorder(self._read, max_tasks=max_tasks)
+        self._note = self._recorder.transition
         self._workers: list[dict[str, Any]] = []
         #: Address to the number of the worker that is, or was last, there.
         self._numbers: dict[str, int] = {}
@@ -138,29 +142,34 @@ class ClusterRecorder:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, stimulus_id: str, told: Mapping[str, Any]) -> None:
-        """A task changed state; ``told`` is what the worker said with it."""
-        if self.off is not None:
-            return
-        at = monotonic_ns()
-        try:
-            if finish == "processing":
-                ts = self._tasks[key]
-                worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-                self._recorder.transition(at, key, start, finish, stimulus_id, worker, ts.run_id or 0)
-            elif start == "processing":
-                worker = self._numbers.get(told.get("worker"), MISSING)  # type: ignore[arg-type]
-                nbytes = told.get("nbytes", MISSING) if finish == "memory" else MISSING
-                self._recorder.transition(at, key, start, finish, stimulus_id, worker, nbytes)
-                for startstop in reversed(told.get("startstops") or ()):
-                    if startstop["action"] == "compute":
-                        self._recorder.computed(startstop["start"], startstop["stop"])
-                        break
-            else:
-                nbytes = self._tasks[key].nbytes if finish == "memory" else MISSING
-                self._recorder.transition(at, key, start, finish, stimulus_id, MISSING, nbytes)
-        except Exception as error:
-            self.fail(error)
+    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **told: Any) -> None:
+        """A task changed state; ``told`` is what the worker said with it. Calls the meter's hook, too."""
+        if self.off is None:
+            at = monotonic_ns()
+            try:
+                worker = extra = MISSING
+                if start == "processing":
+                    if told:
+                        worker = self._numbers.get(told.get("worker", ""), MISSING)
+                        if finish == "memory":
+                            extra = told["nbytes"]
+                            self._computed(told["startstops"])
+                elif finish == "processing":
+                    ts = self._tasks[key]
+                    worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
+                    extra = ts.run_id or 0
+                elif finish == "memory":
+                    extra = self._tasks[key].nbytes
+                self._note(at, key, start, finish, stimulus_id, worker, extra)
+            except Exception as error:
+                self.fail(error)
+        self._metered(key, start, finish)
+
+    def _computed(self, startstops: Sequence[Mapping[str, Any]]) -> None:
+        for startstop in reversed(startstops):
+            if startstop["action"] == "compute":
+                self._recorder.computed(startstop["start"], startstop["stop"])
+                break
 
     def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
         """A graph was taken in."""
@@ -218,21 +227,18 @@ class ClusterRecorder:
         ts = self._tasks.get(key)
         if ts is None:
             return None
-        priority = ts.priority or (0, 0, 0)
         span_id = ts.group.span_id
         span = self._span_names.get(span_id)
         if span is None:
             span = self._name_of_span(span_id)
-        constraints: dict[str, Any] = {}
+        constraints = None
         if ts.host_restrictions or ts.worker_restrictions or ts.resource_restrictions or ts.retries or ts.actor:
             constraints = _constraints(ts)
-        return TaskFacts(
-            ts.prefix.name,
-            span,
-            (int(priority[0]), int(priority[1]), int(priority[2])) if len(priority) == 3 else (0, 0, 0),
-            [dependency.key for dependency in ts.dependencies],
-            constraints,
-        )
+        dependencies = [dependency.key for dependency in ts.dependencies] if ts.dependencies else ()
+        priority: Any = ts.priority
+        if priority is None or len(priority) != 3 or type(priority[0]) is not int:
+            priority = _priority(priority)
+        return ts.prefix.name, span, priority, dependencies, constraints
 
     def _name_of_span(self, span_id: str | None) -> str:
         spans = getattr(self.scheduler.extensions.get("spans"), "spans", {})
@@ -407,6 +413,14 @@ def recording_of(payload: Mapping[str, Any]) -> Recording:
 
 def _wrapped(column: Any) -> bool:
     return type(column).__name__ == "Serialize"
+
+
+def _priority(priority: Any) -> tuple[int, int, int]:
+    """The three parts of a priority; zeros for data that was scattered, or where upstream changed them."""
+    if priority is None or len(priority) != 3:
+        return 0, 0, 0
+    user, graph, order = map(int, priority)
+    return user, graph, order
 
 
 def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:

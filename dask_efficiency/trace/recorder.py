@@ -19,6 +19,9 @@ from dask_efficiency.trace.tables import MISSING, Texts
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
 CODES = {start: {finish: i * len(STATES) + j for j, finish in enumerate(STATES)} for i, start in enumerate(STATES)}
 
+#: Stimuli that are made, and dated, by the worker whose message they come with.
+_OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
+
 #: Names of one sort that are told apart; later ones share one.
 MAX_NAMES = 10_000
 
@@ -32,17 +35,10 @@ TRANSITIONS_A_TASK = 8
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """What the scheduler knows of a task when it is first met."""
-
-    prefix: str
-    span: str
-    #: The user's, the graph's, the order in the graph.
-    priority: tuple[int, int, int]
-    dependencies: Sequence[Any]
-    #: As in :attr:`~dask_efficiency.trace.run_trace.RunTrace.constraints`; empty where there are none.
-    constraints: Mapping[str, Any]
+#: What the scheduler knows of a task when it is first met: its prefix, the name of its span, its priority (the
+#: user's, the graph's, the order in the graph), the keys of its dependencies, and its constraints, as in
+#: :attr:`~dask_efficiency.trace.run_trace.RunTrace.constraints`; None where it has none.
+TaskFacts = tuple[str, str, tuple[int, int, int], Sequence[Any], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +66,8 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        #: The number of a name that has one.
+        self.known = self._numbers.get
 
     def number(self, name: str) -> int:
         """The number of a name, a new one if it has none."""
@@ -112,13 +110,14 @@ class Chapter:
     log_task: array[int] = field(default_factory=partial(array, "i"))
     log_code: array[int] = field(default_factory=partial(array, "b"))
     log_worker: array[int] = field(default_factory=partial(array, "i"))
-    log_stimulus: array[int] = field(default_factory=partial(array, "i"))
     #: Number of the run that begins, or size of the result that is there.
     log_extra: array[int] = field(default_factory=partial(array, "q"))
     #: Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
     computed_row: array[int] = field(default_factory=partial(array, "i"))
     computed_start: array[float] = field(default_factory=_no_floats)
     computed_stop: array[float] = field(default_factory=_no_floats)
+    #: Row of the log with which each stimulus begins.
+    stimulus_row: array[int] = field(default_factory=partial(array, "i"))
     stimulus_kind: array[int] = field(default_factory=partial(array, "h"))
     #: Nanoseconds since the epoch, by the clock of the worker that made it; MISSING: the scheduler's.
     stimulus_at: array[int] = field(default_factory=partial(array, "q"))
@@ -134,6 +133,18 @@ class Chapter:
     #: A worker's number, its senders' numbers, and its batch.
     batches: list[tuple[int, list[int], Batch]] = field(default_factory=list)
     batch_rows: int = 0
+
+    def log(self) -> tuple[Any, ...]:
+        """What a transition needs of the chapter, looked up once: it is called for every one of every task."""
+        return (
+            self.ids.get,
+            self.unread,
+            self.log_at.append,
+            self.log_task.append,
+            self.log_code.append,
+            self.log_worker.append,
+            self.log_extra.append,
+        )
 
     def counts(self) -> dict[str, int]:
         """Rows by table."""
@@ -162,35 +173,49 @@ class Recorder:
     def __init__(self, read: Callable[[Any], TaskFacts | None], *, max_tasks: int) -> None:
         self._read = read
         self._half = max(1, max_tasks // 2)
+        self._full_log = TRANSITIONS_A_TASK * self._half
         self._older: Chapter | None = None
         self._newer = Chapter()
+        self._log = self._newer.log()
         self._stimulus_id = ""
         self._stimulus = MISSING
         #: The graph that is being taken in, and by which stimulus.
         self._taking_in: tuple[str, int] = "", MISSING
         self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
+        self._known_prefix, self._known_span, self._known_kind = self.prefixes.known, self.spans.known, self.kinds.known
         self.dropped: Counter[str] = Counter()
 
     # -- tasks -------------------------------------------------------------------------------
 
-    def _meet(self, key: Any) -> int:
-        """A task that is not in this chapter yet, with all that it needs."""
+    def _meet(self, key: Any, graph: int = MISSING) -> int:
+        """A task that is not in this chapter yet, or was only needed by others, with all that it needs."""
         chapter = self._newer
-        task = chapter.ids.get(key)
-        if task is None:
-            task = self._number(key)
-        else:
-            chapter.unread.discard(task)
+        ids = chapter.ids
+        task = ids.get(key)
         facts = self._read(key)
         if facts is None:
-            return task
-        chapter.prefix[task] = self.prefixes.number(facts.prefix)
-        chapter.span[task] = self.spans.number(facts.span)
-        chapter.priority[3 * task : 3 * task + 3] = array("q", facts.priority)
-        if facts.constraints:
-            chapter.constraints[task] = dict(facts.constraints)
-        ids = chapter.ids
-        for dependency in facts.dependencies:
+            return self._number(key) if task is None else task
+        prefix, span, priority, dependencies, constraints = facts
+        prefix_number, span_number = self._known_prefix(prefix), self._known_span(span)
+        if prefix_number is None:
+            prefix_number = self.prefixes.number(prefix)
+        if span_number is None:
+            span_number = self.spans.number(span)
+        if task is None:
+            task = ids[key] = len(ids)
+            chapter.prefix.append(prefix_number)
+            chapter.span.append(span_number)
+            chapter.graph.append(graph)
+            chapter.priority.extend(priority)
+        else:
+            chapter.unread.discard(task)
+            chapter.prefix[task] = prefix_number
+            chapter.span[task] = span_number
+            chapter.graph[task] = graph
+            chapter.priority[3 * task : 3 * task + 3] = array("q", priority)
+        if constraints:
+            chapter.constraints[task] = dict(constraints)
+        for dependency in dependencies:
             needed = ids.get(dependency)
             if needed is None:
                 needed = self._number(dependency)
@@ -200,9 +225,9 @@ class Recorder:
         return task
 
     def _number(self, key: Any) -> int:
+        """A task of which nothing is known yet."""
         chapter = self._newer
-        task = len(chapter.ids)
-        chapter.ids[key] = task
+        task = chapter.ids[key] = len(chapter.ids)
         chapter.prefix.append(MISSING)
         chapter.span.append(MISSING)
         chapter.graph.append(MISSING)
@@ -231,13 +256,13 @@ class Recorder:
         chapter.graphs.append((self.clients.number(client), received, at))
         self._taking_in = stimulus_id, number
         for key in keys:
-            if len(chapter.ids) >= self._half:
-                self._turn_over()
-                chapter = self._newer
             task = chapter.ids.get(key)
             if task is None or task in chapter.unread:
-                task = self._meet(key)
-            if chapter.graph[task] == MISSING:
+                if len(chapter.ids) >= self._half:
+                    self._turn_over()
+                    chapter = self._newer
+                task = self._meet(key, number)
+            elif chapter.graph[task] == MISSING:
                 chapter.graph[task] = number
             if key in wanted:
                 chapter.wanted.add(task)
@@ -260,25 +285,24 @@ class Recorder:
         """
         if stimulus_id != self._stimulus_id:
             self._stimulate(stimulus_id, worker)
-        chapter = self._newer
-        task = chapter.ids.get(key)
+        number, unread, add_at, add_task, add_code, add_worker, add_extra = self._log
+        task = number(key)
         if task is None:
             if finish == "forgotten":  # it was there before
                 return
             task = self._meet(key)
-        elif chapter.unread and task in chapter.unread and finish != "forgotten":
+        elif unread and task in unread and finish != "forgotten":
             self._meet(key)
-        chapter.log_at.append(at)
-        chapter.log_task.append(task)
-        chapter.log_code.append(CODES[start][finish])
-        chapter.log_worker.append(worker)
-        chapter.log_stimulus.append(self._stimulus)
-        chapter.log_extra.append(extra)
+        add_at(at)
+        add_task(task)
+        add_code(CODES[start][finish])
+        add_worker(worker)
+        add_extra(extra)
 
     def computed(self, start: float, stop: float) -> None:
-        """What upstream says of the run that the last transition ended, in seconds since the epoch."""
+        """What upstream says of the run that the next transition ends, in seconds since the epoch."""
         chapter = self._newer
-        chapter.computed_row.append(len(chapter.log_at) - 1)
+        chapter.computed_row.append(len(chapter.log_at))
         chapter.computed_start.append(start)
         chapter.computed_stop.append(stop)
 
@@ -287,23 +311,27 @@ class Recorder:
         if stimulus_id is not None:
             self.transition(at, key, "processing", "processing", stimulus_id, worker, run_id)
             return
-        self._stimulus_id, self._stimulus = "", MISSING
-        self.transition(at, key, "processing", "processing", "", worker, run_id)
+        self.transition(at, key, "processing", "processing", self._stimulus_id, worker, run_id)
 
     def _stimulate(self, stimulus_id: str, worker: int) -> None:
         """Another stimulus begins."""
-        self._turn_over()
+        if len(self._newer.log_at) >= self._full_log:
+            self._turn_over()
         chapter = self._newer
         self._stimulus_id = stimulus_id
         self._stimulus = chapter.first_stimulus + len(chapter.stimulus_at)
+        chapter.stimulus_row.append(len(chapter.log_at))
         kind, _, when = stimulus_id.rpartition("-")
+        number = self._known_kind(kind)
+        if number is None:
+            number = self.kinds.number(kind)
         try:
             made = int(float(when) * 1e9)
         except (OverflowError, ValueError):
             made = 0
-        chapter.stimulus_kind.append(self.kinds.number(kind))
+        chapter.stimulus_kind.append(number)
         chapter.stimulus_at.append(made if made > 10**17 else MISSING)  # steal-7 has no time in it
-        chapter.stimulus_worker.append(worker if kind.startswith("task-") else MISSING)
+        chapter.stimulus_worker.append(worker if kind in _OF_WORKERS else MISSING)
         chapter.stimulus_graph.append(self._taking_in[1] if stimulus_id == self._taking_in[0] else MISSING)
 
     def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
@@ -341,9 +369,9 @@ class Recorder:
         full, half = self._newer, self._half
         if (
             len(full.ids) < half
-            and len(full.log_at) < TRANSITIONS_A_TASK * half
-            and full.batch_rows < TRANSITIONS_A_TASK * half
-            and len(full.series) < TRANSITIONS_A_TASK * half
+            and len(full.log_at) < self._full_log
+            and full.batch_rows < self._full_log
+            and len(full.series) < self._full_log
         ):
             return
         if self._older is not None:
@@ -353,6 +381,7 @@ class Recorder:
             first_graph=full.first_graph + len(full.graphs),
             first_stimulus=full.first_stimulus + len(full.stimulus_at),
         )
+        self._log = self._newer.log()
         self._stimulus_id = ""
 
     # -- what there is -----------------------------------------------------------------------
@@ -381,7 +410,7 @@ _PLAIN = {
     "log.task": "log_task",
     "log.code": "log_code",
     "log.worker": "log_worker",
-    "log.stimulus": "log_stimulus",
+    "stimuli.row": "stimulus_row",
     "log.extra": "log_extra",
     "computed.row": "computed_row",
     "computed.start": "computed_start",
@@ -469,7 +498,8 @@ class Frozen:
             constraints.update({str(number[task]): value for task, value in part.constraints.items()})
             for name in ("edges.task", "edges.dependency", "log.task"):
                 columns[name] = number[columns[name]]
-            columns["log.stimulus"] = _from(columns["log.stimulus"], first_stimulus)
+            number_of_first = part.first_stimulus - first_stimulus
+            columns["log.stimulus"] = _stimuli(columns.pop("stimuli.row"), len(columns["log.at"]), number_of_first)
             columns["stimuli.graph"] = _from(columns["stimuli.graph"], first_graph)
             columns["computed.row"] = columns["computed.row"] + log_rows
             log_rows += len(columns["log.at"])
@@ -502,6 +532,12 @@ def _no_tasks(count: int) -> dict[str, NDArray[Any]]:
 def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
     """Numbers counted from the first that is still there; MISSING where it is not."""
     return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
+
+
+def _stimuli(begins: NDArray[Any], rows: int, first: int) -> NDArray[Any]:
+    """By row, the number of the stimulus; MISSING before the first one."""
+    last = np.searchsorted(begins, np.arange(rows), side="right") - 1
+    return np.where(last < 0, MISSING, last + first).astype(np.int32)
 
 
 def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
