@@ -62,6 +62,18 @@ def test_save_copies_the_report(saved, tmp_path):
     assert load_report(copy) == REPORT
 
 
+def test_html_writes_a_page_and_says_the_verdict(saved, tmp_path):
+    page = tmp_path / "run.html"
+    result = run("report", saved, "--html", str(page))
+    assert (result.exit_code, result.stdout) == (0, f"{REPORT.verdict}.\n")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert "nightly" in page.read_text()
+
+
+def test_a_page_that_cannot_be_written_is_named(saved, tmp_path):
+    assert "nowhere" in fails_in_one_line(run("report", saved, "--html", str(tmp_path / "nowhere" / "run.html")))
+
+
 def test_a_foreign_file_is_refused_by_name(tmp_path):
     foreign = tmp_path / "package.json"
     foreign.write_text('{"name": "left-pad"}')

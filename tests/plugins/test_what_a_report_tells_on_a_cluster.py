@@ -1,0 +1,98 @@
+"""Timeline, environment and code of reports of a real cluster, and the files that they are written to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client
+
+from dask_efficiency import EfficiencyReport, efficiency_report, load_report, snapshot
+from tests.plugins import tasks
+from tests.plugins.watch import addresses, kill
+
+pytestmark = pytest.mark.cluster
+
+
+def seconds(report: EfficiencyReport) -> dict[str, float]:
+    assert report.timeline is not None
+    return {name: sum(row) / 1e9 for name, row in report.timeline.activity.items()}
+
+
+def whole(report: EfficiencyReport) -> float:
+    return sum(seconds(report).values())
+
+
+def test_the_timeline_agrees_with_the_accounts(client: Client) -> None:
+    with efficiency_report(client) as found:
+        client.gather(client.map(tasks.spin, [0.3] * 8, pure=False))
+        time.sleep(0.6)
+    report = found.report
+    threads = sum(report.nthreads.values())
+    assert whole(report) == pytest.approx(threads * report.window_seconds, abs=1e-6)
+    told = seconds(report)
+    # a task's CPU is booked to the heartbeats in which it ran: the same, as nothing ran before or after
+    for bucket in ("thread-cpu", "idle", "no-work"):
+        assert told[bucket] == pytest.approx(report.breakdown[bucket], abs=0.1 * report.breakdown.total)
+
+
+def test_a_window_of_an_instant_has_a_timeline(client: Client) -> None:
+    with efficiency_report(client) as found:
+        time.sleep(0.05)
+    assert found.timeline.bins == 1
+    assert whole(found.report) == pytest.approx(4 * found.window_seconds, abs=1e-6)
+
+
+def test_the_life_of_a_cluster_has_a_timeline(client: Client) -> None:
+    life = snapshot(client)
+    assert whole(life) == pytest.approx(4 * life.window_seconds, rel=0.1)
+    assert life.code == ()
+
+
+def test_a_page_is_written_where_the_name_says_so_and_json_elsewhere(client: Client, tmp_path: Path) -> None:
+    page, data = tmp_path / "run.HTML", tmp_path / "run.json"
+    with efficiency_report(client, filename=page) as one, efficiency_report(client, filename=str(data)) as other:
+        client.submit(tasks.spin, 0.05).result()
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert one.verdict in page.read_text()
+    assert "client.submit(tasks.spin, 0.05)" in page.read_text()
+    assert load_report(data) == other.report
+
+
+def test_a_report_holds_the_code_of_its_block(client: Client) -> None:
+    with efficiency_report(client) as found:
+        client.submit(tasks.spin, 0.0).result()
+    assert found.code == ("with efficiency_report(client) as found:\n    client.submit(tasks.spin, 0.0).result()",)
+
+
+def test_code_that_dask_recorded_comes_first(client: Client) -> None:
+    def work() -> Any:
+        return client.submit(tasks.spin, 0.0, pure=False).result()
+
+    with dask.config.set({"distributed.diagnostics.computations.nframes": 1}), efficiency_report(client) as found:
+        work()
+    assert len(found.code) == 1
+    assert found.code[0].startswith("def work()")
+
+
+def test_the_environment_names_versions_sizes_and_settings(client: Client) -> None:
+    with dask.config.set({"optimization.fuse.ave-width": 7}), efficiency_report(client) as found:
+        pass
+    assert found.environment["dask"] == dask.__version__
+    assert found.environment["threads of a worker"] == "2"
+    assert found.environment["distributed.worker.memory.pause"] == "0.8"
+    assert found.environment["optimization.fuse.ave-width"] == "7 (default 1)"
+
+
+def test_a_killed_workers_time_is_in_the_timeline(mortal_cluster: Any) -> None:
+    with Client(mortal_cluster) as client, efficiency_report(client) as found:
+        client.gather(client.map(tasks.spin, [0.2] * 4, pure=False))
+        kill(client, addresses(client)[0])
+        client.gather(client.map(tasks.spin, [0.2] * 4, pure=False))
+    report = found.report
+    assert whole(report) == pytest.approx(report.breakdown.total, rel=0.05)
+    # what its last tasks were doing is known up to its last heartbeat, though they are lost
+    assert 0 < seconds(report)["lost-worker"] <= report.breakdown["lost-worker"] + 0.05
