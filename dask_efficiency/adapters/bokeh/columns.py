@@ -111,12 +111,20 @@ def key_table(reading: Reading) -> str:
     return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
 
 
-def key_line(reading: Reading) -> str:
-    """The same without the wedge of the pie that has no activity, in lines above a figure."""
+def timeline_key(reading: Reading) -> str:
+    """The same in lines above the timeline, without the wedge that is no activity."""
     entries = [entry for entry in _key(reading) if entry.colour != OTHER_COLOUR]
     return "".join(
         _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description) for entry in entries
     )
+
+
+def workers_key(reading: Reading) -> str:
+    """The colours of :func:`all_workers`; the rows of :func:`worker_spread` have their names beside them."""
+    if len(reading.cluster.present) > MANY_WORKERS:
+        return ""
+    entries = [entry for entry in _key(reading) if entry.percent and entry.colour != OTHER_COLOUR]
+    return "".join(_chip(entry.colour, entry.name, entry.description) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ class Timeline:
     def __init__(self, **options: Any) -> None:
         self.source = ColumnDataSource(columns.empty(columns.TIMELINE), name="timeline")
         self.root = figure(
-            x_range=DataRange1d(range_padding=0),
+            # Not one that follows the data: it complains where there is none yet.
+            x_range=Range1d(0, 1),
             y_range=DataRange1d(start=0, range_padding=0.08),
             x_axis_type="datetime",
             toolbar_location=None,
@@ -174,6 +175,8 @@ class Timeline:
 
     def draw(self, made: Columns) -> None:
         """Show it."""
+        if made["left"]:
+            self.root.x_range.update(start=made["left"][0], end=made["right"][-1])
         grown = growth(self.source.data, made, order="left")
         if grown is None:
             _send(self.source, made)
@@ -345,6 +348,7 @@ class PrefixBars(_Rows):
         self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
         self.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")
         self.root.xaxis.axis_label = "thread-seconds"
+        self.root.xaxis.axis_label_text_font_size = "11px"
 
     def draw(self, made: ByPrefix) -> None:
         """Show it."""

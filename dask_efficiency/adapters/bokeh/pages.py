@@ -101,14 +101,14 @@ def pie(tab: Tab) -> Page:
 def timeline(tab: Tab) -> Page:
     """The timeline below its key."""
     return _stacked(
-        tab, columns.timeline_title, [Text(columns.key_line, **_KEY_LINE), Timeline(sizing_mode="stretch_both")]
+        tab, columns.timeline_title, [Text(columns.timeline_key, **_KEY_LINE), Timeline(sizing_mode="stretch_both")]
     )
 
 
 def workers(tab: Tab) -> Page:
     """The workers below the key: a bar each, or the spread over many."""
     figures: list[Part] = [AllWorkers(sizing_mode="stretch_both"), WorkerSpread(sizing_mode="stretch_both")]
-    return _stacked(tab, columns.workers_title, [Text(columns.key_line, **_KEY_LINE), *figures])
+    return _stacked(tab, columns.workers_title, [Text(columns.workers_key, **_KEY_LINE), *figures])
 
 
 def prefixes(tab: Tab) -> Page:
