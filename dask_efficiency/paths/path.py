@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dask_efficiency.paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.chrome import PathSlice
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -148,7 +149,7 @@ class CriticalPath:
         -------
         DataFrame
             Columns ``kind``, ``start``, ``stop`` (integer nanoseconds since the epoch, on the scheduler's clock),
-            ``duration_seconds``, ``key``, ``prefix``, ``worker``, ``host``; None where a segment has none.
+            ``duration_seconds``, ``key``, ``prefix``, ``worker``, ``host``; missing where a segment has none.
         """
         import pandas as pd
 
@@ -169,6 +170,12 @@ class CriticalPath:
                 "host": [hosts[i] if i != MISSING else None for i in worker.tolist()],
             }
         )
+
+    def slices(self) -> list[PathSlice]:
+        """The segments as :func:`~dask_efficiency.trace.chrome.save_chrome` takes them."""
+        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
 
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:
@@ -294,7 +301,19 @@ class CriticalPath:
         return _path(trace, question)
 
     def __repr__(self) -> str:
-        return f"<CriticalPath of {self.trace.name!r}: {self.verdict}>"
+        from dask_efficiency.report.path_text import render_plain
+
+        return render_plain(self)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.path_text import render_rich
+
+        yield from render_rich(self, console, options)
+
+    def _repr_html_(self) -> str:
+        from dask_efficiency.report.path_html import render_html
+
+        return render_html(self)
 
 
 def critical_path(

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from dask_efficiency.trace.run_trace import (
     STATES,
@@ -127,6 +128,7 @@ class Simulation:
         self.scheduler_free = 0
         self.now = EPOCH
         self.left = [0] * len(graphs)
+        self.uploaded = EPOCH
 
         self.runs: list[list[int]] = []
         self.transfers: list[tuple[int, ...]] = []
@@ -167,10 +169,12 @@ class Simulation:
         optimized = at + self.around(2 * MS + 200 * tasks)
         uploaded = optimized + self.around(2 * MS + 100 * tasks)
         self.phases += [(0, 0, at, optimized), (0, 1, optimized, uploaded)]
+        self.uploaded = uploaded
         self.at(uploaded + self.around(self.settings.latency), self.update_graph, number)
 
-    def gathered(self, number: int, since: int) -> None:
-        self.phases.append((0, 2, since, self.now))
+    def gathered(self, number: int) -> None:
+        # A client begins to gather as soon as it has sent the graph.
+        self.phases.append((0, 2, self.uploaded, self.now))
         if number + 1 < len(self.graphs):
             self.submit(number + 1, self.now + self.around(5 * MS))
 
@@ -272,7 +276,7 @@ class Simulation:
         self.left[number] -= 1
         if not self.left[number]:
             stop = at + self.around(self.settings.latency * 3)
-            self.at(stop, self.gathered, number, at)
+            self.at(stop, self.gathered, number)
 
     def from_queue(self, worker: int, at: int) -> int:
         self.reopen(worker)
@@ -632,3 +636,60 @@ def repeated(trace: RunTrace, times: int, *, seed: int = 0) -> RunTrace:
         transfers=again(trace.transfers),
         phases=again(trace.phases),
     )
+
+
+# For Hypothesis
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> RunTrace:
+    """Any small run: any graph, any cluster, with retries, seceding tasks, spilling and a death."""
+    tasks = draw(st.integers(1, 40))
+    some_tasks = st.frozensets(st.integers(0, tasks - 1), max_size=3)
+    workers = draw(st.integers(1, 4))
+    graphs = [
+        random_graph(tasks, seed=draw(st.integers(0, 99)), compute_ns=draw(st.sampled_from([0, 50 * US, 5 * MS])))
+    ]
+    graphs += [random_graph(5, seed=draw(st.integers(0, 99)))] * draw(st.integers(0, 2))
+    return simulate(
+        graphs,
+        seed=draw(st.integers(0, 99)),
+        workers=workers,
+        nthreads=draw(st.integers(1, 3)),
+        latency=draw(st.sampled_from([0, 300 * US])),
+        spread=draw(st.booleans()),
+        bytes_per_second=draw(st.sampled_from([1e9, 1e7])),
+        spill=draw(st.sampled_from([0, MS])),
+        unspill=draw(st.sampled_from([0, MS])),
+        failing=draw(some_tasks),
+        seceding=draw(some_tasks),
+        slow=draw(st.dictionaries(st.integers(0, workers - 1), st.floats(0.5, 4), max_size=1)),
+    )
+
+
+@st.composite
+def damaged_traces(draw: st.DrawFn) -> RunTrace:
+    """A run of which parts were not recorded, or contradict each other, or are of nothing that exists."""
+    trace = draw(st.sampled_from(sorted(SAMPLES)).map(lambda name: SAMPLES[name]()) | traces())
+    rng = np.random.default_rng(draw(st.integers(0, 9999)))
+    share = draw(st.sampled_from([0.0, 0.02, 0.3, 1.0]))
+    kept = draw(st.sampled_from([1.0, 0.9, 0.5, 0.0]))
+    jitter = draw(st.sampled_from([0, 0, MS, SECOND]))
+    tables = draw(st.sets(st.sampled_from(["runs", "transitions", "stimuli", "transfers", "phases", "graphs"])))
+    wild = draw(st.booleans())
+
+    def damage(table: Any) -> Any:
+        columns = table.take(np.flatnonzero(rng.random(len(table)) < kept)).columns()
+        for column in columns.values():
+            hit = rng.random(len(column)) < share
+            if column.dtype == np.bool_:
+                continue
+            if column.dtype == np.int64 and jitter:
+                column[hit] += rng.integers(-jitter, jitter, hit.sum())
+            elif wild and column.dtype == np.int32:
+                column[hit] = rng.integers(-3, 300, hit.sum())
+            elif column.dtype != np.int8:
+                column[hit] = MISSING
+        return type(table)(**columns)
+
+    return replace(trace, **{name: damage(getattr(trace, name)) for name in sorted(tables)})

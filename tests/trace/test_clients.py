@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dask_efficiency.trace.clients import ClientLog
+from dask_efficiency.trace.run_trace import PHASES, Graphs, Phases, Runs, RunTrace, Tasks
+from dask_efficiency.trace.tables import MISSING, Texts
+
+OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
+
+
+def trace_of(phases: list[tuple[int, int, int]], results: list[int], received: list[int] | None = None) -> RunTrace:
+    """One client: its (phase, start, stop), when each result that it wanted was reported, and its graphs."""
+    received = [0] if received is None else received
+    tasks = len(results)
+    zeros = np.zeros(tasks, np.int32)
+    return RunTrace(
+        name="by hand",
+        start=0,
+        stop=1000,
+        keys=Texts.of(f"t-{i}" for i in range(tasks)),
+        tasks=Tasks.from_columns({"graph": zeros, "wanted": np.ones(tasks, np.bool_)}),
+        dependency_starts=np.zeros(tasks + 1, np.int64),
+        dependencies=np.empty(0, np.int32),
+        runs=Runs.from_columns({"task": np.arange(tasks), "outcome": zeros, "reported": np.array(results, np.int64)}),
+        graphs=Graphs.from_columns({"client": [0] * len(received), "received": received, "taken_in": received}),
+        phases=Phases.from_columns(
+            {
+                "client": [0] * len(phases),
+                "phase": [phase for phase, _, _ in phases],
+                "start": [start for _, start, _ in phases],
+                "stop": [stop for _, _, stop in phases],
+            }
+        ),
+        clients=("c",),
+    )
+
+
+def test_a_result_that_came_while_the_client_gathered_was_waited_for() -> None:
+    trace = trace_of([(OPTIMIZE, 0, 10), (UPLOAD, 10, 20), (GATHER, 20, 100)], [60, 90])
+    assert ClientLog(trace).back(0, 150, 0) == ([(100, False), (90, True)], 1)
+
+
+def test_a_result_that_was_there_before_it_gathered_was_not_waited_for() -> None:
+    trace = trace_of([(UPLOAD, 10, 20), (GATHER, 500, 510)], [30])
+    steps, run = ClientLog(trace).back(0, 520, 0)
+    # It did something else for 470 ns after the result had come.
+    assert run == MISSING
+    assert steps == [(510, False), (500, True), (0, False)]
+
+
+def test_a_client_that_goes_on_soon_after_a_result_had_waited_for_it() -> None:
+    trace = trace_of([(UPLOAD, 10, 20)], [300])
+    assert ClientLog(trace).back(0, 310, 0) == ([(300, False)], 0)
+
+
+def test_a_client_that_goes_on_long_after_a_result_was_thinking() -> None:
+    trace = trace_of([(UPLOAD, 10, 20)], [30])
+    assert ClientLog(trace).back(0, 310, 0) == ([(0, False)], MISSING)
+
+
+def test_a_client_that_sends_graph_after_graph_waits_for_nothing() -> None:
+    trace = trace_of([], [105, 115, 125], received=[100, 110, 120, 130])
+    trace = replace(trace, phases=Phases.from_columns({"client": [0], "phase": [UPLOAD], "start": [98], "stop": [130]}))
+    assert ClientLog(trace).back(0, 130, 0)[1] == MISSING
+
+
+def test_a_client_that_gathers_what_another_asked_for_waits_for_that() -> None:
+    trace = trace_of([], [90])
+    gather = Phases.from_columns({"client": [1], "phase": [GATHER], "start": [20], "stop": [100]})
+    assert ClientLog(replace(trace, phases=gather)).back(1, 100, 0) == ([(100, False), (90, True)], 0)
+
+
+def test_a_client_of_which_nothing_is_known_did_something_since_the_start() -> None:
+    assert ClientLog(trace_of([], [])).back(7, 50, 5) == ([(5, False)], MISSING)
