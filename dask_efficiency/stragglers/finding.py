@@ -1,0 +1,148 @@
+"""Finding: a worker that takes longer than its peers for the same work, with the cause and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Cause(StrEnum):
+    """What slows a worker, as far as the pattern of its signals tells."""
+
+    #: It computes all the time and takes longer: clock, steal, another model.
+    SLOW_CPU = "slow-cpu"
+    #: Its threads wait for a core that others use.
+    CONTENTION = "contention"
+    #: Its threads wait for each other: the event loop lags too.
+    GIL = "gil"
+    DISK = "disk"
+    NETWORK = "network"
+    MEMORY = "memory"
+    GPU = "gpu"
+    #: It takes longer, and nothing that was measured says why.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One signal of a worker beside its peers.
+
+    Parameters
+    ----------
+    signal
+        Name of the signal, such as ``duration`` or ``cpu_share``.
+    value, peers
+        The worker's, and the median of its peers, as multiples of what is usual for the same work (``duration``) or
+        in the signal's own unit.
+    low, high
+        The least and the most among its peers.
+    z
+        How far the worker is from its peers, in units of their spread; positive is worse.
+    tasks
+        How many tasks, or readings, of the worker this comes from.
+    """
+
+    signal: str
+    value: float
+    peers: float
+    low: float
+    high: float
+    z: float
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A straggler.
+
+    Parameters
+    ----------
+    worker
+        Its name; empty where a whole host is slow.
+    host
+        Its host; empty where that is not known.
+    cause
+        What slows it.
+    score
+        How far it is from its peers in the signal that says most, as a multiple of what flags a worker; 1 or more.
+    confidence
+        Between 0 and 1: how often a finding with this score is right.
+    since
+        When it began, in seconds since the epoch (for a table: in the table's own time); NaN where that is not known.
+    effect
+        How many times as long its work takes as its peers'; 1.3 is 30 % longer.
+    seconds_lost
+        By how much the run would have been shorter with this worker at its peers' level; None where that is not known.
+    evidence
+        The signals that say so, the strongest first.
+
+    Raises
+    ------
+    ValueError
+        If score, confidence or effect is not in its range.
+    """
+
+    worker: str
+    host: str
+    cause: Cause
+    score: float
+    confidence: float
+    since: float
+    effect: float
+    seconds_lost: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("score", 0, math.inf), ("confidence", 0, 1), ("effect", 0, math.inf)):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} of {self.worker[:80]!r} is {value!r}; expected {low} to {high}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as values that JSON has; what is not finite is None."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Finding:
+        """The inverse of :meth:`to_dict`.
+
+        Raises
+        ------
+        ValueError
+            If something is missing or out of its range.
+        """
+        try:
+            evidence = tuple(Evidence(**{**item, **_floats(item)}) for item in content["evidence"])
+            lost = content["seconds_lost"]
+            return cls(
+                worker=str(content["worker"]),
+                host=str(content["host"]),
+                cause=Cause(content["cause"]),
+                score=_number(content["score"], math.inf),
+                confidence=_number(content["confidence"]),
+                since=_number(content["since"]),
+                effect=_number(content["effect"], math.inf),
+                seconds_lost=None if lost is None else float(lost),
+                evidence=evidence,
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a finding: {str(error)[:200]}") from error
+
+
+def _floats(item: Mapping[str, Any]) -> dict[str, float]:
+    return {name: _number(item[name]) for name in ("value", "peers", "low", "high", "z")}
+
+
+def _number(value: Any, missing: float = math.nan) -> float:
+    return missing if value is None else float(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, tuple):
+        return [{name: _plain(part) for name, part in item.items()} for item in value]
+    return str(value) if isinstance(value, StrEnum) else value
