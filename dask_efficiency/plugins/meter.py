@@ -462,7 +462,11 @@ class ClusterMeter:
         closed = held.window.close(self.cluster, answers, at=at)
         account = accounts.of_window(self, held.window, closed, held.spans, self.timeline(recorder, at=at), at)
         if self._recording.wanted(window_id):
-            account["trace"] = {**await self._recording.collect(), "start": held.window.opened}
+            try:
+                account["trace"] = {**await self._recording.collect(), "start": held.window.opened}
+            except Exception as error:  # the report must not be lost with its trace
+                logger.exception("dask_efficiency could not send a trace")
+                account["notes"].append(f"there is no trace: {type(error).__name__}: {error}"[:500])
         self._forget_window(window_id)
         return account
 

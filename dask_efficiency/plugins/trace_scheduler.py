@@ -325,6 +325,9 @@ class ClusterRecorder:
 
     def read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
         """A worker told its clock: of all readings the one with the quickest answer counts."""
+        self._guard(self._read_clock, address, sent, answer, came)
+
+    def _read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
         number = self._numbers.get(address)
         if number is None:
             return

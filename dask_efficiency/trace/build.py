@@ -117,7 +117,7 @@ def build(
         phases=_phases(phases or {}, client, clients, clock),
         series=Series.from_columns(clock.put(_table(columns, "series", Series), "at")),
         clients=tuple(clients),
-        constraints={int(task): value for task, value in facts["constraints"].items()},
+        constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
         versions=facts["versions"],
         dropped={table: count for table, count in facts["dropped"].items() if count},
@@ -178,6 +178,11 @@ def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
             )
         )
     return specs
+
+
+def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
+    """As it was before it travelled: lists arrive as tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
 
 
 def _nbytes(columns: Mapping[str, NDArray[Any]], count: int) -> Int64:
@@ -348,9 +353,11 @@ def _fill_in(
         computed[columns["computed.row"], i] = np.rint(seconds * 1e9)
     told = computed[end]
     use = (table["start"] == MISSING) & (end != MISSING) & (told[:, 0] != MISSING)
+    # Upstream puts these on the scheduler's clock by a guess that may be off by more than the run took.
     low, high = table["assigned"][use], table["reported"][use]
-    table["start"][use] = np.clip(told[use, 0], low, high)
-    table["stop"][use] = np.clip(told[use, 1], table["start"][use], high)
+    took = np.minimum(told[use, 1] - told[use, 0], high - low)
+    table["start"][use] = np.clip(told[use, 0], low, high - took)
+    table["stop"][use] = table["start"][use] + took
 
 
 def _order(table: dict[str, NDArray[Any]]) -> list[str]:

@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, wait
+
+from dask_efficiency import EfficiencyPlugin, NotRegisteredError, efficiency_report, get_trace, unregister
+from dask_efficiency.trace.run_trace import STATES, Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.tables import MISSING
+from tests.plugins.tasks import (
+    Diary,
+    Tally,
+    fail_at_first,
+    incompressible,
+    leave_the_pool,
+    nap,
+    nap_in_a_coroutine,
+    reschedule_at_first,
+    spin,
+    weigh,
+    write_and_nap,
+)
+from tests.plugins.watch import addresses, eventually, kill
+
+pytestmark = pytest.mark.cluster
+
+INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
+
+
+def whose(trace: RunTrace, key: Any) -> int:
+    return list(trace.keys).index(str(key))
+
+
+def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:
+    rows = trace.runs.take(trace.runs.task == whose(trace, key))
+    return [dict(zip(rows.columns(), row, strict=True)) for row in zip(*rows.columns().values(), strict=True)]
+
+
+def dependencies_of(trace: RunTrace, key: Any) -> set[str]:
+    task = whose(trace, key)
+    needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
+    return {trace.keys[int(task)] for task in needed}
+
+
+def assert_in_order(trace: RunTrace) -> None:
+    latest = np.full(len(trace.runs), MISSING)
+    for name in INSTANTS:
+        column = getattr(trace.runs, name)
+        known = column != MISSING
+        assert (column[known] >= latest[known]).all(), name
+        latest = np.maximum(latest, column)
+    known = np.array([getattr(trace.runs, name) for name in INSTANTS])
+    known = known[known != MISSING]
+    assert known.min() >= trace.start
+    assert known.max() <= trace.stop
+
+
+def report_thread(x: int, *dependencies: Any) -> tuple[int, int]:
+    time.sleep(0.005)
+    return threading.get_native_id(), time.monotonic_ns()
+
+
+@pytest.fixture(scope="module")
+def layered(cluster: LocalCluster) -> Any:
+    """A traced run of three layers, and what its tasks say of themselves."""
+    with Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with efficiency_report(client, name="layers", trace=True) as report:
+            first = client.map(report_thread, range(12), pure=False)
+            second = client.map(report_thread, first, first[::-1], pure=False)
+            last = client.submit(report_thread, 0, *second, pure=False)
+            wait(last)
+            said = dict(
+                zip([f.key for f in [*first, *second, last]], client.gather([*first, *second, last]), strict=True)
+            )
+            fetched = client.run(
+                lambda dask_worker: [
+                    (dask_worker.address, log["who"], key)
+                    for log in dask_worker.transfer_incoming_log
+                    for key in log["keys"]
+                ]
+            )
+        needs = {f.key: {a.key, b.key} for f, a, b in zip(second, first, first[::-1], strict=True)}
+        needs[last.key] = {future.key for future in second}
+        yield report, said, needs, [row for rows in fetched.values() for row in rows]
+
+
+def test_every_task_has_one_run_that_succeeded(layered: Any) -> None:
+    report, said, _, _ = layered
+    trace = report.trace
+    assert set(trace.keys) == set(said)
+    assert Counter(trace.runs.task.tolist()) == Counter(range(len(said)))
+    assert (trace.runs.outcome == Outcome.SUCCEEDED).all()
+    assert not trace.runs.recomputed.any()
+    assert trace.dropped == {}
+    assert trace.notes == ()
+
+
+def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layered: Any) -> None:
+    trace = layered[0].trace
+    assert_in_order(trace)
+    for name in INSTANTS:
+        assert (getattr(trace.runs, name) != MISSING).all(), name
+
+
+def test_a_result_is_there_before_a_task_that_needs_it_is_ready(layered: Any) -> None:
+    trace, _, needs, _ = layered[0].trace, *layered[1:]
+    for key, needed in needs.items():
+        (run,) = runs_of(trace, key)
+        assert run["ready"] >= max(runs_of(trace, other)[0]["stop"] for other in needed)
+
+
+def test_dependencies_are_those_of_the_graph(layered: Any) -> None:
+    trace, said, needs, _ = layered[0].trace, *layered[1:]
+    assert {key: dependencies_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
+
+
+def test_threads_are_those_that_the_tasks_ran_on(layered: Any) -> None:
+    trace, said, _, _ = layered[0].trace, *layered[1:]
+    assert {key: runs_of(trace, key)[0]["thread"] for key in said} == {key: thread for key, (thread, _) in said.items()}
+
+
+def test_a_task_reads_the_clock_between_its_start_and_its_stop(layered: Any) -> None:
+    trace, said, _, _ = layered[0].trace, *layered[1:]
+    epoch = min(trace.runs.assigned) - trace.start
+    assert epoch >= 0
+    ahead = time.time_ns() - time.monotonic_ns()
+    for key, (_, read) in said.items():
+        (run,) = runs_of(trace, key)
+        # The clock of the day may be turned while the test runs, by less than this.
+        assert run["start"] - 1e8 <= read + ahead <= run["stop"] + 1e8
+
+
+def test_transfers_are_those_that_the_workers_log(layered: Any) -> None:
+    trace, _, _, fetched = layered[0].trace, *layered[1:]
+    names = [worker.address for worker in trace.workers]
+    transfers = trace.transfers
+    recorded = [
+        (names[receiver], names[sender], trace.keys[task])
+        for receiver, sender, task in zip(
+            transfers.receiver.tolist(), transfers.sender.tolist(), transfers.task.tolist(), strict=True
+        )
+    ]
+    assert Counter(recorded) <= Counter(fetched)
+    mine = [row for row in fetched if row[2] in set(trace.keys)]
+    assert Counter(recorded) == Counter(mine)
+    assert recorded
+    assert transfers.arrived.all()
+    assert (transfers.queued <= transfers.start).all()
+    assert (transfers.start <= transfers.stop).all()
+    assert (transfers.nbytes > 0).all()
+
+
+def test_slots_hold_one_run_at_a_time(layered: Any) -> None:
+    runs = layered[0].trace.runs
+    for worker in set(runs.worker.tolist()):
+        for slot in set(runs.slot[runs.worker == worker].tolist()):
+            assert 0 <= slot < 2
+            mine = runs.take((runs.worker == worker) & (runs.slot == slot))
+            order = np.argsort(mine.executing)
+            assert (mine.ended[order][:-1] <= mine.executing[order][1:]).all()
+
+
+def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) -> None:
+    runs = layered[0].trace.runs
+    waited = np.flatnonzero(runs.after != MISSING)
+    assert len(waited) >= 4  # twelve tasks at once on four slots
+    for row in waited:
+        before = runs.take((runs.task == runs.after[row]) & (runs.worker == runs.worker[row]))
+        assert before.ended.tolist() <= [runs.executing[row]]
+        assert runs.ready[row] < before.ended[0]
+
+
+def test_transitions_are_caused_by_what_the_scheduler_was_told(layered: Any) -> None:
+    trace, _, needs, _ = layered[0].trace, *layered[1:]
+    kinds = np.array(trace.stimulus_kinds)
+    rows = trace.transitions.take(trace.transitions.finish == STATES.index("processing"))
+    by_task = {
+        trace.keys[task]: kinds[trace.stimuli.kind[cause]] for task, cause in zip(rows.task, rows.stimulus, strict=True)
+    }
+    assert all(by_task[key] == "task-finished" for key in needs)
+    assert {kind for key, kind in by_task.items() if key not in needs} <= {"update-graph", "task-finished"}
+    assert (trace.transitions.at[1:] >= trace.transitions.at[:-1]).all()
+    made = trace.stimuli.at[trace.transitions.stimulus]
+    assert (made <= trace.transitions.at + 1e6).all()
+
+
+def test_graphs_phases_and_names_are_there(layered: Any) -> None:
+    trace = layered[0].trace
+    assert trace.name == "layers"
+    assert trace.prefixes == ("report_thread",)
+    assert trace.spans == ("layers",)
+    assert len(trace.clients) == 1
+    assert len(trace.graphs) == 3
+    assert (trace.graphs.received <= trace.graphs.taken_in).all()
+    assert set(trace.tasks.graph.tolist()) == {0, 1, 2}
+    assert trace.tasks.wanted.all()
+    assert (trace.tasks.nbytes > 0).all()
+    assert set(trace.phases.phase.tolist()) == {0, 1, 2}
+    assert {worker.name for worker in trace.workers} == {"0", "1"}
+    assert all(worker.clock_offset == 0 and worker.clock_error > 0 for worker in trace.workers)
+    assert trace.config["bandwidth"] > 0
+
+
+def test_without_it_a_report_has_no_trace_and_the_cluster_does_not_record(client: Client) -> None:
+    with efficiency_report(client) as report:
+        client.submit(nap, 0.01, pure=False).result()
+    assert report.trace is None
+    with pytest.raises(RuntimeError, match="does not record"):
+        get_trace(client)
+    assert not any(
+        client.run(lambda dask_worker: dask_worker.plugins["dask-efficiency-worker"].meter._recorder).values()
+    )
+
+
+def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        future = client.submit(spin, 0.1, pure=False)
+        told = future.result()
+    (run,) = runs_of(report.trace, future.key)
+    assert run["cpu_ns"] / 1e9 == pytest.approx(told["cpu"], rel=0.05)
+    assert run["stop"] - run["start"] >= run["cpu_ns"]
+
+
+def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Client, tmp_path: Any) -> None:
+    with efficiency_report(client, trace=True) as report:
+        future = client.submit(fail_at_first, Diary(tmp_path / "diary"), 2, retries=3, pure=False)
+        future.result()
+        lost = client.submit(reschedule_at_first, Diary(tmp_path / "other"), pure=False)
+        lost.result()
+        hopeless = client.submit(divmod, 1, 0, pure=False)
+        wait(hopeless)
+    outcomes = [run["outcome"] for run in runs_of(report.trace, future.key)]
+    assert outcomes == [Outcome.FAILED, Outcome.FAILED, Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(report.trace, lost.key)] == [Outcome.CANCELLED, Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(report.trace, hopeless.key)] == [Outcome.FAILED]
+    assert report.trace.constraints[whose(report.trace, future.key)]["retries"] == 3
+    assert_in_order(report.trace)
+
+
+def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        left = client.submit(leave_the_pool, 0.05, 0.0, 0.1, pure=False)
+        left.result()
+        coroutine = client.submit(nap_in_a_coroutine, 0.05, pure=False)
+        coroutine.result()
+        tally = client.submit(Tally, 0.01, actor=True, pure=False)
+        actor = tally.result()
+        actor.work(0.01).result()
+    trace = report.trace
+    (run,) = runs_of(trace, left.key)
+    assert run["start"] + 0.05e9 <= run["seceded"] <= run["stop"] - 0.1e9
+    (run,) = runs_of(trace, coroutine.key)
+    assert run["stop"] - run["start"] >= 0.049e9
+    assert run["thread"] == MISSING
+    (run,) = runs_of(trace, tally.key)
+    assert run["outcome"] == Outcome.SUCCEEDED
+    assert trace.constraints[whose(trace, tally.key)]["actor"] is True
+    assert_in_order(trace)
+    del actor
+
+
+def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        data = client.scatter(incompressible(1000, 0), workers=[addresses(client)[0]])
+        key = ("pair", 1, "two")
+        future = client.submit(weigh, data, key=key, workers=[addresses(client)[1]])
+        assert future.result() == 1000
+    trace = report.trace
+    (run,) = runs_of(trace, key)
+    assert trace.workers[run["worker"]].address == addresses(client)[1]
+    assert dependencies_of(trace, key) == {str(data.key)}
+    assert trace.constraints[whose(trace, key)]["restrictions"] == [addresses(client)[1]]
+    (transfer,) = np.flatnonzero(trace.transfers.task == whose(trace, data.key))
+    assert trace.transfers.sender[transfer] != trace.transfers.receiver[transfer]
+    assert not runs_of(trace, data.key)
+
+
+def block_the_loop() -> tuple[int, int]:
+    start = time.monotonic_ns()
+    time.sleep(0.2)
+    return start, time.monotonic_ns()
+
+
+def test_a_blocked_event_loop_is_noted(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        address = addresses(client)[0]
+        start, stop = client.run(block_the_loop, workers=[address])[address]
+        client.run_on_scheduler(block_the_loop)
+    blocked = report.trace.blocked
+    ahead = time.time_ns() - time.monotonic_ns()
+    for worker in (MISSING, [w.address for w in report.trace.workers].index(address)):
+        longest = (blocked.stop - blocked.start)[blocked.worker == worker].max()
+        assert longest >= 0.18e9
+    mine = blocked.take(blocked.worker != MISSING)
+    row = int(np.argmax(mine.stop - mine.start))
+    assert mine.start[row] <= start + ahead + 1e8
+    assert mine.stop[row] >= stop + ahead - 1e8
+
+
+def test_a_second_block_has_only_its_own_tasks(client: Client) -> None:
+    with efficiency_report(client, trace=True) as outer:
+        first = client.submit(nap, 0.01, pure=False)
+        first.result()
+        with efficiency_report(client, trace=True) as inner:
+            second = client.submit(nap, 0.01, first, pure=False)
+            second.result()
+    assert {first.key, second.key} <= set(outer.trace.keys)
+    assert [run["outcome"] for run in runs_of(inner.trace, second.key)] == [Outcome.SUCCEEDED]
+    assert not runs_of(inner.trace, first.key)
+    assert dependencies_of(inner.trace, second.key) == {first.key}
+    assert inner.trace.start > outer.trace.start
+    assert_in_order(inner.trace)
+
+
+def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
+    client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=20))
+    try:
+        for i in range(10):
+            client.gather(client.map(lambda x: x, range(10 * i, 10 * i + 10), pure=False))
+        trace = get_trace(client)
+    finally:
+        client.register_plugin(EfficiencyPlugin(trace=False))
+    assert 10 <= len(trace.tasks) <= 20
+    assert trace.dropped["tasks"] >= 70
+    done = trace.runs.take(trace.runs.outcome == Outcome.SUCCEEDED)
+    assert len(done) >= 10
+    with pytest.raises(RuntimeError, match="does not record"):
+        get_trace(client)
+
+
+async def trace_asynchronously() -> tuple[RunTrace, RunTrace, Any]:
+    async with (
+        LocalCluster(n_workers=1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+        Client(cluster, asynchronous=True) as client,
+    ):
+        async with efficiency_report(client, trace=True) as report:
+            future = client.submit(nap, 0.01, pure=False)
+            await future
+            live = await get_trace(client)
+        await unregister(client)
+        with pytest.raises(NotRegisteredError):
+            await get_trace(client)
+        return report.trace, live, future.key
+
+
+def test_an_asynchronous_client_of_a_cluster_in_this_process_gets_its_trace() -> None:
+    trace, live, key = asyncio.run(trace_asynchronously())
+    assert [run["outcome"] for run in runs_of(trace, key)] == [Outcome.SUCCEEDED]
+    assert set(live.keys) == {key}
+
+
+def test_a_killed_worker_loses_its_runs_and_the_task_runs_again(mortal_client: Client, tmp_path: Any) -> None:
+    client = mortal_client
+    diary = Diary(tmp_path / "diary")
+    with efficiency_report(client, trace=True) as report:
+        victim, _other = addresses(client)
+        kept = client.submit(nap, 0.01, workers=[victim], allow_other_workers=True, pure=False)
+        wait(kept)
+        task = client.submit(write_and_nap, diary, 0.5, workers=[victim], allow_other_workers=True, pure=False)
+        eventually(lambda: diary.read("start"))
+        kill(client, victim)
+        task.result()
+        kept.result()
+    trace = report.trace
+    first, *rest = runs_of(trace, task.key)
+    assert trace.workers[first["worker"]].address == victim
+    assert first["outcome"] == Outcome.LOST
+    assert [run["outcome"] for run in rest] == [Outcome.SUCCEEDED]
+    assert not rest[0]["recomputed"]
+    again = runs_of(trace, kept.key)
+    assert [run["outcome"] for run in again] == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
+    assert [run["recomputed"] for run in again] == [False, True]
+    # Its row may have died with the worker; the scheduler was told when it computed.
+    assert again[0]["stop"] - again[0]["start"] >= 0.01e9
+    left = trace.worker_events.take(trace.worker_events.change == WorkerChange.LEFT)
+    assert left.worker.tolist() == [first["worker"]]
+    assert first["reported"] <= left.at[0]
+    assert_in_order(trace)
+
+
+def confirmed_steals(dask_scheduler: Any) -> list[Any]:
+    return [event[1] for _, event in dask_scheduler.get_events("stealing") if event[0] == "confirm"]
+
+
+def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_client: Client) -> None:
+    client = mortal_client
+    with efficiency_report(client, trace=True) as report:
+        victim = addresses(client)[0]
+        futures = client.map(nap, [0.2] * 30, workers=[victim], allow_other_workers=True, pure=False)
+        wait(futures)
+    trace = report.trace
+    stolen = [key for key in (future.key for future in futures) if len(runs_of(trace, key)) > 1]
+    moved = client.run_on_scheduler(confirmed_steals)
+    assert set(stolen) == set(moved)
+    assert stolen
+    for key in stolen:
+        *given_up, done = runs_of(trace, key)
+        assert all(run["outcome"] == Outcome.CANCELLED for run in given_up)
+        assert done["outcome"] == Outcome.SUCCEEDED
+        assert done["worker"] != given_up[-1]["worker"]
+        assert all(run["start"] == MISSING for run in given_up)
+    assert_in_order(trace)
+
+
+def test_workers_that_join_and_a_restart(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
+    client = mortal_client
+    with efficiency_report(client, trace=True) as report:
+        before = client.submit(nap, 0.01, pure=False)
+        before.result()
+        client.restart()
+        client.wait_for_workers(2)
+        mortal_cluster.scale(3)
+        client.wait_for_workers(3)
+        newest = addresses(client)[2]
+        after = client.submit(nap, 0.01, workers=[newest], pure=False)
+        after.result()
+    trace = report.trace
+    assert [run["outcome"] for run in runs_of(trace, after.key)] == [Outcome.SUCCEEDED]
+    (run,) = runs_of(trace, after.key)
+    assert trace.workers[run["worker"]].address == newest
+    assert run["executing"] != MISSING
+    assert len(trace.workers) == 5
+    changes = Counter(trace.worker_events.change.tolist())
+    assert changes[WorkerChange.JOINED] == 3
+    assert changes[WorkerChange.LEFT] == 2
+
+
+def break_the_recorder(dask_worker: Any) -> None:
+    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._rows = None
+
+
+def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        address = addresses(client)[0]
+        client.run(break_the_recorder, workers=[address])
+        futures = client.map(nap, [0.01] * 8, pure=False)
+        client.gather(futures)
+    assert any(address in note and "recorder failed" in note for note in report.trace.notes)
+    assert report.tasks["succeeded"] == 8
+    assert report.not_measured == {}
+    assert [runs_of(report.trace, future.key)[0]["outcome"] for future in futures] == [Outcome.SUCCEEDED] * 8
+    with efficiency_report(client, trace=True) as again:
+        client.submit(nap, 0.01, pure=False).result()
+    assert again.trace.notes == ()
+
+
+def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Client) -> None:
+    def break_it(dask_scheduler: Any) -> None:
+        dask_scheduler.plugins["dask-efficiency"]._meter._recording.recorder._numbers = None
+
+    with efficiency_report(client, trace=True) as report:
+        client.run_on_scheduler(break_it)
+        client.submit(nap, 0.01, pure=False).result()
+    assert report.tasks["succeeded"] == 1
+    assert any("recorder on the scheduler failed" in note for note in report.trace.notes)
