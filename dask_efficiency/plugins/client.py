@@ -11,6 +11,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Generator
+from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -221,7 +222,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         finally:
             await _ask(client, "release", client=client.id)
         self._trace = await self._trace_of(payload.pop("trace", None))
-        self._report = report_of(
+        report = report_of(
             payload,
             name=self._name,
             started=self._started,
@@ -230,6 +231,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             settings=environment.of_client(),
             code=await asyncio.to_thread(block_at, self._place),
         )
+        self._report = replace(report, trace=self._trace)
         if self._filename is not None:
             is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
             write = self._report.to_html if is_page else self._report.save

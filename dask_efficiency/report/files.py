@@ -39,6 +39,7 @@ def to_dict(report: EfficiencyReport) -> dict[str, Any]:
         ignores. A number that is not finite is None.
     """
     data = _fields(report)
+    del data["trace"]  # it is not of JSON, and has a file of its own
     return {"format": FORMAT, "version": VERSION, "summary": _summary(report), "report": data}
 
 

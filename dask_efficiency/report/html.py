@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.report import timeline_figure, worker_strips
+from dask_efficiency.report import path_html, timeline_figure, worker_strips
 from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, small_bar, table
 from dask_efficiency.report.figures import format_percent, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.files import to_dict
@@ -37,6 +37,7 @@ from dask_efficiency.report.sections import (
 )
 from dask_efficiency.report.verdict import WORTH_SAYING
 from dask_efficiency.storage import writing
+from dask_efficiency.trace.errors import EmptyTraceError
 
 #: More workers than these are drawn as strips, and listed where one asks for it.
 WORKERS_WITH_BARS = 30
@@ -130,6 +131,15 @@ def _timeline(report: EfficiencyReport) -> Html:
     )
 
 
+def _critical_path(report: EfficiencyReport) -> Html:
+    if report.trace is None:
+        return Html("")
+    try:
+        return path_html.page_section(report.critical_path())
+    except EmptyTraceError:  # no task ended in the window
+        return Html("")
+
+
 def _workers(report: EfficiencyReport) -> Html:
     if len(report.by_worker) <= WORKERS_WITH_BARS:
         part = workers(report, in_full=WORKERS_WITH_BARS)
@@ -220,6 +230,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
     _lost_time,
     _factors,
     _timeline,
+    _critical_path,
     _workers,
     _prefixes,
     _spans,

@@ -13,6 +13,9 @@ from dask_efficiency.timeline import Timeline
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dask_efficiency.paths.path import CriticalPath
+    from dask_efficiency.trace.run_trace import RunTrace
+
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
 FACTORS: dict[str, tuple[Bucket, ...]] = {
@@ -97,6 +100,9 @@ class EfficiencyReport:
         agrees with the breakdowns only nearly. None where nobody looked.
     code
         The code that ran, in pieces.
+    trace
+        What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
+        is saved: it has a file of its own.
     """
 
     name: str
@@ -117,6 +123,7 @@ class EfficiencyReport:
     environment: Mapping[str, str] = field(default_factory=dict)
     timeline: Timeline | None = None
     code: tuple[str, ...] = ()
+    trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property
     def breakdown(self) -> Breakdown:
@@ -212,6 +219,27 @@ class EfficiencyReport:
             if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
         ]
         return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+
+    def critical_path(self, **scope: Any) -> CriticalPath:
+        """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
+
+        Parameters
+        ----------
+        **scope
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.paths.path.critical_path`.
+
+        Raises
+        ------
+        ValueError
+            If the report has no trace.
+        """
+        from dask_efficiency.paths.path import critical_path
+
+        if self.trace is None:
+            raise ValueError(
+                f"the report {self.name!r:.80} has no trace; expected one of efficiency_report(trace=True)"
+            )
+        return critical_path(self.trace, **scope)
 
     def money(self, thread_seconds: float) -> float | None:
         """Price of thread time: a worker's price shared equally by its threads."""

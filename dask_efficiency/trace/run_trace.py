@@ -6,9 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.trace.tables import Bool, Float64, Int8, Int16, Int32, Int64, Table, Texts
+
+if TYPE_CHECKING:
+    from dask_efficiency.trace.events import Written
 
 #: States of a task on the scheduler; a transition's columns hold positions in here.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
@@ -316,6 +319,42 @@ class RunTrace:
         from dask_efficiency.trace.files import save_trace
 
         save_trace(self, path, **storage_options)
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        only_critical
+            Leave out the runs that are not on the critical path, and the transfers that none of them waited for.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            How many slices, arrows and counters are in the file.
+
+        Raises
+        ------
+        EmptyTraceError
+            If only the critical path is asked for, and no task ended in the trace.
+        """
+        from dask_efficiency.paths.path import critical_path
+        from dask_efficiency.trace.chrome import save_chrome
+        from dask_efficiency.trace.errors import EmptyTraceError
+
+        try:
+            critical = critical_path(self).slices()
+        except EmptyTraceError:
+            if only_critical:
+                raise
+            critical = []
+        return save_chrome(self, path, critical=critical, only_critical=only_critical, **storage_options)
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9

@@ -1,0 +1,131 @@
+"""A critical path as HTML: along the run, and by kind, prefix and worker; without script or request."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from dask_efficiency.paths.kinds import KINDS, Kind
+from dask_efficiency.paths.path import CriticalPath
+from dask_efficiency.report.blocks import Html, joined, line, style, table
+from dask_efficiency.report.figures import format_seconds, format_share
+from dask_efficiency.report.page import lines_and_table, section
+from dask_efficiency.report.path_kinds import MEANINGS, colour_of
+from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, kinds, notes, title
+from dask_efficiency.report.sections import Section
+
+#: Steps of the picture along the run: a kind that fills most of a step has it.
+STEPS = 400
+
+#: Kinds with less than this share are in the table only.
+SHOWN = 0.005
+
+_RULES = """
+.dask-efficiency .de-path{display:block;margin:10px 0 2px}
+.dask-efficiency .de-ends{display:flex;justify-content:space-between}
+.dask-efficiency .de-share{width:10em;padding-top:4px}
+.dask-efficiency main .de-path rect,.dask-efficiency main .de-path{height:34px}
+.dask-efficiency main .de-share svg,.dask-efficiency main .de-share rect{height:12px}
+"""
+
+
+def render_html(path: CriticalPath) -> str:
+    """The path as a self-contained fragment for a notebook: no script, no request and no id."""
+    head = f'<div><b>{escape(title(path))}</b> <span class="de-dim">{escape(context(path))}</span></div>'
+    body = joined((Html(head), Html(f'<div class="de-verdict">{escape(path.verdict)}</div>'), *_parts(path)))
+    return f'<div class="dask-efficiency"><style>{style()}{_RULES}</style>{body}</div>'
+
+
+def page_section(path: CriticalPath) -> Html:
+    """The path as a section of a page."""
+    rules = Html(f"<style>{_RULES}</style>")
+    return section("Critical path: why it took so long", rules, line(path.verdict), *_parts(path))
+
+
+def _parts(path: CriticalPath) -> tuple[Html, ...]:
+    names = [part for part in (by_name(path, "prefix"), by_name(path, "worker"), by_host(path)) if part.rows]
+    return (
+        _along(path),
+        _legend(path),
+        _by_kind(path),
+        joined(map(line, bounds(path).lines)),
+        *(joined((Html(f"<h3>{escape(part.title)}</h3>"), _with_bars(part))) for part in names),
+        _caveats(notes(path)),
+    )
+
+
+def _along(path: CriticalPath) -> Html:
+    """The path from the start to the end of the run, as a bar."""
+    if not len(path.segments):
+        return Html("")
+    shapes = []
+    for kind, first, last in _steps(path):
+        left, width = 100 * first / STEPS, 100 * (last - first) / STEPS
+        hint = f"<title>{kind}: {MEANINGS[kind]}</title>"
+        shapes.append(f'<rect x="{left:g}%" width="{width:g}%" height="26" fill="{colour_of(kind)}">{hint}</rect>')
+    label = 'role="img" aria-label="Critical path along the run"'
+    bar = f'<svg class="de-path" width="100%" height="26" {label}>{"".join(shapes)}</svg>'
+    ends = f"<span>0</span><span>{escape(format_seconds(path.makespan_seconds))}</span>"
+    return Html(f'{bar}<div class="de-ends de-dim">{ends}</div>')
+
+
+def _steps(path: CriticalPath) -> list[tuple[Kind, int, int]]:
+    """The kind that fills most of each step, equal neighbours as one: kind, first step, step after the last."""
+    segments, start = path.segments, path.scope.start
+    length = path.scope.stop - start
+    # beside its own time, a segment takes part in the step that it begins in
+    filled = np.zeros((STEPS, len(KINDS)))
+    for kind, since, until in zip(
+        segments.kind.tolist(), (segments.start - start).tolist(), (segments.stop - start).tolist(), strict=True
+    ):
+        first, last = since * STEPS / length, until * STEPS / length
+        for step in range(int(first), min(int(np.ceil(last)), STEPS)):
+            filled[step, kind] += min(last, step + 1) - max(first, step)
+    found: list[tuple[Kind, int, int]] = []
+    for step, position in enumerate(filled.argmax(axis=1).tolist()):
+        if found and found[-1][0] is KINDS[position]:
+            found[-1] = (KINDS[position], found[-1][1], step + 1)
+        else:
+            found.append((KINDS[position], step, step + 1))
+    return found
+
+
+def _legend(path: CriticalPath) -> Html:
+    shares = {kind: seconds / path.makespan_seconds for kind, seconds in path.seconds("kind").items()}
+    items = "".join(
+        f'<span title="{escape(MEANINGS[Kind(kind)])}">{_mark(kind)}{kind} '
+        f'<span class="de-dim">{format_share(share)}</span></span>'
+        for kind, share in shares.items()
+        if share >= SHOWN
+    )
+    return Html(f'<div class="de-legend">{items}</div>')
+
+
+def _mark(kind: str) -> Html:
+    square = f'<rect width="10" height="10" fill="{colour_of(kind)}"/>'
+    return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>')
+
+
+def _by_kind(path: CriticalPath) -> Html:
+    part = kinds(path)
+    rows = [
+        (joined((_mark(row[0]), row[0])), *row[1:3], MEANINGS[Kind(row[0])]) if row[0] in set(Kind) else row
+        for row in part.rows
+    ]
+    return table((part.heads[0], *part.heads[1:3], "what it is"), rows, words=(0, 3))
+
+
+def _with_bars(part: Section) -> Html:
+    longest = max((len(row[-1]) for row in part.rows), default=1)
+    rows = [(row[0], _bar(len(row[-1]) / longest), *row[1:3]) for row in part.rows]
+    return table((part.heads[0], "", *part.heads[1:3]), rows, words=(0, 1))
+
+
+def _bar(share: float) -> Html:
+    shape = f'<rect width="{100 * share:.0f}%" height="12" fill="var(--de-dim)"/>'
+    return Html(f'<div class="de-share"><svg width="100%" height="12" aria-hidden="true">{shape}</svg></div>')
+
+
+def _caveats(part: Section) -> Html:
+    return section(part.title, lines_and_table(part), caveat=True)

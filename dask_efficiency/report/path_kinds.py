@@ -1,0 +1,59 @@
+"""How the kinds of a critical path look, and what each means."""
+
+from __future__ import annotations
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.paths.kinds import Kind
+from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
+
+#: A hue for each part of the cluster (tasks and disk as the buckets have them, transfers purple, the
+#: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind.
+KIND_COLOURS: dict[Kind, str] = {
+    Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
+    Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],
+    Kind.GPU_COMPUTE: COLOURS[Bucket.GPU],
+    Kind.TRANSFER: COLOURS[Bucket.WAITING_ON_DATA],
+    Kind.TRANSFER_QUEUE: "#c79ade",
+    Kind.SPILL: COLOURS[Bucket.SPILL],
+    Kind.UNSPILL: "#ff9d7a",
+    Kind.GRAPH_UPDATE: "#26346e",
+    Kind.SCHEDULER_TRANSITION: "#3d51a3",
+    Kind.SCHEDULER_QUEUE: "#6478c4",
+    Kind.SCHEDULER_TO_WORKER: "#93a2da",
+    Kind.REPORT: "#bcc6ea",
+    Kind.READY_WAIT: COLOURS[Bucket.PAUSED],
+    Kind.EXECUTOR_HANDOFF: "#d3a25f",
+    Kind.WORKER_LOOP: "#a8731d",
+    Kind.CLIENT_SUBMIT: "#2c7f7a",
+    Kind.RESULT_GATHER: "#7fbfb9",
+    Kind.LOST_WORKER: COLOURS[Bucket.LOST_WORKER],
+    Kind.UNATTRIBUTED: COLOURS[Bucket.UNMEASURED],
+}
+
+#: What a reader is told about each.
+MEANINGS: dict[Kind, str] = {
+    Kind.COMPUTE_CPU: "a task's thread computes",
+    Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",
+    Kind.GPU_COMPUTE: "a task's own work on the GPU",
+    Kind.TRANSFER: "an input comes from another worker",
+    Kind.TRANSFER_QUEUE: "an input waits for its turn to be fetched",
+    Kind.SPILL: "a result is written to disk",
+    Kind.UNSPILL: "inputs are read back from disk",
+    Kind.GRAPH_UPDATE: "the scheduler takes a graph in",
+    Kind.SCHEDULER_TRANSITION: "the scheduler is busy",
+    Kind.SCHEDULER_QUEUE: "a task waits on the scheduler for a worker with room",
+    Kind.SCHEDULER_TO_WORKER: "the scheduler's message is on its way",
+    Kind.REPORT: "the message that a task has ended is on its way",
+    Kind.READY_WAIT: "a task could run, and waits for a slot",
+    Kind.EXECUTOR_HANDOFF: "from a worker's event loop to the thread",
+    Kind.WORKER_LOOP: "a worker's event loop is busy",
+    Kind.CLIENT_SUBMIT: "the client prepares and sends a graph, or your own code is thinking",
+    Kind.RESULT_GATHER: "the client fetches results",
+    Kind.LOST_WORKER: "lost with a worker that vanished",
+    Kind.UNATTRIBUTED: "nothing that was recorded explains it",
+}
+
+
+def colour_of(kind: str) -> str:
+    """The colour of a kind."""
+    return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)

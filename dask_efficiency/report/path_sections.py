@@ -1,0 +1,154 @@
+"""What is said about a critical path, as titled lines and tables for any renderer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dask_efficiency.paths.path import NOBODY, CriticalPath
+from dask_efficiency.report.figures import (
+    apportion,
+    format_percent,
+    format_seconds,
+    format_share,
+    harmless,
+    shorten,
+    time_scale,
+)
+from dask_efficiency.report.sections import NOTE_LENGTH, Section, name_of
+
+#: Rows of a table by name; the rest is summed up.
+TOP_NAMES = 8
+
+#: Characters of the longest bar in a table.
+BAR_LENGTH = 24
+
+#: A share that is not worth a sentence, nor a row of its own.
+HARDLY = 0.001
+
+
+def title(path: CriticalPath) -> str:
+    """The run's name."""
+    return f"Critical path of {name_of(path.trace.name) or 'a run'}"
+
+
+def context(path: CriticalPath) -> str:
+    """How much it covers."""
+    trace = path.trace
+    counts = [_count(len(trace.tasks), "task"), _count(len(trace.workers), "worker")]
+    counts.append(_count(round(path.slots), "slot"))
+    return f"{', '.join(counts)}; from the client's first activity to the last result"
+
+
+def sections(path: CriticalPath) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (kinds(path), bounds(path), by_name(path, "prefix"), by_name(path, "worker"), by_host(path), notes(path))
+    return tuple(section for section in found if section.lines or section.rows)
+
+
+def kinds(path: CriticalPath) -> Section:
+    """The wall clock by kind, largest first; the last column is a bar."""
+    seconds = path.seconds("kind")
+    worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
+    return _table("What the wall clock was spent on", "kind", _top(seconds, max(worth, 1)))
+
+
+def bounds(path: CriticalPath) -> Section:
+    """What the run could not have been faster than."""
+    lines = []
+    if 0 < path.floor_seconds < math.inf:
+        lines.append(
+            f"The longest chain of computing through the graph takes {format_seconds(path.floor_seconds)}: "
+            "with these tasks no cluster is faster, however large."
+        )
+    if 0 < path.slot_bound_seconds < math.inf:
+        lines.append(
+            f"All computing shared equally by the {_count(round(path.slots), 'slot')} takes "
+            f"{format_seconds(path.slot_bound_seconds)}: with these tasks this cluster is not faster."
+        )
+    return Section("Bounds", tuple(lines))
+
+
+def by_name(path: CriticalPath, by: str) -> Section:
+    """The wall clock by task prefix, worker or host."""
+    seconds = path.seconds(by)
+    if set(seconds) <= {NOBODY}:
+        return Section("")
+    nobody = {"prefix": "(no task)", "worker": "(client and scheduler)", "host": "(client and scheduler)"}
+    named = {nobody[by] if name == NOBODY else name_of(name): value for name, value in _top(seconds, TOP_NAMES).items()}
+    return _table(f"By {'task prefix' if by == 'prefix' else by}", by, named)
+
+
+def by_host(path: CriticalPath) -> Section:
+    """By host, where that says more than the workers do."""
+    hosts = {worker.host for worker in path.trace.workers}
+    return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
+
+
+def notes(path: CriticalPath) -> Section:
+    """What a reader must know to trust the path."""
+    lines = [shorten(harmless(note), NOTE_LENGTH) for note in path.trace.notes]
+    dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
+    if dropped:
+        lines.append(f"Not recorded, as there was no room or it was lost: {dropped}.")
+    if path.unattributed > HARDLY:
+        lines.append(f"{format_share(path.unattributed)} of the time is unattributed: nothing recorded explains it.")
+    return Section("Notes", tuple(lines), caveat=True)
+
+
+def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> Section:
+    """What changes would do to a run, by kind.
+
+    Parameters
+    ----------
+    before, after
+        The path as recorded, and of the replay with changes.
+    changes
+        The changes in words.
+    """
+    was, now = before.seconds("kind"), after.seconds("kind")
+    scale = time_scale(max([before.makespan_seconds, after.makespan_seconds]))
+    order = sorted({**was, **now}, key=lambda kind: -max(was.get(kind, 0.0), now.get(kind, 0.0)))
+    rows = [
+        (kind, scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one))
+        for kind in order
+        for one, other in [(scale.steps(was.get(kind, 0.0)), scale.steps(now.get(kind, 0.0)))]
+        if one or other
+    ]
+    one, other = scale.steps(before.makespan_seconds), scale.steps(after.makespan_seconds)
+    rows.append(("total", scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)))
+    said = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
+    if before.makespan_seconds:
+        change = after.makespan_seconds / before.makespan_seconds - 1
+        word = "shorter" if change < 0 else "longer"
+        said += f", {format_share(abs(change))} {word}" if abs(change) > HARDLY else ", no shorter"
+    heads = ("kind", f"recorded, {scale.unit}", f"what if, {scale.unit}", "change")
+    return Section("What if", (f"{said}.",), heads, tuple(rows), sums=(len(rows) - 1,))
+
+
+def _signed(text: str, steps: int) -> str:
+    return f"+{text}" if steps > 0 else text if steps else ""
+
+
+def _table(heading: str, name: str, seconds: Mapping[str, float]) -> Section:
+    if not seconds:
+        return Section(heading)
+    largest = max(seconds.values())
+    scale = time_scale(largest)
+    tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
+    rows = tuple(
+        (label, scale.text(scale.steps(value)), format_percent(share), "#" * math.ceil(BAR_LENGTH * value / largest))
+        for (label, value), share in zip(seconds.items(), tenths, strict=True)
+    )
+    return Section(heading, (), (name, f"time, {scale.unit}", "%", ""), rows, words=(0, 3))
+
+
+def _top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
+    names = list(seconds)
+    top = {name: seconds[name] for name in names[:number]}
+    rest = names[number:]
+    return top | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,83 @@
+"""A critical path in a terminal: plain ASCII for any screen, rich where rich is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING
+
+from dask_efficiency.paths.path import CriticalPath
+from dask_efficiency.report.path_sections import context, sections, title
+from dask_efficiency.report.sections import Section
+from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, rich_section, show_either, wrapped
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+
+def show(path: CriticalPath, file: IO[str] | None = None) -> None:
+    """Print a path: in colour on a terminal that can and where rich is installed, else plain.
+
+    Parameters
+    ----------
+    file
+        Standard output by default.
+    """
+    show_either(path, lambda width: render_plain(path, width), file)
+
+
+def render_plain(path: CriticalPath, width: int = 80) -> str:
+    """A path as ASCII text.
+
+    Parameters
+    ----------
+    width
+        In characters; less than 40 counts as 40.
+
+    Returns
+    -------
+    str
+        Lines without trailing spaces and without a newline at the end.
+    """
+    width = max(width, NARROWEST)
+    blocks = [
+        [*wrapped(title(path), width), *wrapped(context(path), width)],
+        wrapped(path.verdict, width),
+        *(plain_section(section, width) for section in sections(path)),
+    ]
+    return plain_blocks(blocks)
+
+
+def plain_blocks(blocks: Sequence[Sequence[str]]) -> str:
+    """Blocks of lines as ASCII, a blank line between them."""
+    return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks)
+
+
+def render_rich(path: CriticalPath, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """A path as renderables of rich, for a console's own width and encoding.
+
+    Parameters
+    ----------
+    console, options
+        As rich passes them to ``__rich_console__``. Where the encoding is ASCII the plain text is
+        rendered.
+    """
+    from rich.text import Text
+
+    width = options.max_width
+    if options.ascii_only:
+        yield Text(render_plain(path, width))
+        return
+    yield Text(title(path), style="bold")
+    yield Text(context(path), style="dim")
+    yield Text(path.verdict, style="bold")
+    for section in sections(path):
+        yield Text()
+        yield from rich_section(_with_blocks(section), width)
+
+
+def _with_blocks(section: Section) -> Section:
+    """The section with bars that are not of ASCII."""
+    if section.heads[-1:] != ("",):
+        return section
+    rows = tuple((*row[:-1], "█" * len(row[-1])) for row in section.rows)
+    return Section(section.title, section.lines, section.heads, rows, section.words, section.caveat, section.sums)
