@@ -80,7 +80,7 @@ class ActivityFeed:
 
     def _since_last(self, presence: Presence) -> tuple[int, int, list[int]] | None:
         snapshot, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
-        if presence in self._read and snapshot is presence.snapshot and not presence.off and presence.left is None:
+        if presence in self._read and snapshot is presence.snapshot and presence.left is None:
             return None  # by far the most
         row = [presence.activity.get(name, 0) for name in ACTIVITIES]
         gained = [now - then for now, then in zip(row, before, strict=True)]

@@ -48,6 +48,15 @@ def test_what_is_before_the_opening_or_after_the_end_is_left_out() -> None:
     assert sums(recorder.timeline(at=2 * SECOND)) == {"idle": 1000}
 
 
+def test_an_end_within_a_bin_cuts_that_bin_short() -> None:
+    recorder = TimelineRecorder(at=0)
+    recorder.stop(at=SECOND * 3 // 10)
+    recorder.add(stretch(0, SECOND, idle=1000))
+    timeline = recorder.timeline(at=SECOND * 3 // 10)
+    assert timeline.activity == {"idle": (250, 50)}
+    assert timeline.widths == (SECOND // 4, SECOND // 20)
+
+
 def test_a_window_of_fifty_milliseconds_is_one_short_bin() -> None:
     recorder = TimelineRecorder(at=0)
     recorder.stop(at=SECOND // 20)

@@ -54,6 +54,8 @@ def test_a_cluster_without_workers_or_versions_has_an_environment() -> None:
 def test_a_changed_setting_is_shown_with_its_default() -> None:
     with dask.config.set({"distributed.scheduler.worker-saturation": 2.5}):
         assert settings(SHOWN)["distributed.scheduler.worker-saturation"] == "2.5 (default 1.1)"
+    with dask.config.set({"optimization.fuse.active": None}):
+        assert "optimization.fuse.active" not in of_client()
     with dask.config.set({"optimization.fuse.active": True}):
         assert of_client()["optimization.fuse.active"] == "True (default None)"
 

@@ -80,6 +80,13 @@ def test_code_without_source_shows_nothing() -> None:
     assert block_at(place_of(None)) == ()
 
 
+def test_a_block_is_found_by_any_line_of_its_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("with (\n    one(),\n    two(),\n):\n    pass\npast = 1\n")
+    for lineno in (1, 2, 3, 4):
+        assert block_at(Place(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
+
+
 def test_a_file_that_is_no_python_is_shown_as_it_is(tmp_path: Path) -> None:
     cell = tmp_path / "cell.py"
     cell.write_text("%%time\nwith report():\n    pass\n")
