@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from dask_efficiency import __version__
 if TYPE_CHECKING:
     from distributed import Security
 
+    from dask_efficiency.paths.path import CriticalPath
     from dask_efficiency.report import EfficiencyReport
     from dask_efficiency.report.compare import Comparison
 
@@ -264,6 +265,120 @@ def _gate(found: Comparison, max_loss: Fraction) -> None:
         from dask_efficiency.report.comparison_verdict import excess
 
         raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")
+
+
+def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for value in values:
+        prefix, _, factor = value.rpartition("=")
+        try:
+            found[prefix] = float(factor)
+        except ValueError:
+            prefix = ""
+        if not prefix:
+            raise click.BadParameter(f"{value!r} is not a prefix and a factor such as 'read-parquet=2.0'")
+    return found
+
+
+@main.command("critical-path")
+@click.argument("trace")
+@click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
+@click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
+@click.option(
+    "--what-if",
+    "speed_up",
+    multiple=True,
+    callback=_speed_ups,
+    metavar="PREFIX=FACTOR",
+    help="Run it again with these tasks so many times as fast, such as 'sum=2.0'.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["transfer", "spill", "scheduler"]),
+    help="Run it again with this taking no time.",
+)
+@click.option("--repair", multiple=True, metavar="WORKER", help="Run it again with this worker as fast as the others.")
+@click.option(
+    "--chrome", metavar="FILE", help="Write the trace to this file or URL for ui.perfetto.dev or chrome://tracing."
+)
+@click.option("--only-critical", is_flag=True, help="With --chrome: only what is on the path; for large traces.")
+@click.option("--html", metavar="FILE", help="Write the path to this file or URL as a page that works offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def critical_path(
+    trace: str,
+    target: str | None,
+    span: str | None,
+    speed_up: dict[str, float],
+    without: tuple[str, ...],
+    repair: tuple[str, ...],
+    chrome: str | None,
+    only_critical: bool,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Say why a run took so long: what every second of its wall clock was spent on.
+
+    TRACE is the file or URL of a recorded run: what `trace.save("run.trace")` wrote.
+
+    --what-if, --without and --repair may be given together and more than once. The run is then
+    replayed with all of these changes; the answer is an estimate.
+    """
+    if only_critical and chrome is None:
+        raise click.UsageError("--only-critical needs --chrome FILE")
+    changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
+    with _one_line_errors(), _unknown_names():
+        found, changed = _paths(trace, {"target": target, "span": span}, changes)
+        if chrome is not None:
+            found.to_chrome(chrome, only_critical=only_critical)
+        if html is not None:
+            found.to_html(html)
+    if as_json:
+        from dask_efficiency.report.path_data import to_dict
+
+        data = to_dict(found)
+        if changed is not None:
+            data["what_if"] = to_dict(changed) | {"changes": changes}
+        click.echo(json.dumps(data, indent=1))
+    elif changed is not None:
+        from dask_efficiency.report.path_text import show_what_if
+
+        show_what_if(found, changed, _in_words(**changes))
+    elif chrome is not None or html is not None:
+        click.echo(found.verdict)
+    else:
+        from dask_efficiency.report.path_text import show
+
+        show(found)
+
+
+def _paths(
+    trace: str, scope: Mapping[str, Any], changes: Mapping[str, Any]
+) -> tuple[CriticalPath, CriticalPath | None]:
+    """The path as recorded, and with changes where there are any."""
+    from dask_efficiency.paths.path import critical_path
+    from dask_efficiency.trace.files import load_trace
+
+    found = critical_path(load_trace(trace), **scope)
+    return found, found.what_if(**changes) if any(changes.values()) else None
+
+
+def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:
+    """Changes as the beginning of a sentence."""
+    parts = [f"{prefix!r} {factor:g} times as fast" for prefix, factor in speed_up.items()]
+    parts += [f"no {name}" for name in without]
+    parts += [f"worker {name!r} as fast as the others" for name in repair]
+    return f"With {' and '.join(parts)}"
+
+
+@contextmanager
+def _unknown_names() -> Iterator[None]:
+    from dask_efficiency.trace.errors import UnknownNameError
+
+    try:
+        yield
+    except UnknownNameError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def scheduler_address(source: str) -> str | None:

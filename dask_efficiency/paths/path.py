@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,8 @@ from dask_efficiency.paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.chrome import PathSlice
+from dask_efficiency.trace.chrome import PathSlice, save_chrome
+from dask_efficiency.trace.events import Written
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -176,6 +178,24 @@ class CriticalPath:
         columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path, only_critical, **storage_options
+            As of :func:`~dask_efficiency.trace.chrome.save_chrome`.
+        """
+        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        from dask_efficiency.report.path_html import save_page
+
+        save_page(self, path, **storage_options)
 
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +13,12 @@ from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import CriticalPath
 from dask_efficiency.report.blocks import Html, joined, line, style, table
 from dask_efficiency.report.figures import format_seconds, format_share
-from dask_efficiency.report.page import lines_and_table, section
+from dask_efficiency.report.page import headline, lines_and_table, page, section
+from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import MEANINGS, colour_of
 from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, kinds, notes, title
 from dask_efficiency.report.sections import Section
+from dask_efficiency.storage import writing
 
 #: Steps of the picture along the run: a kind that fills most of a step has it.
 STEPS = 400
@@ -35,6 +40,23 @@ def render_html(path: CriticalPath) -> str:
     head = f'<div><b>{escape(title(path))}</b> <span class="de-dim">{escape(context(path))}</span></div>'
     body = joined((Html(head), Html(f'<div class="de-verdict">{escape(path.verdict)}</div>'), *_parts(path)))
     return f'<div class="dask-efficiency"><style>{style()}{_RULES}</style>{body}</div>'
+
+
+def render_page(path: CriticalPath) -> str:
+    """The path as a self-contained document; its element ``#data`` holds the figures."""
+    figures = [("the run took", format_seconds(path.makespan_seconds))]
+    if 0 < path.slot_bound_seconds < math.inf:
+        figures.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
+    if path.floor_seconds:
+        figures.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
+    head = headline(title(path), context(path), path.verdict.removesuffix("."), figures)
+    return page(title(path), joined((head, *_parts(path))), data=to_dict(path), rules=_RULES)
+
+
+def save_page(path: CriticalPath, target: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the page to a local path or any fsspec URL."""
+    with writing(target, compression="infer", **storage_options) as file:
+        file.write(render_page(path).encode("utf-8"))
 
 
 def page_section(path: CriticalPath) -> Html:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from dask_efficiency.paths.path import CriticalPath
-from dask_efficiency.report.path_sections import context, sections, title
+from dask_efficiency.report.path_sections import context, sections, title, what_if
 from dask_efficiency.report.sections import Section
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, rich_section, show_either, wrapped
 
@@ -23,6 +24,42 @@ def show(path: CriticalPath, file: IO[str] | None = None) -> None:
         Standard output by default.
     """
     show_either(path, lambda width: render_plain(path, width), file)
+
+
+def show_what_if(before: CriticalPath, after: CriticalPath, changes: str) -> None:
+    """Print what changes would do to a run.
+
+    Parameters
+    ----------
+    before, after
+        The path as recorded, and of the replay with changes.
+    changes
+        The changes in words, as the beginning of a sentence.
+    """
+    section = what_if(before, after, changes)
+
+    def plain(width: int) -> str:
+        width = max(width, NARROWEST)
+        blocks = [wrapped(title(before), width), wrapped(before.verdict, width), plain_section(section, width)]
+        return plain_blocks([*blocks, wrapped(f"Then: {after.verdict}", width)])
+
+    show_either(_Coloured(before, after, section), plain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coloured:
+    before: CriticalPath
+    after: CriticalPath
+    section: Section
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        yield Text(title(self.before), style="bold")
+        yield Text(self.before.verdict)
+        yield Text()
+        yield from rich_section(self.section, options.max_width)
+        yield Text(f"\nThen: {self.after.verdict}", style="bold")
 
 
 def render_plain(path: CriticalPath, width: int = 80) -> str:

@@ -349,12 +349,12 @@ class RunTrace:
         from dask_efficiency.trace.errors import EmptyTraceError
 
         try:
-            critical = critical_path(self).slices()
+            found = critical_path(self)
         except EmptyTraceError:
             if only_critical:
                 raise
-            critical = []
-        return save_chrome(self, path, critical=critical, only_critical=only_critical, **storage_options)
+            return save_chrome(self, path, **storage_options)
+        return found.to_chrome(path, only_critical=only_critical, **storage_options)
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9

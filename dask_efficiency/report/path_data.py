@@ -1,0 +1,24 @@
+"""A critical path as plain data, for programs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dask_efficiency.paths.path import GROUPS, CriticalPath
+
+
+def to_dict(path: CriticalPath) -> dict[str, Any]:
+    """The path's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not finite."""
+    return {
+        "name": path.trace.name,
+        "verdict": path.verdict,
+        "makespan_seconds": path.makespan_seconds,
+        "floor_seconds": path.floor_seconds,
+        "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,
+        "slots": path.slots,
+        "unattributed": path.unattributed,
+        **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
+        "notes": list(path.trace.notes),
+        "dropped": dict(path.trace.dropped),
+    }
