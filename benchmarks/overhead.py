@@ -140,12 +140,13 @@ async def _recorder(worker: Any) -> WorkerRecorder:
 class _Task:
     """As much of a task as the hooks touch."""
 
-    __slots__ = ("annotations", "key", "prefix", "run_id", "span_id", "state", "waiting_for_data")
+    __slots__ = ("annotations", "key", "prefix", "run_id", "span_id", "startstops", "state", "waiting_for_data")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.prefix = "no_op"
         self.run_id = 0
+        self.startstops: tuple[()] = ()
         self.span_id = "span"
         self.annotations: dict[str, Any] | None = {}
         self.waiting_for_data: tuple[()] = ()

@@ -57,8 +57,9 @@ class WorkerRecorder:
         #: Tasks that were received and have not ended.
         self._rows: dict[Any, list[int]] = {}
         self._done: list[list[int]] = []
-        #: Rows that ended in one stimulus, whose digests have not arrived yet: (row, span, prefix).
-        self._ended: list[tuple[list[int], str, str]] = []
+        #: Rows that ended in one stimulus, whose digests have not arrived yet: row, span, prefix, and the
+        #: nanoseconds that storing the result took.
+        self._ended: list[tuple[list[int], str, str, int]] = []
         self._ended_by: Any = None
         #: The stimulus that freed a slot last, the run that had it, and when.
         self._freed: tuple[Any, int, int] = (None, MISSING, MISSING)
@@ -161,7 +162,8 @@ class WorkerRecorder:
             self._free_slot(row, at)
         self._in_thread(row, key, ts, at)
         span, prefix = (ts.span_id or "", ts.prefix) if ts is not None else ("", "")
-        self._ended.append((row, span, prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH]))
+        prefix = prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH]
+        self._ended.append((row, span, prefix, _stored(ts) if ts is not None else 0))
         self._ended_by = self._stimuli[-1]
 
     def _in_thread(self, row: list[int], key: Any, ts: TaskState | None, at: int) -> None:
@@ -186,8 +188,11 @@ class WorkerRecorder:
 
     def _settle(self) -> None:
         """Book what ended in a former stimulus: upstream adds a task's digests right after its own."""
-        for row, span, prefix in self._ended:
-            row[_UNSPILL], row[_SPILL] = self._spill.since(span, prefix)
+        for row, span, prefix, stored in self._ended:
+            read, written = self._spill.since(span, prefix)
+            # What is read back may push others out: all that was not written to store the result.
+            row[_SPILL] = min(written, stored) if read else written
+            row[_UNSPILL] = read + written - row[_SPILL]
             self._done.append(row)
         self._ended.clear()
         if len(self._done) >= MAX_ROWS:
@@ -258,3 +263,11 @@ class WorkerRecorder:
             self._senders = {}
         self._worker.log_event(TOPIC, message)
         return self._seq
+
+
+def _stored(ts: TaskState) -> int:
+    """Nanoseconds that storing a task's result took, as upstream notes it above 5 ms."""
+    last = ts.startstops[-1] if ts.startstops else None
+    if last is None or last["action"] != "disk-write":
+        return 0
+    return round((last["stop"] - last["start"]) * 1e9)

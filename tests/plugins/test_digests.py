@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugins.digests import MAX_LABELS, MAX_PREFIX_LENGTH, SPILL_LABELS, Digests
+from dask_efficiency.plugins.digests import MAX_LABELS, MAX_PREFIX_LENGTH, SPILL_LABELS, Digests, SpillDigests
 
 
 def totals(**by_label: float) -> defaultdict:
@@ -151,3 +151,27 @@ def test_all_calls_together_give_what_was_gained_since_the_beginning(before, lat
     found += digests.spill("span", "inc")
     assert found == gained * 10**9
     assert digests.details().get("in task: io", 0) == io * 10**9
+
+
+def test_reading_back_and_writing_are_told_apart():
+    digests_total = totals(disk_read=1.0, disk_write=1.0)
+    digests = SpillDigests(digests_total)
+    assert digests.since("span", "inc") == (0, 0)
+    for label in ("disk-read", "deserialize", "decompress"):
+        digests_total["execute", "span", "inc", label, "seconds"] += 0.25
+    for label in ("disk-write", "serialize", "compress"):
+        digests_total["execute", "span", "inc", label, "seconds"] += 0.5
+    digests_total["execute", "span", "inc", "disk-read", "bytes"] += 1e9
+    digests_total["execute", "span", "other", "disk-read", "seconds"] += 7
+    assert digests.since("span", "inc") == (750_000_000, 1_500_000_000)
+    assert digests.since("span", "inc") == (0, 0)
+    assert digests.since("span", "never") == (0, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(SPILL_LABELS)), st.floats(0, 10))))
+def test_reading_and_writing_add_up_to_spilling(gains):
+    digests_total = totals()
+    together, apart = Digests(digests_total), SpillDigests(digests_total)
+    for label, seconds in gains:
+        digests_total["execute", "span", "inc", label, "seconds"] += seconds
+        assert sum(apart.since("span", "inc")) == pytest.approx(together.spill("span", "inc"), abs=10)

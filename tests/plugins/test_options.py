@@ -10,7 +10,7 @@ from tests.strategies import plain_data
 
 def test_every_option_has_a_default_that_can_be_read():
     options = resolve({})
-    assert options == Options(None, None, 5.0, 5.0, 100)
+    assert options == Options(None, None, 5.0, 5.0, 100, False, 1_000_000)
     assert OPTIONS.keys() == set(Options.__dataclass_fields__)
 
 
@@ -40,6 +40,9 @@ def test_what_nobody_gave_is_left_to_the_scheduler():
         ("price_per_worker_hour", 0, 0.0),
         ("max_prefixes", "12", 12),
         ("max_prefixes", 12.0, 12),
+        ("trace", True, True),
+        ("trace", "False", False),
+        ("trace_max_tasks", "500", 500),
         ("save_to", "s3://bucket/report.json", "s3://bucket/report.json"),
     ],
 )
@@ -57,7 +60,12 @@ def test_an_option_is_read_in_seconds_and_plain_numbers(name, value, read):
         ),
         *(("report_timeout", v) for v in (float("nan"), float("inf"), "1e400s", 10**400, b"5s")),
         *(("price_per_worker_hour", v) for v in (-1, float("nan"), float("inf"), "", "cheap", [], 10**400)),
-        *(("max_prefixes", v) for v in (0, -1, 2.5, float("nan"), float("inf"), "", "2.5", [], {})),
+        *(("trace", v) for v in (0, 1, "", "maybe", [])),
+        *(
+            (name, v)
+            for name in ("max_prefixes", "trace_max_tasks")
+            for v in (0, -1, 2.5, float("nan"), float("inf"), "", "2.5", [], {})
+        ),
     ],
     ids=lambda v: repr(v)[:20],
 )
