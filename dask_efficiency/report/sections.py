@@ -222,9 +222,7 @@ def _useful_text(row: Breakdown) -> str:
     return format_share(useful) if useful <= 1 else "-"
 
 
-def top_groups(
-    groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS
-) -> dict[str, Breakdown]:
+def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
     """The groups that held most time by what they are called on a screen, then the rest as one."""
     ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
     rest = ranked[at_most:]
