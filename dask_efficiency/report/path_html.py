@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import CriticalPath
-from dask_efficiency.report.blocks import Html, joined, line, style, table
-from dask_efficiency.report.figures import format_seconds, format_share
+from dask_efficiency.report.blocks import Html, joined, line, safe, style, table
+from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.page import headline, lines_and_table, page, section
 from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import MEANINGS, colour_of
@@ -23,12 +24,10 @@ from dask_efficiency.storage import writing
 #: Steps of the picture along the run: a kind that fills most of a step has it.
 STEPS = 400
 
-#: Kinds with less than this share are in the table only.
-SHOWN = 0.005
-
 _RULES = """
 .dask-efficiency .de-path{display:block;margin:10px 0 2px}
 .dask-efficiency .de-ends{display:flex;justify-content:space-between}
+.dask-efficiency .de-pair{display:flex;flex-wrap:wrap;gap:14px 56px;margin-top:14px}
 .dask-efficiency .de-share{width:10em;padding-top:4px}
 .dask-efficiency main .de-path rect,.dask-efficiency main .de-path{height:34px}
 .dask-efficiency main .de-share svg,.dask-efficiency main .de-share rect{height:12px}
@@ -69,10 +68,9 @@ def _parts(path: CriticalPath) -> tuple[Html, ...]:
     names = [part for part in (by_name(path, "prefix"), by_name(path, "worker"), by_host(path)) if part.rows]
     return (
         _along(path),
-        _legend(path),
         _by_kind(path),
         joined(map(line, bounds(path).lines)),
-        *(joined((Html(f"<h3>{escape(part.title)}</h3>"), _with_bars(part))) for part in names),
+        _side_by_side(names),
         _caveats(notes(path)),
     )
 
@@ -113,34 +111,27 @@ def _steps(path: CriticalPath) -> list[tuple[Kind, int, int]]:
     return found
 
 
-def _legend(path: CriticalPath) -> Html:
-    shares = {kind: seconds / path.makespan_seconds for kind, seconds in path.seconds("kind").items()}
-    items = "".join(
-        f'<span title="{escape(MEANINGS[Kind(kind)])}">{_mark(kind)}{kind} '
-        f'<span class="de-dim">{format_share(share)}</span></span>'
-        for kind, share in shares.items()
-        if share >= SHOWN
-    )
-    return Html(f'<div class="de-legend">{items}</div>')
-
-
-def _mark(kind: str) -> Html:
+def _marked(kind: str) -> Html:
+    if kind not in set(Kind):
+        return safe(kind)
     square = f'<rect width="10" height="10" fill="{colour_of(kind)}"/>'
-    return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>')
+    return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>{kind}')
 
 
 def _by_kind(path: CriticalPath) -> Html:
     part = kinds(path)
-    rows = [
-        (joined((_mark(row[0]), row[0])), *row[1:3], MEANINGS[Kind(row[0])]) if row[0] in set(Kind) else row
-        for row in part.rows
-    ]
+    rows = [(_marked(row[0]), *row[1:3], MEANINGS[Kind(row[0])] if row[0] in set(Kind) else "") for row in part.rows]
     return table((part.heads[0], *part.heads[1:3], "what it is"), rows, words=(0, 3))
 
 
+def _side_by_side(parts: Sequence[Section]) -> Html:
+    pieces = (Html(f'<div><div class="de-head">{safe(part.title)}</div>{_with_bars(part)}</div>') for part in parts)
+    return Html(f'<div class="de-pair">{joined(pieces)}</div>')
+
+
 def _with_bars(part: Section) -> Html:
-    longest = max((len(row[-1]) for row in part.rows), default=1)
-    rows = [(row[0], _bar(len(row[-1]) / longest), *row[1:3]) for row in part.rows]
+    longest = max((float(row[2]) for row in part.rows), default=0.0)
+    rows = [(row[0], _bar(float(row[2]) / longest if longest else 0.0), *row[1:3]) for row in part.rows]
     return table((part.heads[0], "", *part.heads[1:3]), rows, words=(0, 1))
 
 
