@@ -167,7 +167,7 @@ def test_a_stolen_task_waited_where_it_was_taken_from() -> None:
 
 def test_a_slot_that_a_seceding_task_left_was_held_until_then() -> None:
     graph = Graph(["first", "second"], [[], []], [40 * MS, 35 * MS], [1, 1], {0, 1})
-    trace = simulate(graph, workers=1, nthreads=1, latency=0, seceding=frozenset({0}))
+    trace = simulate(graph, workers=1, nthreads=1, latency=0, loop=0, seceding=frozenset({0}))
     path = critical_path(trace)
     first = path.segments.take(path.segments.task == 0)
     assert first.stop[-1] == trace.runs.seceded[0]
