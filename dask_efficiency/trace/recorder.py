@@ -375,7 +375,9 @@ class Recorder:
         ):
             return
         if self._older is not None:
-            self.dropped.update(self._older.counts())
+            counts = self._older.counts()
+            counts["tasks"] -= sum(key in full.ids for key in self._older.ids)  # these live on
+            self.dropped.update(counts)
         self._older = full
         self._newer = Chapter(
             first_graph=full.first_graph + len(full.graphs),

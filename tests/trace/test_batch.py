@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, RefusedBatch, decode, encode
+from tests.strategies import plain_data
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+
+
+def rows(columns: tuple[str, ...]) -> st.SearchStrategy:
+    return st.lists(st.lists(numbers, min_size=len(columns), max_size=len(columns)), max_size=5)
+
+
+def message(**changes: object) -> dict:
+    moved = [[0, 8, 1, 2, 3, 1]]
+    sent = encode(
+        recording="r",
+        worker="tcp://a",
+        seq=1,
+        wall=5,
+        runs=[[1] * len(RUN)],
+        transfers=moved,
+        keys=["x"],
+        senders=["b"],
+    )
+    return {**sent, **changes}
+
+
+@given(rows(RUN), rows(BLOCKED), st.integers(0, 2**62))
+def test_what_is_decoded_is_what_was_encoded(runs, blocked, wall):
+    batch = decode(encode(recording="r", worker="tcp://a", seq=3, wall=wall, runs=runs, blocked=blocked))
+    assert (batch.recording, batch.worker, batch.seq, batch.wall) == ("r", "tcp://a", 3, wall)
+    assert batch.runs.tolist() == runs
+    assert batch.blocked.tolist() == blocked
+    assert batch.transfers.shape == (0, len(TRANSFER))
+
+
+def test_keys_and_senders_come_along():
+    batch = decode(message(keys=[("x", 1)]))
+    assert batch.keys == (("x", 1),)
+    assert batch.senders == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"schema": 2}, "schema 1"),
+        ({"runs": b"1234567"}, "runs is 7"),
+        ({"runs": [1, 2]}, "runs is list"),
+        ({"blocked": None}, "blocked is NoneType"),
+        ({"keys": []}, "a key for each of 1 transfers"),
+        ({"keys": "x"}, "a key for each"),
+        ({"senders": []}, "none of the 0"),
+        ({"senders": "b"}, "list of senders"),
+        ({"seq": "one"}, "ValueError"),
+        ({"worker": None, "wall": None}, "TypeError"),
+    ],
+)
+def test_a_batch_that_does_not_fit_together_is_refused_with_the_reason(changes, named):
+    with pytest.raises(RefusedBatch, match=named):
+        decode(message(**changes))
+
+
+@given(plain_data)
+def test_anything_else_is_refused_in_the_same_way(value):
+    with pytest.raises(RefusedBatch):
+        decode(value)
+    with pytest.raises(RefusedBatch):
+        decode(message(runs=value, schema=value))

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.trace.run_trace import Outcome, WorkerChange
+from dask_efficiency.trace.tables import MISSING
+from tests.trace.scenes import EPOCH, Scene, needs_of, runs_of
+
+INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
+
+
+def instants(run):
+    return [run[name] for name in INSTANTS]
+
+
+def test_a_run_is_what_the_scheduler_and_the_worker_say_of_it():
+    scene = Scene()
+    scene.run("a", 1, scene.submit({"a": ()}), slot=3, thread=99)
+    trace = scene.trace()
+    (run,) = runs_of(trace, "a")
+    assert (run["worker"], run["slot"], run["thread"], run["cpu_ns"]) == (1, 3, 99, 7)
+    assert instants(run) == sorted(instants(run))
+    assert len(set(instants(run))) == len(INSTANTS)
+    assert run["assigned"] > EPOCH
+    assert trace.tasks.nbytes.tolist() == [28]
+
+
+def test_what_a_worker_says_is_put_on_the_scheduler_s_clock():
+    same, apart = Scene(), Scene(offsets=(10**15, -(10**12)))
+    for scene in (same, apart):
+        scene.run("b", 1, scene.run("a", 0, scene.submit({"a": (), "b": ("a",)})))
+    for key in "ab":
+        assert instants(runs_of(apart.trace(), key)[0]) == instants(runs_of(same.trace(), key)[0])
+    assert [worker.clock_offset for worker in same.trace().workers] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("finish", "kind", "removed", "outcome"),
+    [
+        ("memory", "task-finished", False, Outcome.SUCCEEDED),
+        ("erred", "task-erred", False, Outcome.FAILED),
+        ("released", "task-erred", False, Outcome.FAILED),
+        ("released", "execute-unknown-error", False, Outcome.FAILED),
+        ("released", "reschedule", False, Outcome.CANCELLED),
+        ("released", "client-releases-keys", False, Outcome.CANCELLED),
+        ("released", "task-finished", False, Outcome.CANCELLED),
+        ("released", "handle-worker-cleanup", True, Outcome.LOST),
+        ("erred", "handle-worker-cleanup", True, Outcome.LOST),
+    ],
+)
+def test_what_becomes_of_a_run_is_told_by_its_end_and_its_cause(finish, kind, removed, outcome):
+    scene = Scene()
+    scene.process("a", 0, scene.submit({"a": ()}))
+    cause = scene.cause(kind)
+    scene.move("a", "processing", finish, cause)
+    if removed:
+        scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
+    assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [outcome]
+
+
+def test_a_worker_that_leaves_later_makes_no_run_lost():
+    scene = Scene()
+    scene.process("a", 0, scene.submit({"a": ()}))
+    scene.move("a", "processing", "released", scene.cause("client-releases-keys"))
+    cause = scene.cause("retire-workers")
+    scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
+    assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [Outcome.CANCELLED]
+
+
+def test_a_run_that_its_closing_worker_cut_off_is_cancelled_and_not_lost():
+    scene = Scene()
+    run_id = scene.process("a", 0, scene.submit({"a": ()}))
+    cause = scene.cause("retire-workers")
+    scene.move("a", "processing", "released", cause)
+    scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
+    scene.send(0, scene.on_worker(0, run_id))
+    (run,) = runs_of(scene.trace(), "a")
+    assert run["outcome"] == Outcome.CANCELLED
+    assert run["reported"] == MISSING
+
+
+def test_what_has_not_ended_is_running():
+    scene = Scene()
+    scene.process("a", 0, scene.submit({"a": ()}))
+    (run,) = runs_of(scene.trace(), "a")
+    assert run["outcome"] == Outcome.RUNNING
+    assert run["reported"] == MISSING
+
+
+def test_a_stolen_task_has_a_run_on_each_worker():
+    scene = Scene()
+    stimulus = scene.submit({"a": ()})
+    scene.process("a", 0, stimulus)
+    scene.run_ids += 1
+    scene.recorder.processing_again(scene.tick(), "a", 1, scene.run_ids, stimulus_id="steal-7")
+    scene.send(1, scene.on_worker(1, scene.run_ids))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 1, 28)
+    trace = scene.trace()
+    given_up, done = runs_of(trace, "a")
+    assert (given_up["worker"], given_up["outcome"]) == (0, Outcome.CANCELLED)
+    assert (done["worker"], done["outcome"]) == (1, Outcome.SUCCEEDED)
+    assert "steal" in trace.stimulus_kinds
+    assert trace.stimuli.at[list(trace.stimuli.kind).index(trace.stimulus_kinds.index("steal"))] == MISSING
+
+
+def test_what_was_processing_when_the_recording_began_has_a_run_and_no_transition():
+    scene = Scene()
+    scene.facts["a"] = ("prefix", "", (0, 0, 0), (), {})
+    scene.recorder.processing_again(scene.tick(), "a", 0, 5, stimulus_id=None)
+    scene.send(0, scene.on_worker(0, 5, received=MISSING, ready=MISSING))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    trace = scene.trace()
+    (run,) = runs_of(trace, "a")
+    assert (run["outcome"], run["assigned"], run["received"]) == (Outcome.SUCCEEDED, MISSING, MISSING)
+    assert run["executing"] > EPOCH
+    assert len(trace.transitions) == 1
+    assert trace.transitions.stimulus.tolist() == [0]
+
+
+def test_a_result_that_was_there_before_is_recomputed():
+    scene = Scene()
+    scene.run("a", 0, scene.submit({"a": (), "b": ()}))
+    lost = scene.cause("handle-worker-cleanup")
+    scene.move("a", "memory", "released", lost)
+    scene.move("a", "released", "waiting", lost)
+    scene.run("b", 1, scene.run("a", 1, lost))
+    trace = scene.trace()
+    assert [run["recomputed"] for run in runs_of(trace, "a")] == [False, True]
+    assert [run["recomputed"] for run in runs_of(trace, "b")] == [False]
+
+
+def test_the_task_that_left_its_slot_is_named():
+    scene = Scene()
+    stimulus = scene.submit({"a": (), "b": (), "c": ()})
+    scene.run("a", 0, stimulus)
+    scene.run("b", 0, stimulus, after=1)
+    scene.run("c", 0, stimulus, after=77)  # that one is not in the recording
+    trace = scene.trace()
+    assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
+
+
+def test_of_a_run_that_is_told_twice_the_later_row_counts():
+    scene = Scene()
+    run_id = scene.process("a", 0, scene.submit({"a": ()}))
+    scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
+    scene.send(0, scene.on_worker(0, run_id, thread=4))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    (run,) = runs_of(scene.trace(), "a")
+    assert run["thread"] == 4
+    assert run["stop"] != MISSING
+
+
+def test_where_a_row_was_lost_what_the_scheduler_was_told_stands_in():
+    scene = Scene()
+    scene.process("a", 0, scene.submit({"a": ()}))
+    begins = scene.tick()
+    ends = scene.tick(500_000)
+    scene.recorder.computed((EPOCH + begins) / 1e9, (EPOCH + ends) / 1e9)
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    (run,) = runs_of(scene.trace(), "a")
+    assert run["stop"] - run["start"] == pytest.approx(500_000, abs=1_000)
+    assert run["executing"] == MISSING
+    # Upstream's guess at the clocks may be far off: the run keeps its length, and its place.
+    scene.process("b", 0, scene.submit({"b": ()}))
+    scene.tick(500_000)
+    scene.recorder.computed((EPOCH + begins) / 1e9 - 3, (EPOCH + ends) / 1e9 - 3)
+    scene.move("b", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    (run,) = runs_of(scene.trace(), "b")
+    assert run["start"] == run["assigned"]
+    assert run["stop"] - run["start"] == pytest.approx(500_000, abs=1_000)
+
+
+@given(st.lists(st.integers(-5_000_000, 5_000_000), min_size=7, max_size=7))
+def test_an_effect_never_comes_before_its_cause(errors):
+    scene = Scene()
+    stimulus = scene.submit({"a": ()})
+    run_id = scene.process("a", 0, stimulus)
+    names = INSTANTS[1:-1]
+    row = scene.on_worker(0, run_id)
+    told = {name: scene.now + error for name, error in zip(names, errors, strict=True)}
+    assert row
+    scene.send(0, scene.on_worker(0, run_id, **told))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    trace = scene.trace()
+    (run,) = runs_of(trace, "a")
+    assert instants(run) == sorted(instants(run))
+    if max(errors) - min(errors) < 900_000 and abs(errors[0]) < 1 and max(errors) <= 0:
+        assert trace.notes == ()
+
+
+def test_clocks_that_disagree_by_milliseconds_are_noted():
+    scene = Scene()
+    run_id = scene.process("a", 0, scene.submit({"a": ()}))
+    scene.send(0, scene.on_worker(0, run_id, received=scene.now - 3_000_000))
+    assert "clocks disagree: 1 instants were moved, by 3 ms at most" in scene.trace().notes[0]
+
+
+def test_transfers_are_in_the_order_of_their_arrival_with_their_ends():
+    scene = Scene(offsets=(0, 5_000))
+    scene.run("a", 0, scene.submit({"a": (), "b": ()}))
+    moved = {"sender": 0, "nbytes": 28, "queued": 1, "start": 2, "arrived": 1}
+    scene.send(1, transfers={"b": {**moved, "stop": 9}, "a": {**moved, "stop": 8, "arrived": 0}})
+    scene.send(1, transfers={"unheard of": {**moved, "stop": 3}})
+    transfers = scene.trace().transfers
+    assert transfers.stop.tolist() == [EPOCH + 5_008, EPOCH + 5_009]
+    assert transfers.arrived.tolist() == [False, True]
+    assert transfers.sender.tolist() == [0, 0]
+    assert transfers.receiver.tolist() == [1, 1]
+
+
+def test_a_part_holds_what_was_going_on_and_the_tasks_that_it_names():
+    scene = Scene()
+    scene.run("early", 0, scene.submit({"early": (), "never": ()}))
+    stimulus = scene.submit({"long": ("early",)}, retries=1)
+    run_id = scene.process("long", 0, stimulus)
+    start = scene.tick()
+    scene.run("late", 1, scene.submit({"late": ("early",)}), after=run_id)
+    scene.send(0, scene.on_worker(0, run_id))
+    scene.move("long", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    trace = scene.trace(start=start)
+    assert trace.start == EPOCH + start
+    assert set(trace.keys) == {"early", "long", "late"}
+    assert not runs_of(trace, "early")
+    assert runs_of(trace, "long")[0]["outcome"] == Outcome.SUCCEEDED
+    assert trace.keys[int(runs_of(trace, "late")[0]["after"])] == "long"
+    assert needs_of(trace, "late") == {"early"}
+    assert (trace.transitions.at >= trace.start).all()
+    assert np.isin(trace.transitions.stimulus, np.arange(len(trace.stimuli))).all()
+    assert len(trace.graphs) == 1
+    assert dict(zip(trace.keys, trace.tasks.graph.tolist(), strict=True)) == {"early": -1, "long": -1, "late": 0}
+    assert {trace.keys[task]: value for task, value in trace.constraints.items()} == {"long": {"retries": 1}}
+
+
+def test_the_client_s_phases_are_put_on_the_scheduler_s_clock():
+    scene = Scene()
+    scene.submit({"a": ()})
+    trace = scene.trace(phases={"gather": [(30, 40)], "optimize": [(1, 2), (5, 6)]}, client="client")
+    assert trace.phases.start.tolist() == [EPOCH + 1, EPOCH + 5, EPOCH + 30]
+    assert trace.phases.phase.tolist() == [0, 0, 2]
+    assert trace.clients == ("client",)
+
+
+def test_an_empty_recording_is_an_empty_trace():
+    trace = Scene().trace()
+    assert len(trace.tasks) == len(trace.runs) == len(trace.transitions) == len(trace.transfers) == 0
+    assert len(trace.phases) == 0
