@@ -56,7 +56,6 @@ class Page(DashboardComponent):
             if tab.notice is None and tab.reading is not None:
                 self._draw(tab.reading)
         except Exception as error:
-            self._reading = None
             tab.fail(error)
         if tab.notice is not None:
             self._headline.draw(tab.notice)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.tab import Tab
-from tests.adapters.bokeh.meter import Meter
+from tests.adapters.bokeh.meter import SECOND, Meter
 
 
 def reading(tab: Tab, meter: Meter, seconds: int = 20) -> Reading:
@@ -56,6 +57,20 @@ def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:
     assert (prefixes["name"], prefixes["total"], prefixes["thread-cpu"]) == (["inc"], [40], [10])
 
 
+def test_workers_and_prefixes_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
+    meter = Meter(prefixes=("old",))
+    tab.show(meter)
+    for minute in range(1, 9):
+        meter.run_until(60 * minute)
+        tab._keep()
+    meter.run_until(490)
+    tab.refresh()
+    now = tab.reading
+    assert now is not None
+    assert columns.by_prefix(now).columns["total"] == [2 * (490 - 180)]
+    assert "Last 5 min" in columns.prefixes_title(now)
+
+
 def test_above_a_hundred_workers_there_is_the_spread_instead_of_bars(tab: Tab) -> None:
     now = reading(tab, Meter(100))
     assert len(columns.all_workers(now).columns["name"]) == 100
@@ -76,8 +91,22 @@ def test_names_of_prefixes_are_text(tab: Tab) -> None:
     assert "script" not in made.key
 
 
-def test_the_key_of_a_pie_says_what_is_folded_and_that_of_lines_does_not(tab: Tab) -> None:
-    now = reading(tab, Meter())
-    for key in (columns.key_table(now), columns.key_line(now)):
-        assert [name for name in ("thread-cpu", "thread-noncpu", "idle") if name in key and "50.0 %" in key] != []
-        assert "in the pie" not in key
+def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
+    """Tasks hold two of four threads for 20 s; the other two are idle for 10 s, then there is no more work for them."""
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(10)
+    meter.cluster.work.set(False, at=10 * SECOND)
+    now = reading(tab, meter)
+    names, percent = ["thread-cpu", "thread-noncpu", "idle"], ["16.7 %", "50.0 %", "33.3 %"]
+    assert texts(columns.key_table(now)) == [text for pair in zip(names, percent, strict=True) for text in pair] + [
+        "no-work"
+    ]
+    assert texts(columns.timeline_key(now)) == [*map(" ".join, zip(names, percent, strict=True)), "no-work"]
+    assert texts(columns.workers_key(now)) == names
+    assert texts(columns.by_prefix(now).key) == names[:2]
+
+
+def texts(html: str) -> list[str]:
+    """What a reader sees, tag by tag."""
+    return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]

@@ -52,6 +52,10 @@ def test_as_the_window_moves_on_what_stays_is_not_sent() -> None:
     assert grown.added == {"left": [4], "value": [4], "zero": [0]}
 
 
+def test_rows_that_only_go_are_sent_whole() -> None:
+    assert growth(columns(0, [5, 6, 7, 8]), columns(1, [6, 7, 8]), order="left") is None
+
+
 def test_rows_that_have_little_in_common_are_sent_whole() -> None:
     assert growth(columns(0, [1, 2]), columns(7, [1, 2]), order="left") is None
     assert growth(columns(0, [1, 2, 3]), columns(0, [4, 5, 6]), order="left") is None
