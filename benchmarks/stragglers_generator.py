@@ -6,7 +6,7 @@ from, :data:`TUNE` what thresholds are chosen on, :data:`REPORT` what figures ar
 The mix of the faults is that of the paper's table 1 (seven months of production). How often a fault shows in a metric
 follows that table too, rounded, as does what the paper describes: 4 to 1500 machines, a sample a second, bursts of
 jitter that last seconds to minutes, faults that last minutes, PCIe and GPU execution faults that spread to the
-machines of a group, machines that stop to answer. A fault may show in no metric at all, and a third of the windows
+machines of a group, machines that stop answering. A fault may show in no metric at all, and a third of the windows
 have no fault. All sizes of effects are our guesses, in units of a metric's own noise.
 
 References
@@ -316,7 +316,7 @@ def _on_and_off(random: np.random.Generator, seconds: int) -> NDArray:
 
 def _lose_samples(random: np.random.Generator, values: NDArray) -> None:
     """One sample in a hundred, and gaps of seconds in all metrics of a machine, one in ten minutes."""
-    metrics, machines, seconds = values.shape
+    _, machines, seconds = values.shape
     lost = random.integers(0, values.size, values.size // 100)
     values.reshape(-1)[lost] = np.nan
     for _ in range(random.poisson(machines * seconds / 600)):
