@@ -124,7 +124,9 @@ class Chapter:
     stimulus_worker: array[int] = field(default_factory=partial(array, "i"))
     stimulus_graph: array[int] = field(default_factory=partial(array, "i"))
     graphs: list[tuple[int, int, int]] = field(default_factory=list)
-    releases: list[tuple[int, int, int]] = field(default_factory=list)
+    release_at: array[int] = field(default_factory=partial(array, "q"))
+    release_client: array[int] = field(default_factory=partial(array, "i"))
+    release_task: array[int] = field(default_factory=partial(array, "i"))
     worker_events: list[tuple[int, int, int]] = field(default_factory=list)
     #: Stimuli that removed a worker.
     removals: list[int] = field(default_factory=list)
@@ -341,7 +343,9 @@ class Recorder:
         for key in keys:
             task = chapter.ids.get(key)
             if task is not None:
-                chapter.releases.append((at, number, task))
+                chapter.release_at.append(at)
+                chapter.release_client.append(number)
+                chapter.release_task.append(task)
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
         """A worker came, went, paused or resumed; the stimulus is what removed it."""
@@ -412,6 +416,9 @@ _PLAIN = {
     "log.task": "log_task",
     "log.code": "log_code",
     "log.worker": "log_worker",
+    "releases.at": "release_at",
+    "releases.client": "release_client",
+    "releases.task": "release_task",
     "stimuli.row": "stimulus_row",
     "log.extra": "log_extra",
     "computed.row": "computed_row",
@@ -425,7 +432,6 @@ _PLAIN = {
 
 _ROWS = {
     "graphs": ("client", "received", "taken_in"),
-    "releases": ("at", "client", "task"),
     "worker_events": ("at", "worker", "change"),
     "blocked": ("worker", "start", "stop"),
 }
@@ -498,7 +504,7 @@ class Frozen:
             )
             tasks["tasks.wanted"][number[list(part.wanted)]] = True
             constraints.update({str(number[task]): value for task, value in part.constraints.items()})
-            for name in ("edges.task", "edges.dependency", "log.task"):
+            for name in ("edges.task", "edges.dependency", "log.task", "releases.task"):
                 columns[name] = number[columns[name]]
             number_of_first = part.first_stimulus - first_stimulus
             columns["log.stimulus"] = _stimuli(columns.pop("stimuli.row"), len(columns["log.at"]), number_of_first)
@@ -509,7 +515,6 @@ class Frozen:
             for table, names in _ROWS.items():
                 rows = np.array(part.rows[table], np.int64).reshape(-1, len(names))
                 columns.update({f"{table}.{name}": rows[:, i] for i, name in enumerate(names)})
-            columns["releases.task"] = number[columns["releases.task"]]
             series = np.array(part.series, np.float64).reshape(-1, 2 + len(SERIES))
             columns.update({f"series.{name}": series[:, i + 2] for i, name in enumerate(SERIES)})
             columns["series.at"] = np.array([row[0] for row in part.series], np.int64)
