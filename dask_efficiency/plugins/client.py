@@ -221,7 +221,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             payload = await _ask(client, "close", window=self._window)
         finally:
             await _ask(client, "release", client=client.id)
-        self._trace = await self._trace_of(payload.pop("trace", None))
+        try:
+            self._trace = await self._trace_of(payload.pop("trace", None))
+        except Exception as failure:  # the report must not be lost with its trace
+            logger.exception("dask_efficiency could not read the trace of %r", self._name)
+            self._notes += (f"there is no trace: {type(failure).__name__}: {failure}"[:500],)
         report = report_of(
             payload,
             name=self._name,

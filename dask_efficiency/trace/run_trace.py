@@ -82,7 +82,10 @@ class Releases(Table):
 
 @dataclass(frozen=True, slots=True)
 class Transitions(Table):
-    """A row for each transition on the scheduler, in the order in which they happened."""
+    """A row for each transition on the scheduler, in the order in which they happened.
+
+    From ``processing`` to ``processing`` is a task that was stolen: ``worker`` is the thief.
+    """
 
     at: Int64
     task: Int32
