@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from dask_efficiency.paths.path import critical_path
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
+from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written
 from dask_efficiency.trace.run_trace import Blocked, Outcome, RunTrace, Series, WorkerEvents
 from dask_efficiency.trace.tables import MISSING
@@ -172,3 +175,25 @@ def test_a_worker_that_joined_long_before_does_not_stretch_the_view(tmp_path: Pa
     save_chrome(replace(trace, worker_events=old), tmp_path / "run.json")
     (first,) = query(tmp_path / "run.json", "select min(ts) from slice")
     assert first == [[0]]
+
+
+def test_a_trace_is_written_with_its_own_critical_path(tmp_path: Path) -> None:
+    trace = transfer_bound()
+    full = trace.to_chrome(tmp_path / "full.json")
+    few = trace.to_chrome(tmp_path / "few.json", only_critical=True)
+    assert few.slices < full.slices
+    arrows = "select count(*) from flow f where extract_arg(f.arg_set_id, 'name') = 'critical path'"
+    tiles = "select sum(dur) from slice where category = 'critical-path'"
+    (in_full, long), (in_few, _) = query_each([tmp_path / "full.json", tmp_path / "few.json"], arrows, tiles)
+    path = critical_path(trace)
+    assert long == [[round(path.makespan_seconds * 1e9)]]
+    assert in_full == in_few
+    assert in_full[0][0] > 0
+
+
+def test_a_trace_in_which_nothing_ended_has_no_critical_path(tmp_path: Path) -> None:
+    trace = replace(tree(2), runs=tree(2).runs.take(np.zeros(3, np.bool_)))
+    trace.to_chrome(tmp_path / "run.json")
+    with pytest.raises(EmptyTraceError):
+        trace.to_chrome(tmp_path / "few.json", only_critical=True)
+    assert not (tmp_path / "few.json").exists()

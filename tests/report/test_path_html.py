@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dask_efficiency.paths.kinds import Kind
+from dask_efficiency.paths.path import critical_path
+from dask_efficiency.report.html import render_page as report_page
+from dask_efficiency.report.path_data import to_dict
+from dask_efficiency.report.path_html import page_section, render_html, render_page
+from dask_efficiency.report.path_kinds import KIND_COLOURS
+from tests.report.path_samples import hostile, transfers
+from tests.report.samples import by_hand
+from tests.report.test_comparison_html import Opened
+from tests.trace.samples import tiny, tree
+
+
+@pytest.mark.parametrize("render", [render_html, page_section, render_page])
+def test_verdict_bounds_and_tables_are_said(render: Any) -> None:
+    path = transfers()
+    html = render(path)
+    assert escape(path.verdict.removesuffix(".")) in html
+    for text in ("no cluster is faster", "By task prefix", "By worker", "an input comes from another worker"):
+        assert text in html
+
+
+@pytest.mark.parametrize("render", [render_html, page_section, render_page])
+def test_no_name_becomes_markup(render: Any) -> None:
+    html = render(hostile())
+    for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
+        assert smuggled not in html
+
+
+def test_a_fragment_has_no_script_no_request_and_no_id() -> None:
+    path = transfers()
+    assert path._repr_html_() == render_html(path)
+    assert not re.search(r"<script|<link|\ssrc=|url\(|\sid=", render_html(path))
+
+
+def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
+    path = transfers()
+    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(path))
+    end = 0.0
+    shown: dict[str, float] = {}
+    for left, width, colour in shapes:
+        assert float(left) == pytest.approx(end)
+        end += float(width)
+        shown[colour] = shown.get(colour, 0.0) + float(width)
+    assert end == pytest.approx(100)
+    transfer = 100 * path.seconds("kind")["transfer"] / path.makespan_seconds
+    assert shown[KIND_COLOURS[Kind.TRANSFER]] == pytest.approx(transfer, abs=3)
+
+
+def test_a_long_path_is_a_small_page() -> None:
+    path = critical_path(tiny(5000))
+    assert len(path.segments) > 1000
+    assert len(render_page(path)) < 100_000
+
+
+def test_a_report_with_a_trace_has_the_section_and_others_do_not() -> None:
+    path = critical_path(tree(8))
+    assert "Critical path: why it took so long" in report_page(by_hand(trace=path.trace))
+    assert "Critical path" not in report_page(by_hand())
+
+
+def test_a_report_asks_its_trace() -> None:
+    path = critical_path(tree(8))
+    assert by_hand(trace=path.trace).critical_path().verdict == path.verdict
+    with pytest.raises(ValueError, match="has no trace; expected one of efficiency_report"):
+        by_hand().critical_path()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, tmp_path: Path, scheme: str) -> None:
+    path = transfers()
+    path.to_html(tmp_path / "path.html")
+    opened = Opened(chromium, tmp_path / "path.html", scheme)
+    assert opened.requests == [(tmp_path / "path.html").as_uri()]
+    assert opened.faults == []
+    assert opened.page.inner_text(".de-verdict") == path.verdict
+    assert json.loads(opened.page.inner_text("#data")) == to_dict(path)
+    cells = opened.page.locator("table").first.locator("tr", has_text="transfer-queue").all_inner_texts()
+    assert f"{1000 * path.seconds('kind')['transfer-queue']:.1f}" in cells[0]
+    opened.page.close()
+
+
+def test_hostile_names_do_nothing_in_a_browser(chromium: Any, tmp_path: Path) -> None:
+    hostile().to_html(tmp_path / "path.html")
+    opened = Opened(chromium, tmp_path / "path.html", "light")
+    assert opened.faults == []
+    assert opened.page.locator("main img, main script").count() == 0
+    opened.page.close()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dask_efficiency.cli import main
+from dask_efficiency.paths.path import critical_path
+from dask_efficiency.report.path_data import to_dict
+from tests.trace.samples import transfer_bound
+
+
+@pytest.fixture(autouse=True)
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    transfer_bound().save("run.trace")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["critical-path", *arguments])
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_recorded_run_is_explained() -> None:
+    result = run("run.trace")
+    assert result.exit_code == 0
+    assert critical_path(transfer_bound()).verdict in words(result.stdout)
+    assert "What the wall clock was spent on" in result.stdout
+
+
+def test_json_holds_the_figures_of_the_run_and_of_the_change() -> None:
+    found = json.loads(
+        run("run.trace", "--json", "--what-if", "sum=2", "--without", "transfer", "--repair", "w1").stdout
+    )
+    path = critical_path(transfer_bound())
+    changed = found.pop("what_if")
+    assert found == to_dict(path)
+    assert changed.pop("changes") == {"speed_up": {"sum": 2.0}, "without": ["transfer"], "repair": ["w1"]}
+    assert changed == to_dict(path.what_if(speed_up={"sum": 2.0}, without=("transfer",), repair=("w1",)))
+
+
+def test_a_change_is_told_in_words() -> None:
+    said = words(run("run.trace", "--without", "transfer", "--repair", "w1").stdout)
+    assert "With no transfer and worker 'w1' as fast as the others: " in said
+    assert "% shorter." in said
+    assert "Then: The run took" in said
+
+
+def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
+    result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
+    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).verdict}\n")
+    categories = [event.get("cat") for event in json.loads(Path("run.json").read_bytes())["traceEvents"]]
+    assert "critical-path" in categories
+    assert Path("run.html").read_text().startswith("<!DOCTYPE html>")
+    assert run("run.trace", "--chrome", "few.json", "--only-critical").exit_code == 0
+    assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
+
+
+def test_a_target_is_explained_alone() -> None:
+    found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
+    assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["none.trace"], 1, "No such file or directory: "),
+        (["run.trace", "--what-if", "sun=2"], 1, "no prefix 'sun' in this trace; there is: 'load', 'sum'"),
+        (["run.trace", "--what-if", "sum=-1"], 1, "speed_up['sum'] is -1.0; expected a number above 0"),
+        (["run.trace", "--what-if", "sum"], 2, "'sum' is not a prefix and a factor such as"),
+        (["run.trace", "--what-if", "=2"], 2, "'=2' is not a prefix and a factor such as"),
+        (["run.trace", "--repair", "w9"], 1, "no worker 'w9' in this trace; there is: 'w0'"),
+        (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
+        (["run.trace", "--target", "x"], 1, "no task 'x' in this trace"),
+        (["run.trace", "--target", "load-1", "--span", "default"], 1, "target and span are given"),
+        (["run.trace", "--only-critical"], 2, "--only-critical needs --chrome FILE"),
+    ],
+)
+def test_what_a_user_can_put_right_is_said_in_one_line(arguments: list[str], code: int, said: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in words(result.stderr)
+    assert "Traceback" not in result.stderr
+
+
+def test_a_foreign_file_is_refused_by_name() -> None:
+    Path("run.json").write_text("{}")
+    result = run("run.json")
+    assert result.exit_code == 1
+    assert "Error: run.json: foreign, damaged or truncated" in words(result.stderr)
