@@ -9,7 +9,8 @@ import numpy as np
 
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.constraints import constraints
-from dask_efficiency.replay.durations import durations, moved, slowness
+from dask_efficiency.replay.durations import durations, moved
+from dask_efficiency.replay.pace import paces, repaired
 from dask_efficiency.replay.rebuild import rebuild
 from dask_efficiency.replay.schedule import Clockwork
 from dask_efficiency.trace.causes import Causes
@@ -63,6 +64,8 @@ def replay(
 
 def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None) -> RunTrace:
     """The same with changes of any kind."""
+    if not len(trace.runs):
+        return trace
     causes = causes or Causes(trace)
     inputs = causes.inputs(trace)
     transfers = moved(trace, inputs)
@@ -70,9 +73,8 @@ def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None)
     limits = constraints(trace, causes, inputs)
     scheduler = changed.part("scheduler")
     lag = limits.lag if scheduler == 1.0 else np.rint(limits.lag * scheduler).astype(np.int64)
-    slow = slowness(trace)
-    now_slow = slow.copy()
-    now_slow[[i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired]] = 1.0
-    schedule = Clockwork(trace, times, limits, lag, slow, now_slow).run()
+    pace = paces(trace)
+    now = repaired(pace, [i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired])
+    schedule = Clockwork(trace, times, limits, lag, pace, now).run()
     again = rebuild(trace, times, limits, transfers, schedule, changed)
     return replace(again, name=f"{trace.name} (replayed)")

@@ -54,9 +54,9 @@ class Clockwork:
         What each run waits for.
     lag
         By run: from the last of these until it is given out, with changes.
-    slowness
-        By worker and prefix: how many times as long tasks take there, as recorded.
-    now_slow
+    pace
+        By worker and prefix: how long tasks take there, as recorded.
+    now
         The same with changes.
     """
 
@@ -66,12 +66,12 @@ class Clockwork:
         times: Durations,
         limits: Constraints,
         lag: Int64,
-        slowness: Float64,
-        now_slow: Float64,
+        pace: Float64,
+        now: Float64,
     ) -> None:
         runs, count = trace.runs, len(trace.runs)
         self._trace, self._times, self._limits = trace, times, limits
-        self._slowness, self._now_slow = slowness, now_slow
+        self._pace, self._now = pace, now
         self._prefix = prefix_of_runs(trace).tolist()
         self._lag = lag.tolist()
         self._reach = (times.to_worker + times.fetch + times.before_slot).tolist()
@@ -108,10 +108,15 @@ class Clockwork:
         missing += (limits.opener != MISSING).astype(np.int64) + (limits.graph != MISSING)
         missing += limits.stolen_from != MISSING
         self._missing = missing.tolist()
-        self._opener = limits.opener.tolist()
         queued = np.flatnonzero(limits.opener != MISSING)
         self._queue = deque(queued[np.argsort(runs.assigned[queued], kind="stable")].tolist())
         self._opens = np.bincount(limits.opener[queued], minlength=count).tolist()
+        #: While nothing has happened at another time than it did, the queue moves as it did.
+        self._recorded_reports = runs.reported.tolist()
+        self._as_recorded = True
+        self._processing = [0] * len(self._trace.workers)
+        self._counted: set[int] = set()
+        self._room = room(self._trace, limits.opener)
         self._thieves: dict[int, list[int]] = {}
         for run in np.flatnonzero(limits.stolen_from != MISSING).tolist():
             self._thieves.setdefault(int(limits.stolen_from[run]), []).append(run)
@@ -169,6 +174,9 @@ class Clockwork:
 
     def _assign(self, run: int, at: int) -> None:
         self.assigned[run] = at
+        worker = self.worker[run]
+        if 0 <= worker < len(self._processing) and run not in self._counted:
+            self._processing[worker] += 1
         if self._ran[run]:
             heappush(self._events, (at + self._reach[run], _READY, run))
         elif self._done[run]:
@@ -210,8 +218,8 @@ class Clockwork:
         start = self.start[run] = at + self._prepare[run]
         worker, before = self.worker[run], self._recorded_worker[run]
         factor = 1.0
-        if 0 <= worker < len(self._slowness) and 0 <= before < len(self._slowness):
-            factor = float(self._now_slow[worker, self._prefix[run]] / self._slowness[before, self._prefix[run]])
+        if 0 <= worker < len(self._pace) and 0 <= before < len(self._pace):
+            factor = float(self._now[worker, self._prefix[run]] / self._pace[before, self._prefix[run]])
         if factor != 1.0:
             self.compute[run] = round(self.compute[run] * factor)
             if self._secede[run] != MISSING:
@@ -229,15 +237,50 @@ class Clockwork:
             self._resolve(self._targets[i], at)
         for graph in self._graphs_after.get(run, ()):
             self._receive(graph, at + int(self._limits.thinking[graph]))
-        for _ in range(self._opens[run]):
-            if not self._queue:
-                return
-            following = self._queue.popleft()
-            self.opener[following] = run
-            moved = self.worker[run] != self._recorded_worker[run]
-            if moved or self._opener[following] != run:
-                self.worker[following] = self.worker[run]
-            self._resolve(following, at)
+        worker = self.worker[run]
+        if 0 <= worker < len(self._processing):
+            self._processing[worker] -= 1
+        if at != self._recorded_reports[run]:
+            self._as_recorded = False
+        if self._as_recorded:
+            for _ in range(min(self._opens[run], len(self._queue))):
+                self._from_queue(run, self._recorded_worker[self._queue[0]], at)
+        elif 0 <= worker < len(self._room) and run not in self._lost:
+            while self._queue and self._processing[worker] < self._room[worker]:
+                self._from_queue(run, worker, at)
+
+    def _from_queue(self, opener: int, worker: int, at: int) -> None:
+        following = self._queue.popleft()
+        self.opener[following], self.worker[following] = opener, worker
+        self._resolve(following, at)
+        if self.assigned[following] == MISSING and 0 <= worker < len(self._processing):
+            # Its place is taken, though it waits for something else too.
+            self._processing[worker] += 1
+            self._counted.add(following)
+
+
+def room(trace: RunTrace, opener: Int64) -> list[int]:
+    """By worker: how many tasks it may have before those in the scheduler's queue have to wait.
+
+    That is the most that it had when one came from the queue; of a worker that got none, what others of its size had.
+    """
+    runs, workers = trace.runs, len(trace.workers)
+    rows = np.flatnonzero((runs.worker >= 0) & (runs.worker < workers))
+    ended = rows[runs.reported[rows] != MISSING]
+    at = np.concatenate([runs.reported[ended], runs.assigned[rows]])
+    step = np.repeat([-1, 1], [len(ended), len(rows)])
+    worker = np.concatenate([runs.worker[ended], runs.worker[rows]])
+    queued = np.concatenate([np.zeros(len(ended), np.bool_), opener[rows] != MISSING])
+    order = np.argsort(at, kind="stable")
+    found = [0] * workers
+    for i in range(workers):
+        mine = order[worker[order] == i]
+        had = np.cumsum(step[mine])[queued[mine]]
+        found[i] = int(had.max(initial=0))
+    by_size: dict[int, int] = {}
+    for spec, most in zip(trace.workers, found, strict=True):
+        by_size[spec.nthreads] = max(by_size.get(spec.nthreads, spec.nthreads), most)
+    return [most or by_size[spec.nthreads] for spec, most in zip(trace.workers, found, strict=True)]
 
 
 def _order(trace: RunTrace) -> Int64:

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dask_efficiency.paths.path import critical_path
+from dask_efficiency.replay.replay import replay
+from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.trace.run_trace import Runs, RunTrace
+from dask_efficiency.trace.tables import MISSING
+from tests.trace.samples import MS, SAMPLES, Graph, damaged_traces, simulate, traces
+
+#: A cluster whose only delays are those of the tasks.
+NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
+
+INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported", "seceded")
+
+
+def seconds(trace: RunTrace) -> float:
+    """From the first task's start to the last one's end."""
+    return float(trace.runs.stop.max() - trace.runs.start[trace.runs.start != MISSING].min()) / 1e9
+
+
+def in_order(runs: Runs) -> Runs:
+    return runs.take(np.lexsort((runs.run_id, runs.assigned)))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_with_nothing_changed_every_instant_is_as_it_was(name: str) -> None:
+    trace = SAMPLES[name]()
+    before, after = in_order(trace.runs), in_order(replay(trace).runs)
+    for column in (*INSTANTS, "worker", "task", "outcome", "after", "cpu_ns", "spill_ns"):
+        np.testing.assert_array_equal(getattr(before, column), getattr(after, column), err_msg=column)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_with_nothing_changed_the_path_is_as_it_was(name: str) -> None:
+    before, after = critical_path(SAMPLES[name]()), critical_path(replay(SAMPLES[name]()))
+    assert before.seconds("kind") == after.seconds("kind")
+    assert before.seconds("prefix") == after.seconds("prefix")
+    assert before.makespan_seconds == after.makespan_seconds
+
+
+@given(traces())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_with_nothing_changed_any_run_takes_as_long_as_it_did(trace: RunTrace) -> None:
+    before, after = critical_path(trace), critical_path(replay(trace))
+    assert after.makespan_seconds == pytest.approx(before.makespan_seconds, rel=0.02)
+
+
+@given(damaged_traces())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_run_of_a_damaged_trace_is_replayed_once_and_in_order(trace: RunTrace) -> None:
+    again = replay(trace, speed_up=dict.fromkeys(trace.prefixes, 2.0), without=("transfer", "spill", "scheduler"))
+    assert sorted(again.runs.run_id.tolist()) == sorted(trace.runs.run_id.tolist())
+    assert (np.diff(again.runs.assigned) >= 0).all()
+    try:
+        path = critical_path(again)
+    except EmptyTraceError:
+        return
+    assert (path.segments.start[1:] == path.segments.stop[:-1]).all()
+
+
+@given(traces())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_slot_holds_two_runs_at_once_and_no_run_starts_before_its_inputs(trace: RunTrace) -> None:
+    again = replay(trace, speed_up=dict.fromkeys(trace.prefixes[:1], 3.0), repair=[trace.workers[0].name])
+    runs = again.runs
+    freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
+    for worker in range(len(again.workers)):
+        for slot in range(again.workers[worker].nthreads):
+            rows = np.flatnonzero((runs.worker == worker) & (runs.slot == slot) & (runs.executing != MISSING))
+            rows = rows[np.argsort(runs.executing[rows], kind="stable")]
+            assert (runs.executing[rows][1:] >= freed[rows][:-1]).all()
+    done = dict(zip(runs.task[runs.outcome == 0].tolist(), runs.reported[runs.outcome == 0].tolist(), strict=True))
+    for task, assigned in zip(runs.task.tolist(), runs.assigned.tolist(), strict=True):
+        first, last = again.dependency_starts[task], again.dependency_starts[task + 1]
+        assert all(done[i] <= assigned for i in again.dependencies[first:last].tolist())
+
+
+def test_a_chain_of_tasks_twice_as_fast_takes_half_of_their_time() -> None:
+    # 10 + 20 + 30 ms one after the other; b in half of its time: 50 ms.
+    graph = Graph(["a", "b", "c"], [[], [0], [1]], [10 * MS, 20 * MS, 30 * MS], [1, 1, 1], {2})
+    trace = simulate(graph, workers=1, nthreads=1, **NO_DELAYS)
+    assert seconds(trace) == 0.060
+    assert seconds(replay(trace, speed_up={"b": 2.0})) == 0.050
+    assert seconds(replay(trace, speed_up={"b": 0.5})) == 0.080
+
+
+def test_what_is_faster_off_the_path_helps_only_until_another_is_the_longest() -> None:
+    # 50 ms beside 40 ms, then 10 ms: the longer one ten times as fast leaves 40 + 10, not 5 + 10.
+    graph = Graph(["long", "short", "both"], [[], [], [0, 1]], [50 * MS, 40 * MS, 10 * MS], [1, 1, 1], {2})
+    trace = simulate(graph, workers=1, nthreads=2, **NO_DELAYS)
+    assert seconds(trace) == 0.060
+    assert seconds(replay(trace, speed_up={"long": 10.0})) == 0.050
+
+
+def test_slots_stay_as_many_as_they_are() -> None:
+    # Four of 10 ms on two slots, then twice as fast: 20 ms, 10 ms. Subtracting along the path would be right here too;
+    # one slot more would not.
+    graph = Graph(["t"] * 4, [[]] * 4, [10 * MS] * 4, [1] * 4, set(range(4)))
+    trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
+    assert seconds(trace) == 0.020
+    assert seconds(replay(trace, speed_up={"t": 2.0})) == 0.010
+
+
+def test_a_slow_worker_that_is_repaired_takes_its_share_of_the_queue() -> None:
+    # 12 tasks of 10 ms on two slots, one of which takes three times as long. In 90 ms the fast one does 9, the slow one
+    # 3. Repaired, each does 6 in 60 ms; had the tasks stayed where they were, it would be 90 ms again.
+    graph = Graph(["t"] * 12, [[]] * 12, [10 * MS] * 12, [1] * 12, set(range(12)))
+    trace = simulate(graph, workers=2, nthreads=1, saturation=1.0, slow={1: 3.0}, **NO_DELAYS)
+    assert seconds(trace) == 0.090
+    assert seconds(replay(trace, repair=["w1"])) == 0.060
+
+
+def test_without_transfers_a_task_has_its_inputs_at_once() -> None:
+    # 10 MB at 100 MB/s: 100 ms, give or take a half.
+    graph = Graph(["a", "b", "both"], [[], [], [0, 1]], [10 * MS] * 3, [10_000_000] * 3, {2})
+    trace = simulate(graph, workers=2, nthreads=1, bytes_per_second=1e8, **NO_DELAYS)
+    assert len(trace.transfers) == 1
+    again = replay(trace, without=("transfer",))
+    assert seconds(trace) == pytest.approx(0.020 + float(trace.transfers.stop[0] - trace.transfers.queued[0]) / 1e9)
+    assert seconds(again) == 0.020
+    assert not len(again.transfers)
+
+
+def test_without_spilling_neither_writing_nor_reading_takes_time() -> None:
+    graph = Graph(["a", "b"], [[], [0]], [10 * MS] * 2, [1] * 2, {1})
+    trace = simulate(graph, workers=1, nthreads=1, spill=5 * MS, unspill=7 * MS, **NO_DELAYS)
+    assert seconds(replay(trace, without=("spill",))) == 0.020
+    assert seconds(trace) > 0.028
+    assert not critical_path(replay(trace, without=("spill",))).seconds("kind").keys() & {"spill", "unspill"}
+
+
+def test_without_the_scheduler_a_chain_takes_as_long_as_its_work() -> None:
+    graph = Graph(["t"] * 5, [[], [0], [1], [2], [3]], [MS] * 5, [1] * 5, {4})
+    trace = simulate(graph, workers=1, nthreads=1, latency=2 * MS, loop=0, handoff=0)
+    assert seconds(trace) > 0.012
+    assert seconds(replay(trace, without=("scheduler",))) == 0.005
+    found = critical_path(replay(trace, without=("scheduler",))).seconds("kind")
+    assert not found.keys() & {"report", "scheduler-to-worker", "scheduler-transition", "graph-update"}
+
+
+def test_the_next_computation_is_asked_for_as_long_after_the_last_result_as_it_was() -> None:
+    graph = Graph(["t"], [[]], [100 * MS], [1], {0})
+    trace = simulate([graph, graph], **NO_DELAYS)
+    again = replay(trace, speed_up={"t": 2.0})
+    assert again.graphs.received[1] == trace.graphs.received[1] - 50 * MS
+    assert again.phases.stop.max() == trace.phases.stop.max() - 100 * MS
+
+
+def test_a_faster_part_may_make_the_whole_slower() -> None:
+    # Graham's anomaly, by hand, on one slot of two: a (10 ms) is due before b (8 ms) and c (1 ms) follows on b. With a
+    # in 1 ms, d, which needs a and takes 20 ms, gets the slot that c needed; f, which needs c, waits for it.
+    graph = Graph(
+        ["a", "b", "c", "d", "f"],
+        [[], [], [1], [0], [2]],
+        [10 * MS, 8 * MS, 1 * MS, 20 * MS, 20 * MS],
+        [1] * 5,
+        {3, 4},
+    )
+    trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
+    assert critical_path(trace).makespan_seconds >= critical_path(replay(trace, speed_up={"a": 10.0})).makespan_seconds
+
+
+def test_a_killed_worker_dies_when_it_did() -> None:
+    trace = SAMPLES["lost-worker"]()
+    again = replay(trace, speed_up={"work": 1.1})
+    lost = trace.runs.reported[trace.runs.outcome == 3]
+    np.testing.assert_array_equal(np.sort(again.runs.reported[again.runs.outcome == 3]), np.sort(lost))
+
+
+def test_a_replay_says_that_it_is_one() -> None:
+    again = replay(SAMPLES["tree"]())
+    assert "replay" in again.notes[-1]
+    assert again.name == "simulated (replayed)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"speed_up": {"laod": 2.0}}, "no prefix 'laod' in this trace; there is: 'load', 'sum'"),
+        (
+            {"without": ["disk"]},
+            "no part to leave out 'disk' in this trace; there is: 'transfer', 'spill', 'scheduler'",
+        ),
+        ({"repair": ["w9"]}, "no worker 'w9' in this trace; there is: 'w0', 'w1', 'w2', 'w3'"),
+    ],
+)
+def test_a_name_that_is_not_there_is_refused_with_those_that_are(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        replay(SAMPLES["tree"](), **changes)  # type: ignore[arg-type]  # each is right for its name
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("speed", [0, -1.0, float("nan"), "2"])
+def test_a_speed_up_that_is_no_positive_number_is_refused(speed: object) -> None:
+    with pytest.raises(ValueError, match="speed_up\\['load'\\] is"):
+        replay(SAMPLES["tree"](), speed_up={"load": speed})  # type: ignore[dict-item]  # that is the point
+
+
+def test_an_empty_trace_stays_empty() -> None:
+    trace = SAMPLES["tree"]()
+    empty = replace(trace, runs=Runs.empty())
+    assert len(replay(empty).runs) == 0
