@@ -22,6 +22,7 @@ from dask_efficiency.plugins.executor import (
     live_used,
 )
 from dask_efficiency.plugins.trace_worker import WorkerRecorder
+from dask_efficiency.plugins.vitals import Vitals, input_bytes
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class WorkerMeter:
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
         self._digests = Digests(worker.digests_total)
+        #: What its pace is compared by with that of other workers.
+        self._vitals = Vitals(worker)
         self._ended: list[_Ended] = []
         self._seceded: dict[Any, _Seceded] = {}
         #: Tasks cancelled and wanted again while their thread was at work: the scheduler will not
@@ -359,6 +362,10 @@ class WorkerMeter:
         if used is not None:  # it seceded: measured up to then
             cpu, wall = used
         self._ended.append((key, hold, outcome, cpu, wall, self._state.stimulus_log[-1]))
+        if outcome is _SUCCEEDED:
+            ts = self._state.tasks.get(key)
+            if ts is not None:
+                self._vitals.counter.task(hold.prefix, wall=wall, cpu=cpu, nbytes=input_bytes(ts) or ts.nbytes or 0)
 
     def _used(self, key: Any, hold: Hold) -> tuple[int, int]:
         """(CPU, wall) nanoseconds in the thread while the task held its slot."""
@@ -495,6 +502,7 @@ class WorkerMeter:
                 at = monotonic_ns()
                 self._catch_up(at)
                 payload = encode(self._snapshot(at))
+                payload["pace"] = self._vitals.encode(self._live())
                 self._sample_hooks()
                 if self._recorder is not None:
                     try:
