@@ -137,7 +137,7 @@ def _table(heading: str, name: str, seconds: Mapping[str, float]) -> Section:
     scale = time_scale(largest)
     tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
     rows = tuple(
-        (label, scale.text(scale.steps(value)), format_percent(share), "#" * math.ceil(BAR_LENGTH * value / largest))
+        (label, scale.text(scale.steps(value)), format_percent(share), "#" * math.ceil(BAR_LENGTH * (value / largest)))
         for (label, value), share in zip(seconds.items(), tenths, strict=True)
     )
     return Section(heading, (), (name, f"time, {scale.unit}", "%", ""), rows, words=(0, 3))
