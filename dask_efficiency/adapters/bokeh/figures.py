@@ -370,6 +370,7 @@ def _height(rows: int) -> int:
 def _send(source: ColumnDataSource, made: Columns) -> None:
     """Show these columns, and send the viewer only those that are new: most activities stay at zero."""
     shown = source.data
-    changed = {name: values for name, values in made.items() if values != shown[name]}
+    # Copies, for what was made is every viewer's, and Bokeh patches columns in place.
+    changed = {name: list(values) for name, values in made.items() if values != shown[name]}
     if changed:
         shown.update(changed)
