@@ -287,7 +287,22 @@ def run_once(client: Client, tasks: int) -> tuple[float, float, float]:
     return wall / tasks * 1e6, workers / tasks * 1e6, scheduler / tasks * 1e6
 
 
-def paired(pairs: int, tasks: int) -> list[tuple[tuple[float, float, float], tuple[float, float, float]]]:
+def metered(client: Client, on: bool) -> None:
+    """Put the plugin on, or take it off."""
+    if on:
+        client.register_plugin(EfficiencyPlugin())
+    else:
+        unregister(client)
+
+
+def recorded(client: Client, on: bool) -> None:
+    """Have the plugin record, or only meter."""
+    client.register_plugin(EfficiencyPlugin(trace=on))
+
+
+def paired(
+    pairs: int, tasks: int, switch: Callable[[Client, bool], None]
+) -> list[tuple[tuple[float, float, float], tuple[float, float, float]]]:
     """(without, with) for each pair; the order alternates, so that a drift cancels."""
     results = []
     # Nobody reads what the processes of this cluster print: full pipes would stop them.
@@ -300,13 +315,10 @@ def paired(pairs: int, tasks: int) -> list[tuple[tuple[float, float, float], tup
         run_once(client, tasks)
         for i in range(pairs):
             figures: dict[bool, tuple[float, float, float]] = {}
-            for metered in (False, True) if i % 2 else (True, False):
-                if metered:
-                    client.register_plugin(EfficiencyPlugin())
-                else:
-                    unregister(client)
+            for on in (False, True) if i % 2 else (True, False):
+                switch(client, on)
                 run_once(client, tasks // 10)
-                figures[metered] = run_once(client, tasks)
+                figures[on] = run_once(client, tasks)
             results.append((figures[False], figures[True]))
     return results
 
@@ -349,12 +361,16 @@ def main() -> None:
     say("scheduler: recording, in addition", [scheduler_recorder(5_000) for _ in range(7)], 8, "us")
     if args.pairs:
         print(f"\nReal cluster, 1 worker x 2 threads, {args.tasks} no-op tasks a run, with against without")
-        results = paired(args.pairs, args.tasks)
+        results = paired(args.pairs, args.tasks, metered)
         base = statistics.median(without[0] for without, _ in results)
         print(f"without the plugin: {base:.0f} us a task ({1e6 / base:.0f} tasks/s)")
         say("throughput lost", [100 * (w[0] / wo[0] - 1) for wo, w in results], 1, "%")
         say("worker CPU added a task", [w[1] - wo[1] for wo, w in results], 5, "us")
         say("scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 5, "us")
+        print("\nThe same with recording, against metering alone")
+        results = paired(args.pairs, args.tasks, recorded)
+        say("worker CPU added a task", [w[1] - wo[1] for wo, w in results], 8, "us")
+        say("scheduler CPU added a task", [w[2] - wo[2] for wo, w in results], 8, "us")
 
 
 if __name__ == "__main__":

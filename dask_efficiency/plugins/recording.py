@@ -32,6 +32,8 @@ class Recording:
         self._meter = meter
         self._always = False
         self._windows: set[str] = set()
+        #: Beginning and ending wait for the workers: one after the other.
+        self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
     @property
@@ -42,6 +44,8 @@ class Recording:
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""
         self._always = wanted
+        if self.recorder is not None:
+            self.recorder.limit(self._meter.options.trace_max_tasks)
         await self._adjust()
 
     async def begin(self, window: str) -> None:
@@ -77,20 +81,24 @@ class Recording:
             self._meter.rebind()
 
     async def _adjust(self) -> None:
-        wanted = self._always or bool(self._windows)
-        if wanted is (self.recorder is not None) or self._meter.closed:
-            return
-        if not wanted:
-            self.stop()
-            await self._tell_workers()
-            return
-        meter = self._meter
-        self.recorder = ClusterRecorder(meter.scheduler, meter.transition, max_tasks=meter.options.trace_max_tasks)
-        self._meter.rebind()
-        await self._tell_workers()
-        await self._read_clocks()
+        async with self._turn:
+            wanted = (self._always or bool(self._windows)) and not self._meter.closed
+            if self.recorder is not None and (not wanted or self.recorder.off is not None):
+                self.stop()
+                if not wanted:
+                    await self._tell_workers()
+            if wanted and self.recorder is None:
+                meter = self._meter
+                self.recorder = ClusterRecorder(
+                    meter.scheduler, meter.transition, max_tasks=meter.options.trace_max_tasks
+                )
+                meter.rebind()
+                await self._tell_workers()
+                await self._read_clocks()
 
     async def _tell_workers(self) -> None:
+        if self._meter.closed:
+            return
         self._meter.set_worker_half()
         await self._meter.ask_all({"op": NAME, "action": "record", "window": self.id or ""})
 

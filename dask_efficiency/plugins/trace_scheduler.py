@@ -118,6 +118,10 @@ class ClusterRecorder:
         self._wrap("steal-response", self._noting_steals)
         self._wrap("worker-status-change", self._noting_status)
 
+    def limit(self, max_tasks: int) -> None:
+        """Keep so many tasks from now on."""
+        self._recorder.limit(max_tasks)
+
     def stop(self) -> None:
         """Record no more."""
         self._watch.stop()
@@ -152,14 +156,14 @@ class ClusterRecorder:
                     if told:
                         worker = self._numbers.get(told.get("worker", ""), MISSING)
                         if finish == "memory":
-                            extra = told["nbytes"]
-                            self._computed(told["startstops"])
+                            extra = int(told.get("nbytes", MISSING))
+                            self._computed(told.get("startstops") or ())
                 elif finish == "processing":
                     ts = self._tasks[key]
                     worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
                     extra = ts.run_id or 0
                 elif finish == "memory":
-                    extra = self._tasks[key].nbytes
+                    extra = int(self._tasks[key].nbytes)
                 self._note(at, key, start, finish, stimulus_id, worker, extra)
             except Exception as error:
                 self.fail(error)

@@ -216,7 +216,7 @@ class WorkerRecorder:
         if move is not None and move[_ASKED] != MISSING:
             move[_STOPPED] = at
             if ts is not None:
-                move[_NBYTES] = ts.nbytes or 0
+                move[_NBYTES] = int(ts.nbytes or 0)
                 move[_ARRIVED] = int(ts.state == "memory")
             self._moved.append(move)
             self._moved_keys.append(key)

@@ -80,6 +80,7 @@ def build(
     """
     clock = _Clock(recording)
     columns, facts = recording.columns, recording.facts
+    late = [] if start is None or start >= facts["started"] else [_late(facts["started"] - start)]
     begin = facts["started"] if start is None else max(start, facts["started"])
     runs, moved = _runs(recording, clock)
     transitions = _transitions(columns, clock)
@@ -121,9 +122,13 @@ def build(
         config=facts["config"],
         versions=facts["versions"],
         dropped={table: count for table, count in facts["dropped"].items() if count},
-        notes=(*notes, *facts["notes"], *moved),
+        notes=(*notes, *facts["notes"], *late, *moved),
     )
     return trace if begin == facts["started"] else _since(trace)
+
+
+def _late(ns: int) -> str:
+    return f"the recording began {ns / 1e9:.3g} s after what it was asked for: an earlier one had failed"
 
 
 class _Clock:

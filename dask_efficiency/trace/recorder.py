@@ -174,8 +174,7 @@ class Recorder:
 
     def __init__(self, read: Callable[[Any], TaskFacts | None], *, max_tasks: int) -> None:
         self._read = read
-        self._half = max(1, max_tasks // 2)
-        self._full_log = TRANSITIONS_A_TASK * self._half
+        self.limit(max_tasks)
         self._older: Chapter | None = None
         self._newer = Chapter()
         self._log = self._newer.log()
@@ -186,6 +185,11 @@ class Recorder:
         self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
         self._known_prefix, self._known_span, self._known_kind = self.prefixes.known, self.spans.known, self.kinds.known
         self.dropped: Counter[str] = Counter()
+
+    def limit(self, max_tasks: int) -> None:
+        """Keep so many tasks from now on."""
+        self._half = max(1, max_tasks // 2)
+        self._full_log = TRANSITIONS_A_TASK * self._half
 
     # -- tasks -------------------------------------------------------------------------------
 

@@ -326,6 +326,9 @@ def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
         for i in range(10):
             client.gather(client.map(lambda x: x, range(10 * i, 10 * i + 10), pure=False))
         trace = get_trace(client)
+        client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=1_000))
+        client.gather(client.map(lambda x: x, range(100), pure=False))
+        assert len(get_trace(client).tasks) >= 100
     finally:
         client.register_plugin(EfficiencyPlugin(trace=False))
     assert 10 <= len(trace.tasks) <= 20
@@ -546,3 +549,7 @@ def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Cl
         client.submit(nap, 0.01, pure=False).result()
     assert report.tasks["succeeded"] == 1
     assert any("recorder on the scheduler failed" in note for note in report.trace.notes)
+    with efficiency_report(client, trace=True) as again:
+        client.submit(nap, 0.01, pure=False).result()
+    assert again.trace.notes == ()
+    assert len(again.trace.runs) == 1

@@ -234,6 +234,14 @@ def test_a_part_holds_what_was_going_on_and_the_tasks_that_it_names():
     assert {trace.keys[task]: value for task, value in trace.constraints.items()} == {"long": {"retries": 1}}
 
 
+def test_a_recording_that_began_late_says_so():
+    scene = Scene()
+    scene.run("a", 0, scene.submit({"a": ()}))
+    trace = scene.trace(start=-2_000_000_000)
+    assert trace.start == EPOCH
+    assert trace.notes == ("the recording began 2 s after what it was asked for: an earlier one had failed",)
+
+
 def test_the_client_s_phases_are_put_on_the_scheduler_s_clock():
     scene = Scene()
     scene.submit({"a": ()})
