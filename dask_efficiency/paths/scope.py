@@ -44,6 +44,8 @@ class Question:
 
 def whole(trace: RunTrace) -> Scope:
     """From a client's first activity to the last result."""
+    if trace.stop <= trace.start:
+        raise EmptyTraceError(f"the trace {trace.name[:80]!r} ends when it starts")
     return within(trace, trace.start, trace.stop)
 
 

@@ -10,26 +10,40 @@ from dask_efficiency.replay.durations import prefix_of_runs
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Float64
 
+#: Welch's t beyond which a worker is slower or faster than the others, and not only busy with other tasks.
+DISTINCT = 3.0
+
 
 def paces(trace: RunTrace) -> Float64:
     """How long each worker takes for a task of each prefix.
 
+    Workers whose times do not clearly differ from the others', by Welch's t of their logarithms, count as equally fast.
+
     Returns
     -------
     array, shape (workers, prefixes + 1)
-        Medians, in nanoseconds, above 0. Where a worker ran none, what the others take, as much slower as it is with
-        the rest of its tasks. The last column is for runs without a prefix.
+        Geometric means, in nanoseconds, above 0. Where a worker ran none, what the others take, as much slower as it
+        is with the rest of its tasks. The last column is for runs without a prefix.
     """
-    found = _medians(trace)
-    typical = _median(found, axis=0)
-    typical[~(typical > 0)] = 1.0
-    relative = found / typical
-    known = np.isfinite(relative) & (relative > 0)
-    slower = np.array(
-        [float(np.median(row[has])) if has.any() else 1.0 for row, has in zip(relative, known, strict=True)]
+    count, total, squares = _logarithms(trace)
+    others = count.sum(axis=0) - count
+    mean, rest = _by(total, count), _by(total.sum(axis=0) - total, others)
+    spread = (_by(squares, count) - mean**2, _by(squares.sum(axis=0) - squares, others) - rest**2)
+    own, of_others = (np.maximum(square, 0.0) for square in spread)
+    # Of equal times the spread is 0, and any difference is a difference.
+    error = np.sqrt(np.maximum(_by(own, count - 1) + _by(of_others, others), 1e-12))
+    known = (count > 1) & (others > 0)
+    distinct = known & (np.abs(mean - rest) > DISTINCT * error)
+    alike = np.where(distinct, 0.0, count)
+    middle = np.array(
+        [float(np.median(means[has])) if has.any() else 0.0 for means, has in zip(mean.T, known.T, strict=True)]
     )
-    filled: Float64 = np.where(known, found, typical * slower[:, None])
-    return filled
+    common = np.where(alike.any(axis=0), _by((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
+    slower = np.where(distinct, mean - common, 0.0)
+    ran = count > 0
+    rest_of_its_tasks = _by((slower * count).sum(axis=1), count.sum(axis=1))
+    found: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
+    return found
 
 
 def repaired(found: Float64, workers: Collection[int]) -> Float64:
@@ -41,25 +55,23 @@ def repaired(found: Float64, workers: Collection[int]) -> Float64:
     return again
 
 
-def _medians(trace: RunTrace) -> Float64:
-    """By worker and prefix; NaN where none ran."""
+def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
+    """By worker and prefix: how many runs there were, the sum of the logarithms of their times, and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
-    rows = np.flatnonzero((runs.start != MISSING) & (took >= 0) & (runs.worker >= 0) & (runs.worker < workers))
-    rows = rows[prefix[rows] >= 0]
-    rows = rows[np.lexsort((took[rows], runs.worker[rows], prefix[rows]))]
-    place = prefix[rows].astype(np.int64) * workers + runs.worker[rows]
-    edges = np.flatnonzero(np.diff(place, prepend=-1, append=-1))
-    found = np.full((workers, prefixes + 1), np.nan)
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        kind, worker = divmod(int(place[first]), workers)
-        found[worker, kind] = float(np.median(took[rows[first:last]]))
-    return found
+    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
+    rows = np.flatnonzero(there & (prefix >= 0))
+    logs = np.log(np.maximum(took[rows], 1))
+    place = runs.worker[rows].astype(np.int64) * (prefixes + 1) + prefix[rows]
+    size, shape = workers * (prefixes + 1), (workers, prefixes + 1)
+    count, total, squares = (
+        np.bincount(place, weights, minlength=size).astype(np.float64).reshape(shape)
+        for weights in (np.ones(len(logs)), logs, logs**2)
+    )
+    return count, total, squares
 
 
-def _median(values: Float64, *, axis: int) -> Float64:
-    """Without what is not known, and without numpy's warning where nothing is."""
-    known = np.isfinite(values).any(axis=axis)
-    found = np.full(known.shape, np.nan)
-    found[known] = np.nanmedian(values[:, known], axis=axis)
+def _by(total: Float64, count: Float64) -> Float64:
+    """The mean; 0 of nothing."""
+    found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.paths.blocked import relabel
+from dask_efficiency.paths.kinds import KINDS, Kind
+from dask_efficiency.paths.path import critical_path
+from dask_efficiency.paths.segments import Segments
+from dask_efficiency.trace.run_trace import Blocked, Runs
+from dask_efficiency.trace.tables import MISSING
+from tests.trace.samples import SAMPLES
+
+SCHEDULER = MISSING
+
+
+def relabelled(
+    kind: Kind, blocked: list[tuple[int, int, int]], *, worker: int = 0, sender: int = MISSING
+) -> list[tuple[str, int, int]]:
+    """One segment from 100 to 200, of worker 0; what becomes of it."""
+    trace = replace(
+        SAMPLES["tree"](),
+        runs=Runs.empty(),
+        blocked=Blocked(*(np.array(column) for column in zip(*blocked, strict=True))) if blocked else Blocked.empty(),
+    )
+    columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [worker], "sender": [sender]}
+    found = relabel(Segments.from_columns(columns), trace)
+    return [
+        (str(KINDS[k]), a, b)
+        for k, a, b in zip(found.kind.tolist(), found.start.tolist(), found.stop.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.RESULT_GATHER, Kind.SCHEDULER_QUEUE])
+def test_a_blocked_scheduler_is_named(kind: Kind) -> None:
+    assert relabelled(kind, [(SCHEDULER, 120, 150)]) == [
+        (str(kind), 100, 120),
+        ("scheduler-transition", 120, 150),
+        (str(kind), 150, 200),
+    ]
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.READY_WAIT])
+def test_a_blocked_worker_is_named(kind: Kind) -> None:
+    assert relabelled(kind, [(0, 50, 180)]) == [("worker-loop", 100, 180), (str(kind), 180, 200)]
+
+
+def test_a_blocked_sender_of_a_transfer_is_named() -> None:
+    assert relabelled(Kind.TRANSFER, [(3, 90, 210)], sender=3) == [("worker-loop", 100, 200)]
+
+
+@pytest.mark.parametrize("kind", [Kind.COMPUTE_CPU, Kind.GRAPH_UPDATE, Kind.CLIENT_SUBMIT, Kind.SPILL])
+def test_what_goes_on_meanwhile_stays_what_it_is(kind: Kind) -> None:
+    assert relabelled(kind, [(SCHEDULER, 90, 210), (0, 90, 210)]) == [(str(kind), 100, 200)]
+
+
+def test_another_worker_that_is_blocked_does_not_matter() -> None:
+    assert relabelled(Kind.TRANSFER, [(2, 90, 210)]) == [("transfer", 100, 200)]
+
+
+def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -> None:
+    trace = SAMPLES["tree"]()
+    runs = Runs.from_columns({"task": [5], "worker": [0], "ended": [180], "spill_ns": [60]})
+    segments = Segments.from_columns({"kind": [KINDS.index(Kind.REPORT)], "start": [100], "stop": [200], "worker": [0]})
+    blocked = Blocked.from_columns({"worker": [0], "start": [110], "stop": [190]})
+    found = relabel(segments, replace(trace, runs=runs, blocked=blocked))
+    assert [str(KINDS[kind]) for kind in found.kind] == ["report", "worker-loop", "spill", "worker-loop", "report"]
+    assert found.start.tolist() == [100, 110, 120, 180, 190]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 400), st.integers(-5, 400)), max_size=30),
+    st.sampled_from(sorted(SAMPLES)),
+)
+@settings(max_examples=100, deadline=None)
+def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, int]], name: str) -> None:
+    trace = SAMPLES[name]()
+    columns = {
+        "worker": [worker for worker, _, _ in intervals],
+        "start": [trace.start + start * 1_000_000 for _, start, _ in intervals],
+        "stop": [trace.start + (start + length) * 1_000_000 for _, start, length in intervals],
+    }
+    blocked = Blocked.from_columns({key: np.array(column, np.int64) for key, column in columns.items()})
+    path = critical_path(replace(trace, blocked=blocked))
+    segments = path.segments
+    assert (segments.start[1:] == segments.stop[:-1]).all()
+    assert (segments.start < segments.stop).all()
+    assert (segments.start[0], segments.stop[-1]) == (path.scope.start, path.scope.stop)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dask_efficiency.paths.kinds import COMPUTE, Kind
+from dask_efficiency.paths.verdict import CAUSES, verdict
+
+
+def of(kinds: dict[str, float], **changes: Any) -> str:
+    given = {"makespan": 10.0, "kinds": kinds, "compute": {"load": 6.0, "sum": 1.0}, "floor": 1.0, "slot_bound": 1.0}
+    return verdict(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("transfer", "moving results between workers"),
+        ("transfer-queue", "moving results between workers"),
+        ("report", "the scheduler and its messages"),
+        ("spill", "between memory and disk"),
+        ("worker-loop", "the workers' event loops"),
+        ("client-submit", "the client"),
+        ("ready-wait", "free slots"),
+        ("lost-worker", "lost with a worker"),
+        ("unattributed", "cannot be explained"),
+    ],
+)
+def test_the_largest_share_is_named(kind: str, words: str) -> None:
+    sentence = of({kind: 6.0, "compute-cpu": 4.0})
+    assert words in sentence
+    assert "60 %" in sentence
+
+
+def test_a_run_of_one_task_after_the_other_is_not_helped_by_more_workers() -> None:
+    assert "more workers do not help" in of({"compute-cpu": 9.0, "report": 1.0}, floor=8.0)
+
+
+def test_a_run_on_busy_slots_is_helped_by_more_threads() -> None:
+    assert "more threads, or a faster 'load', 60 % of the path" in of({"compute-cpu": 9.0}, slot_bound=8.0)
+
+
+def test_otherwise_the_prefix_that_is_longest_on_the_path_is_what_helps() -> None:
+    sentence = of({"compute-cpu": 7.0, "report": 3.0})
+    assert (
+        sentence
+        == "The run took 10 s, 70 % of it for tasks that compute: what helps most is a faster 'load', 60 % of the path."
+    )
+
+
+def test_a_name_of_any_length_makes_one_sentence() -> None:
+    assert len(of({"compute-cpu": 9.0}, compute={"x" * 10_000: 9.0})) < 250
+
+
+def test_no_time_at_all_is_said() -> None:
+    assert of({}, makespan=0.0) == "Nothing took any time."
+
+
+def test_every_kind_belongs_to_one_cause() -> None:
+    members = [kind for kinds, _ in CAUSES.values() for kind in kinds]
+    assert len(members) == len(set(members))
+    assert {*members, *COMPUTE, Kind.UNATTRIBUTED} == set(Kind)
