@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dask_efficiency.paths.kinds import Kind
+from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import critical_path
+from dask_efficiency.paths.segments import Segments
 from dask_efficiency.report.html import render_page as report_page
 from dask_efficiency.report.path_data import to_dict
-from dask_efficiency.report.path_html import page_section, render_html, render_page
+from dask_efficiency.report.path_html import STEPS, page_section, render_html, render_page
 from dask_efficiency.report.path_kinds import KIND_COLOURS
 from tests.report.path_samples import hostile, transfers
 from tests.report.samples import by_hand
@@ -54,6 +56,24 @@ def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
     assert end == pytest.approx(100)
     transfer = 100 * path.seconds("kind")["transfer"] / path.makespan_seconds
     assert shown[KIND_COLOURS[Kind.TRANSFER]] == pytest.approx(transfer, abs=3)
+
+
+def test_a_step_of_the_picture_is_of_the_kind_that_takes_most_of_it() -> None:
+    path = transfers()
+    ends = [0, 100, 400, 500, 800, 900, 1000 * STEPS]
+    names = [Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.COMPUTE_CPU]
+    start = path.scope.start
+    segments = Segments.from_columns(
+        {
+            "kind": [KINDS.index(name) for name in names],
+            "start": [start + at for at in ends[:-1]],
+            "stop": [start + at for at in ends[1:]],
+        }
+    )
+    drawn = replace(path, segments=segments, scope=replace(path.scope, stop=start + ends[-1]))
+    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(drawn))
+    first, rest = KIND_COLOURS[Kind.TRANSFER], KIND_COLOURS[Kind.COMPUTE_CPU]
+    assert shapes == [("0", f"{100 / STEPS:g}", first), (f"{100 / STEPS:g}", f"{100 - 100 / STEPS:g}", rest)]
 
 
 def test_a_long_path_is_a_small_page() -> None:

@@ -234,6 +234,23 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, content: bytes) -> None:
         load_trace(path)
 
 
+def test_a_file_that_claims_more_than_it_can_hold_takes_no_memory(tmp_path: Path, content: bytes) -> None:
+    rows = 1 << 40
+    path = tmp_path / "run.trace"
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    described = json.loads(members["trace.json"])
+    described["columns"]["runs"]["rows"] = rows
+    described["columns"]["runs"]["columns"]["task"] = ["", False, 0, 0, 1]
+    members["trace.json"] = json.dumps(described).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, member in members.items():
+            file.writestr(name, member)
+        file.getinfo("runs/task").file_size = rows
+    with pytest.raises(TraceFileError, match=f"'runs/task' has {rows} bytes in"):
+        load_trace(path)
+
+
 def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_trace(tmp_path / "none.trace")
