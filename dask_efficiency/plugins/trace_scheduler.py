@@ -240,7 +240,8 @@ class ClusterRecorder:
             constraints = _constraints(ts)
         dependencies = [dependency.key for dependency in ts.dependencies] if ts.dependencies else ()
         priority: Any = ts.priority
-        if priority is None or len(priority) != 3 or type(priority[0]) is not int:
+        # Of tasks that a task submits the second part is not whole.
+        if priority is None or len(priority) != 3 or not type(priority[0]) is type(priority[1]) is int:
             priority = _priority(priority)
         return ts.prefix.name, span, priority, dependencies, constraints
 
