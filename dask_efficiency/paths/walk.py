@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_efficiency.paths.kinds import KINDS, Kind
+from dask_efficiency.paths.nested import Nested
 from dask_efficiency.paths.scope import Scope
 from dask_efficiency.paths.segments import Segments
 from dask_efficiency.trace.causes import Causes
@@ -37,6 +38,7 @@ class _Walk:
         self._scope = scope
         self._causes = causes
         self._clients = ClientLog(trace)
+        self._nested = Nested(trace)
         runs = trace.runs
         self._instants = np.stack([getattr(runs, name) for name in INSTANTS], axis=1)
         self._transfers = _TransferIndex(trace)
@@ -146,7 +148,7 @@ class _Walk:
             self._to(max(row[_ENDED] - max(int(runs.spill_ns[run]), 0), since), Kind.SPILL, run)
             self._to(since, Kind.WORKER_LOOP, run)
         elif stage == _STOP:
-            self._compute(run, since, row[_STOP])
+            return self._compute(run, since, row[_STOP])
         elif stage == _START:
             self._to(since, Kind.EXECUTOR_HANDOFF, run)
         elif stage == _SUBMITTED:
@@ -160,18 +162,27 @@ class _Walk:
             self._to(since, Kind.SCHEDULER_TO_WORKER, run)
         return None
 
-    def _compute(self, run: int, start: int, stop: int) -> None:
-        """CPU, GPU and the rest in proportion, also of a part."""
+    def _compute(self, run: int, start: int, stop: int) -> tuple[int, int] | None:
+        """CPU, GPU and the rest in proportion, also of a part; where it waited for tasks of its own, go on with them."""
         if stop <= start:
-            return
+            return None
         runs = self._trace.runs
-        visible = max(min(self.at, stop) - start, 0)
+        child = self._nested.last_result(run, self.at)
+        if child in self._seen or runs.reported[child] <= start:
+            child = MISSING
+        since = start if child == MISSING else int(runs.reported[child])
+        visible = max(min(self.at, stop) - since, 0)
         cpu = min(max(int(runs.cpu_ns[run]), 0), stop - start)
         gpu = min(max(int(runs.gpu_ns[run]), 0), stop - start - cpu)
         cpu, gpu = cpu * visible // (stop - start), gpu * visible // (stop - start)
-        self._to(start + cpu + gpu, Kind.COMPUTE_NONCPU, run)
-        self._to(start + cpu, Kind.GPU_COMPUTE, run)
-        self._to(start, Kind.COMPUTE_CPU, run)
+        self._to(since + cpu + gpu, Kind.COMPUTE_NONCPU, run)
+        self._to(since + cpu, Kind.GPU_COMPUTE, run)
+        self._to(since, Kind.COMPUTE_CPU, run)
+        if child == MISSING:
+            return None
+        # It is come back to, where it asked for the child. That ends, as no child is gone to twice.
+        self._seen.discard(run)
+        return child, _REPORTED
 
     def _slot(self, run: int, ready: int) -> tuple[int, int] | None:
         """It had to wait for a slot: go on with the task that had it."""
@@ -285,6 +296,9 @@ class _Walk:
     def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
         """A graph came in, when its client sent it."""
         self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)
+        parent = self._nested.parent(graph)
+        if parent != MISSING and parent not in self._seen:
+            return parent, _STOP
         return self._client(int(self._trace.graphs.client[graph]))
 
     def _client(self, client: int) -> tuple[int, int] | None:

@@ -72,7 +72,7 @@ class ClientLog:
         """
         log = self._of(client)
         steps: list[tuple[int, bool]] = []
-        following = at
+        following, then_gathered = at, False
         for i in range(bisect_left(log.activities, (at + 1,)) - 1, -1, -1):
             stop, start, gathered = log.activities[i]
             if following <= since:
@@ -81,7 +81,7 @@ class ClientLog:
                 continue
             result = log.last_result(stop, following)
             if result is not None and following - result[0] <= result[0] - stop:
-                return [*steps, (result[0], False)], result[1]
+                return [*steps, (result[0], then_gathered)], result[1]
             if gathered:
                 steps.append((stop, False))
                 # It may be another client that asked for this first.
@@ -89,5 +89,5 @@ class ClientLog:
                 if result is not None:
                     return [*steps, (result[0], True)], result[1]
                 steps.append((start, True))
-            following = min(following, start)
+            following, then_gathered = min(following, start), gathered
         return [*steps, (since, False)], MISSING

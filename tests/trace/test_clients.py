@@ -56,6 +56,12 @@ def test_a_client_that_goes_on_soon_after_a_result_had_waited_for_it() -> None:
     assert ClientLog(trace).back(0, 310, 0) == ([(300, False)], 0)
 
 
+def test_a_client_that_gathers_as_soon_as_it_hears_of_a_result_was_fetching_it() -> None:
+    # As Future.result() does.
+    trace = trace_of([(UPLOAD, 10, 20), (GATHER, 310, 320)], [300])
+    assert ClientLog(trace).back(0, 320, 0) == ([(320, False), (310, True), (300, True)], 0)
+
+
 def test_a_client_that_goes_on_long_after_a_result_was_thinking() -> None:
     trace = trace_of([(UPLOAD, 10, 20)], [30])
     assert ClientLog(trace).back(0, 310, 0) == ([(0, False)], MISSING)

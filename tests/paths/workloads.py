@@ -1,0 +1,70 @@
+"""What the tests of paths run on real clusters."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from dask.delayed import Delayed, delayed
+from distributed import get_worker, worker_client
+
+
+def nap(*inputs: Any, seconds: float = 0.02) -> int:
+    """A task that takes some time."""
+    time.sleep(seconds)
+    return len(inputs)
+
+
+def instant(*inputs: Any) -> int:
+    """A task that takes none."""
+    return len(inputs)
+
+
+def eight_megabytes(*inputs: Any) -> bytes:
+    """A task with a large result."""
+    return os.urandom(8_000_000)
+
+
+def fails_at_first(path: str) -> int:
+    """A task that fails once; a file remembers."""
+    time.sleep(0.2)
+    if not os.path.exists(path):
+        with open(path, "w"):
+            pass
+        raise OSError("at first")
+    return 1
+
+
+def dies_at_first(path: str) -> int:
+    """A task that takes its worker with it, once."""
+    time.sleep(0.5)
+    if not os.path.exists(path):
+        with open(path, "w"):
+            pass
+        os._exit(1)
+    return 1
+
+
+def asks_for_more(seconds: float) -> int:
+    """A task that has tasks of its own and waits for them."""
+    with worker_client() as client:
+        return int(client.submit(nap, 1, seconds=seconds, pure=False).result())
+
+
+def where() -> str:
+    """The worker that a task runs on."""
+    return str(get_worker().address)
+
+
+def tree(leaves: int, function: Any, **settings: Any) -> Delayed:
+    """A reduction two by two."""
+    level = [delayed(function, pure=False)(i, **settings) for i in range(leaves)]
+    while len(level) > 1:
+        level = [delayed(function, pure=False)(*level[i : i + 2], **settings) for i in range(0, len(level), 2)]
+    return level[0]
+
+
+def wide(tasks: int, function: Any, **settings: Any) -> Delayed:
+    """Many tasks, and one that needs them all."""
+    return delayed(instant, pure=False)(*(delayed(function, pure=False)(i, **settings) for i in range(tasks)))
