@@ -107,7 +107,7 @@ def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options:
                 archive.writestr(f"{group}/{name}", content)
             rows = len(next(iter(columns.values())))
             groups[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
-        archive.writestr(_DESCRIPTION, json.dumps(_description(trace) | {"columns": groups}))
+        archive.writestr(_DESCRIPTION, json.dumps(_description(trace) | {"columns": groups}, default=_plain))
 
 
 def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
@@ -128,7 +128,12 @@ def _distinct(trace: RunTrace) -> dict[str, int]:
 
 
 def _text(constraint: Mapping[str, Any]) -> str:
-    return json.dumps(constraint, sort_keys=True)
+    return json.dumps(constraint, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A setting that JSON does not know: a number of numpy's as it is, anything else as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _as_integers(column: NDArray[Any]) -> NDArray[Any]:

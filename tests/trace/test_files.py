@@ -56,6 +56,14 @@ def test_every_field_survives(tmp_path: Path) -> None:
     assert_same(load_trace(tmp_path / "run.trace"), everything())
 
 
+def test_a_setting_that_is_not_of_json_is_no_reason_to_lose_a_run() -> None:
+    odd = {"limit": np.int64(3), "path": Path("a"), "keys": ("b",)}
+    trace = replace(tree(2), config=odd, constraints={0: {"retries": np.int32(2)}})
+    loaded = round_trip(trace)
+    assert loaded.config == {"limit": 3, "path": "a", "keys": ["b"]}
+    assert loaded.constraints == {0: {"retries": 2}}
+
+
 def test_a_trace_of_nothing_is_loaded_as_it_was_saved() -> None:
     trace = tree(2)
     empty = {name: type(value).empty() for name in dir(trace) if isinstance(value := getattr(trace, name), Table)}
