@@ -97,6 +97,7 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
         executors={},
         address="bench",
         log_event=lambda topic, message: None,
+        transfer_incoming_log=(),
     )
     plugin = EfficiencyWorkerPlugin("0", "bench", 100, [])  # type: ignore[no-untyped-call]
     hook = WorkerMeter(worker, plugin).transition  # type: ignore[arg-type]
@@ -140,12 +141,25 @@ async def _recorder(worker: Any) -> WorkerRecorder:
 class _Task:
     """As much of a task as the hooks touch."""
 
-    __slots__ = ("annotations", "key", "prefix", "run_id", "span_id", "startstops", "state", "waiting_for_data")
+    __slots__ = (
+        "annotations",
+        "dependencies",
+        "key",
+        "nbytes",
+        "prefix",
+        "run_id",
+        "span_id",
+        "startstops",
+        "state",
+        "waiting_for_data",
+    )
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.prefix = "no_op"
         self.run_id = 0
+        self.nbytes = 28
+        self.dependencies: tuple[()] = ()
         self.startstops: tuple[()] = ()
         self.span_id = "span"
         self.annotations: dict[str, Any] | None = {}

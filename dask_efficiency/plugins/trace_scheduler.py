@@ -113,7 +113,7 @@ class ClusterRecorder:
                 self._recorder.processing_again(
                     self.started, ts.key, self._numbers[address], ts.run_id or 0, stimulus_id=None
                 )
-        self._watch = LoopWatch(self._recorder.blocked)
+        self._watch = LoopWatch(scheduler, self._recorder.blocked)
         self._wrap("client-releases-keys", self._noting_releases)
         self._wrap("steal-response", self._noting_steals)
         self._wrap("worker-status-change", self._noting_status)

@@ -73,7 +73,7 @@ class WorkerRecorder:
         self._spill = SpillDigests(worker.digests_total)
         for ts in worker.state.executing:
             self._take_slot(self._row(ts))
-        self._watch = LoopWatch(lambda start, stop: self._blocked.append((start, stop)))
+        self._watch = LoopWatch(worker, lambda start, stop: self._blocked.append((start, stop)))
 
     def stop(self) -> None:
         """Record no more."""
