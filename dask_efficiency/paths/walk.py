@@ -163,7 +163,7 @@ class _Walk:
         return None
 
     def _compute(self, run: int, start: int, stop: int) -> tuple[int, int] | None:
-        """CPU, GPU and the rest in proportion, also of a part; where it waited for tasks of its own, go on with them."""
+        """CPU, GPU and the rest in proportion, also of a part; where it waited for tasks of its own, on to them."""
         if stop <= start:
             return None
         runs = self._trace.runs
