@@ -1,0 +1,465 @@
+"""StragglerWatch: tells which workers take longer than their peers for the same work, while it goes on."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks
+from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.pace import Pace
+from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_of_others
+from dask_efficiency.stragglers.slots import (
+    CPU_SHARE,
+    DISK,
+    DURATION,
+    MEMORY,
+    RECEIVE,
+    SEND,
+    SIGNALS,
+    SlotBook,
+)
+
+#: Slots that a watch remembers: enough for four minutes at 2.5 s.
+MAX_SLOTS = 96
+
+#: What lasts: a worker is judged by the last slots that hold this many tasks, and by no fewer slots than these; or,
+#: where tasks are rare, by the whole window if it holds so many.
+WINDOW_TASKS = 20
+MIN_SLOTS = 6
+FEW_TASKS = 5
+FEW_SLOTS = 3
+
+#: Of those slots, the share in which the worker must be worse than its peers; and below which it is cleared.
+PERSISTENT = 0.8
+CLEARED = 0.5
+
+#: How far from its peers, in units of their spread, times sqrt(2 ln(workers x signals)): so far does none of them come
+#: by chance. The factor is for spreads that are estimated from few workers.
+SENSITIVITY = 1.3
+
+#: A flagged worker is cleared below this part of what flags one.
+HYSTERESIS = 0.5
+
+#: By signal: how much worse than its peers a worker must be, and what spread there always is.
+LEAST_EFFECT = np.array([math.log(1.1), 0.05, math.log(1.5), math.log(1.5), math.log(1.5), 0.1])
+FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03])
+
+#: Weight of a slot in the history of the spread, and how much wider than it the spread may seem.
+SPREAD_LEARNING = 0.05
+MOST_SPREAD = 3.0
+
+#: Past findings that are kept.
+MAX_PAST = 200
+
+#: Findings and workers of a host that is judged as a whole.
+MIN_WORKERS_OF_HOST = 2
+
+#: Signals that a whole host can have.
+_OF_HOSTS = (DURATION, CPU_SHARE, RECEIVE, SEND)
+
+
+#: What the last slots said, in turns: the first axis is slots.
+Ring = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a slot brought: stragglers that were found, and those that are so no more."""
+
+    found: tuple[Finding, ...] = ()
+    cleared: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A finding that is over, and when it ended, in seconds since the epoch."""
+
+    finding: Finding
+    until: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """By signal and worker what the last slots say together."""
+
+    mean: Floats
+    z: Floats
+    limit: float
+    tasks: Floats
+    #: Whether there is enough to judge by, and the share of the slots in which it is worse than its peers.
+    complete: NDArray[np.bool_]
+    adverse: Floats
+
+
+class StragglerWatch:
+    """Finds stragglers from the workers' paces, slot by slot.
+
+    A worker is a straggler when in its last 20 tasks, and 6 slots, or in the last four minutes, it was further from its
+    peers than chance brings any of them, by a tenth at least, in four of five slots. Only workers of the same group
+    are compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
+
+    Parameters
+    ----------
+    window_seconds
+        How far back it looks.
+    """
+
+    def __init__(self, *, window_seconds: float = 240.0) -> None:
+        self._window_ns = round(window_seconds * 1e9)
+        self._book = SlotBook()
+        self._hosts: dict[str, str] = {}
+        self._groups: dict[str, Hashable] = {}
+        self._lags: dict[str, float] = {}
+        self._last: int | None = None
+        #: When the remembered slots ended, newest last.
+        self._ends: deque[int] = deque(maxlen=MAX_SLOTS)
+        self._begins: deque[int] = deque(maxlen=MAX_SLOTS)
+        self._position = 0
+        capacity = self._book.capacity
+        #: (slots, signals, rows) and (slots, rows).
+        self._residual, self._variance, self._tasks = (_ring(len(SIGNALS), capacity) for _ in range(3))
+        self._share, self._core_wait, self._cpu, self._lag = (_ring(capacity) for _ in range(4))
+        self._spread: dict[Hashable, Floats] = {}
+        self._flags: dict[tuple[str, str], Finding] = {}
+        #: Findings that are over, oldest first.
+        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The stragglers of now, the most certain first."""
+        return tuple(sorted(self._flags.values(), key=lambda finding: -finding.score))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays: 20 kB a worker."""
+        rings = (self._residual, self._variance, self._tasks, self._share, self._core_wait, self._cpu, self._lag)
+        return self._book.nbytes + sum(ring.nbytes for ring in rings)
+
+    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+        """Those of now and of the past that were slow at some time in an interval, the most certain first."""
+        past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
+        now = (finding for finding in self._flags.values() if finding.since <= stop)
+        return tuple(sorted((*past, *now), key=lambda finding: -finding.score))
+
+    # -- what happens to workers -------------------------------------------------------------
+
+    def joined(self, worker: str, *, host: str, group: Hashable, at: int) -> None:
+        """A worker is there; ``group`` is equal for those that can be compared, such as have as many threads."""
+        self._book.joined(worker, group, at=at)
+        self._hosts[worker], self._groups[worker] = host, group
+        self._fit()
+        row = self._book.row_of(worker)
+        for ring in (self._residual, self._variance, self._tasks):
+            ring[:, :, row] = np.nan
+        for ring in (self._share, self._core_wait, self._cpu, self._lag):
+            ring[:, row] = np.nan
+
+    def left(self, worker: str, *, now: float) -> None:
+        """A worker is not there any more; ``now`` in seconds since the epoch."""
+        self._book.left(worker)
+        self._hosts.pop(worker, None)
+        self._groups.pop(worker, None)
+        self._lags.pop(worker, None)
+        there = set(self._groups.values())
+        self._spread = {group: spread for group, spread in self._spread.items() if group in there}
+        finding = self._flags.pop((worker, ""), None)
+        if finding is not None:
+            self.past.append(Past(finding, now))
+
+    def receive(self, worker: str, pace: Pace, *, at: int, paused: float, lag: float) -> None:
+        """What a heartbeat brought: totals, seconds that its slots were paused or spilling, and the lag of its loop."""
+        self._book.receive(worker, pace, at=at, paused=paused)
+        self._lags[worker] = lag
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def poll(self, *, at: int, now: float, slot_seconds: float) -> Change:
+        """End the slot, if it has lasted long enough, and judge.
+
+        Parameters
+        ----------
+        at
+            Monotonic nanoseconds.
+        now
+            Seconds since the epoch.
+        slot_seconds
+            Two heartbeats at least, so that every worker has said something.
+        """
+        if self._last is None:
+            self._last = at
+        if at - self._last < slot_seconds * 1e9 or not self._hosts:
+            return Change()
+        self._end_slot(at)
+        found: dict[tuple[str, str], Finding] = {}
+        groups: dict[Hashable, list[str]] = {}
+        for worker, group in self._groups.items():
+            groups.setdefault(group, []).append(worker)
+        for group, workers in groups.items():
+            rows = np.array([self._book.row_of(worker) for worker in workers])
+            judged = self._judge(group, rows, at)
+            if judged is not None:
+                found.update(self._flagged(workers, rows, judged, at, now))
+                self._learn(group, judged)
+        return self._changed(found, now)
+
+    def _end_slot(self, at: int) -> None:
+        learn = np.ones(self._book.capacity, bool)
+        newest = (self._position - 1) % MAX_SLOTS
+        if self._ends:  # who seems slow now must not become the measure of itself
+            learn &= ~(self._residual[newest, DURATION] > LEAST_EFFECT[DURATION])
+        for worker, _ in self._flags:
+            if worker in self._groups:
+                learn[self._book.row_of(worker)] = False
+        slot = self._book.take(at=at, learn=learn)
+        place = self._position
+        self._residual[place], self._variance[place], self._tasks[place] = slot.residual, slot.variance, slot.tasks
+        self._share[place], self._core_wait[place], self._cpu[place] = slot.share, slot.core_wait, slot.cpu
+        self._lag[place] = np.nan
+        for worker, lag in self._lags.items():
+            self._lag[place, self._book.row_of(worker)] = lag
+        self._position = (place + 1) % MAX_SLOTS
+        self._begins.append(self._last if self._last is not None else at)
+        self._ends.append(at)
+        self._last = at
+
+    def _newest_first(self, at: int) -> list[int]:
+        """Places of the remembered slots within the window."""
+        count = sum(at - end < self._window_ns for end in self._ends)
+        return [(self._position - 1 - back) % MAX_SLOTS for back in range(count)]
+
+    def _judge(self, group: Hashable, rows: NDArray[np.intp], at: int) -> _Judged | None:
+        order = self._newest_first(at)
+        if len(order) < FEW_SLOTS:
+            return None
+        picked = np.ix_(np.array(order), np.arange(len(SIGNALS)), rows)
+        residual, variance = self._residual[picked], self._variance[picked]
+        known = np.isfinite(residual)
+        tasks = np.where(known, self._tasks[picked], 0.0)
+        before, slots = np.cumsum(tasks, axis=0) - tasks, np.cumsum(known, axis=0) - known
+        inside = known & ((before < WINDOW_TASKS) | (slots < MIN_SLOTS))
+        weight = np.where(inside, tasks, 0.0)
+        total, count = weight.sum(axis=0), inside.sum(axis=0)
+        long_enough = at - self._begins[-len(order)] >= 0.8 * self._window_ns
+        complete = (total >= WINDOW_TASKS) & (count >= MIN_SLOTS)
+        if long_enough:
+            complete |= (total >= FEW_TASKS) & (count >= FEW_SLOTS)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = weight / total
+            mean = (share * np.where(inside, residual, 0.0)).sum(axis=0).astype(np.float64)
+            noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
+            worse = inside & (residual > (LEAST_EFFECT / 2)[None, :, None])
+            adverse = (worse.sum(axis=0) / count).astype(np.float64)
+            mean[~complete] = np.nan
+            z = mean / np.sqrt(self._scale(group, mean)[:, None] ** 2 + noise)
+        limit = SENSITIVITY * math.sqrt(2 * math.log(max(2, len(rows)) * len(SIGNALS)))
+        return _Judged(mean, z, limit, total, complete, adverse)
+
+    def _scale(self, group: Hashable, mean: Floats) -> Floats:
+        """How far healthy workers are apart, by signal."""
+        seen = np.array([healthy_spread(row) for row in mean])
+        usual = self._spread.get(group)
+        if usual is None:
+            usual = np.full(len(SIGNALS), np.nan)
+        bounded = np.fmin(seen, MOST_SPREAD * usual)
+        spread = np.nan_to_num(np.fmax(usual, bounded))
+        scale: Floats = np.sqrt(spread**2 + FLOOR**2)
+        return scale
+
+    def _learn(self, group: Hashable, judged: _Judged) -> None:
+        """The spread of a time in which nobody seems slow is what is usual."""
+        with np.errstate(invalid="ignore"):
+            suspect = (judged.mean >= LEAST_EFFECT[:, None]) & (judged.adverse >= CLEARED)
+        seen = np.array([healthy_spread(row) for row in judged.mean])
+        seen[suspect.any(axis=1)] = np.nan
+        usual = self._spread.get(group, seen)
+        usual = np.where(np.isnan(usual), seen, usual)
+        square = usual**2 + SPREAD_LEARNING * (np.where(np.isnan(seen), usual, seen) ** 2 - usual**2)
+        self._spread[group] = np.sqrt(square)
+
+    # -- findings ----------------------------------------------------------------------------
+
+    def _flagged(
+        self, workers: list[str], rows: NDArray[np.intp], judged: _Judged, at: int, now: float
+    ) -> dict[tuple[str, str], Finding]:
+        found = {}
+        for i in np.flatnonzero(self._suspects(workers, judged)):
+            found[workers[i], ""] = self._finding(workers, rows, judged, int(i), at, now)
+        return self._by_host(workers, found, judged)
+
+    def _is_flagged(self, worker: str) -> bool:
+        return (worker, "") in self._flags or ("", self._hosts[worker]) in self._flags
+
+    def _suspects(self, workers: list[str], judged: _Judged) -> NDArray[np.bool_]:
+        """Who is flagged now: what flags a worker anew is more than what keeps it so."""
+        kept = np.array([self._is_flagged(worker) for worker in workers])
+        if not kept.any() and not (judged.z >= judged.limit).any():
+            return kept
+        ease = np.where(kept, HYSTERESIS, 1.0)[None, :]
+        with np.errstate(invalid="ignore"):
+            effect = judged.mean >= LEAST_EFFECT[:, None] * ease
+            lasting = judged.adverse >= np.where(kept, CLEARED, PERSISTENT)[None, :]
+            stands_out: NDArray[Any] = (judged.z >= judged.limit * ease) & effect & lasting
+            # Tasks that compute for a lesser share of a shorter time are not slow.
+            stands_out[CPU_SHARE] &= effect[DURATION]
+        return np.asarray(stands_out.any(axis=0))
+
+    def _finding(
+        self, workers: list[str], rows: NDArray[np.intp], judged: _Judged, i: int, at: int, now: float
+    ) -> Finding:
+        relative = np.where(judged.mean[:, i] >= LEAST_EFFECT / 2, judged.z[:, i], -np.inf)
+        relative[CPU_SHARE] = relative[CPU_SHARE] if judged.mean[DURATION, i] > 0 else -np.inf
+        relative = np.nan_to_num(relative, nan=-np.inf)
+        symptoms = self._symptoms(rows, i, relative >= judged.limit)
+        main, cause = _cause(relative, judged.limit, symptoms)
+        score = float(max(relative.max() / judged.limit, HYSTERESIS))
+        known = self._flags.get((workers[i], ""))
+        return Finding(
+            worker=workers[i],
+            host=self._hosts[workers[i]],
+            cause=cause,
+            score=score,
+            confidence=confidence(score),
+            since=known.since if known is not None else now - (at - self._since(int(rows[i]), main, at)) / 1e9,
+            effect=_effect(judged.mean[:, i], main),
+            evidence=_evidence(judged, i, relative, symptoms.share),
+        )
+
+    def _since(self, row: int, signal: int, at: int) -> int:
+        """When the worker became worse than its peers, as far as slots are remembered."""
+        since, misses = at, 0
+        begins = list(self._begins)[::-1]
+        for place, begin in zip(self._newest_first(at), begins, strict=False):
+            residual = self._residual[place, signal, row]
+            if np.isnan(residual):
+                continue
+            if residual > LEAST_EFFECT[signal] / 2:
+                since, misses = begin, 0
+            else:
+                misses += 1
+                if misses > 1:
+                    break
+        return since
+
+    def _symptoms(self, rows: NDArray[np.intp], i: int, outstanding: NDArray[np.bool_]) -> Symptoms:
+        recent = (self._position - 1 - np.arange(min(len(self._ends), 2 * MIN_SLOTS))) % MAX_SLOTS
+
+        def beside(ring: Ring) -> Beside:
+            values = ring[np.ix_(recent, rows)].astype(np.float64)
+            known = np.isfinite(values)
+            count = known.sum(axis=0)
+            mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+            return Beside(float(mean[i]), float(median_of_others(mean[None, :])[0, i]))
+
+        return Symptoms(
+            share=beside(self._share),
+            core_wait=beside(self._core_wait),
+            cpu=beside(self._cpu),
+            lag=beside(self._lag),
+            disk=bool(outstanding[DISK]),
+            network=bool(outstanding[RECEIVE] or outstanding[SEND]),
+        )
+
+    def _by_host(
+        self, workers: list[str], found: dict[tuple[str, str], Finding], judged: _Judged
+    ) -> dict[tuple[str, str], Finding]:
+        """Findings of hosts in place of those of their workers, where all of a host's workers are slow."""
+        hosts: dict[str, list[int]] = {}
+        for i, worker in enumerate(workers):
+            hosts.setdefault(self._hosts[worker], []).append(i)
+        if len(hosts) < 2:
+            return found
+        result = dict(found)
+        for host in {finding.host for finding in found.values()}:
+            own = hosts[host]
+            if len(own) < MIN_WORKERS_OF_HOST or 2 * len(own) > len(workers):
+                continue
+            signals = [s for s in _OF_HOSTS if (judged.adverse[s, own] >= CLEARED).all()]
+            if not signals or not np.isfinite(judged.mean[signals[0], own]).all():
+                continue
+            of_host = [found[workers[i], ""] for i in own if (workers[i], "") in found]
+            strongest = max(of_host, key=lambda finding: finding.score)
+            if 2 * len(of_host) < len(own):
+                continue
+            for finding in of_host:
+                del result[finding.worker, ""]
+            effect = float(np.exp(np.mean(judged.mean[DURATION, own]))) if DURATION in signals else strongest.effect
+            result["", host] = replace(
+                strongest, worker="", effect=effect, since=min(finding.since for finding in of_host)
+            )
+        return result
+
+    def _changed(self, found: dict[tuple[str, str], Finding], now: float) -> Change:
+        known = self._flags
+        self._flags = found
+        cleared = tuple(finding for key, finding in known.items() if key not in found)
+        self.past.extend(Past(finding, now) for finding in cleared)
+        return Change(tuple(finding for key, finding in found.items() if key not in known), cleared)
+
+    def _fit(self) -> None:
+        """Make the rings as wide as the book."""
+        more = self._book.capacity - self._residual.shape[-1]
+        if more <= 0:
+            return
+        for name in ("_residual", "_variance", "_tasks", "_share", "_core_wait", "_cpu", "_lag"):
+            ring = getattr(self, name)
+            empty = np.full((*ring.shape[:-1], more), np.nan, np.float32)
+            setattr(self, name, np.concatenate([ring, empty], axis=-1))
+
+
+def _ring(*shape: int) -> Ring:
+    return np.full((MAX_SLOTS, *shape), np.nan, np.float32)
+
+
+def confidence(score: float) -> float:
+    """How often a finding with this score is right; 0.5 at nothing, nearly 1 at twice what flags a worker."""
+    return 1.0 - 0.5 * math.exp(-1.5 * score)
+
+
+def _cause(relative: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
+    """The signal to tell of, and the cause: of several what lies deepest, as a full memory slows tasks too."""
+    for signal, cause in ((DISK, Cause.DISK), (MEMORY, Cause.MEMORY)):
+        if relative[signal] >= limit:
+            return signal, cause
+    of_tasks = max(relative[DURATION], relative[CPU_SHARE])
+    if of_tasks >= limit * HYSTERESIS or of_tasks >= max(relative[RECEIVE], relative[SEND]):
+        return DURATION, cause_of_slow_tasks(symptoms)
+    return (RECEIVE if relative[RECEIVE] >= relative[SEND] else SEND), Cause.NETWORK
+
+
+def _effect(mean: Floats, main: int) -> float:
+    """How many times as long it takes."""
+    if main == MEMORY:
+        return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
+    value = mean[DURATION] if main in (DURATION, CPU_SHARE) else mean[main]
+    return float(np.exp(value)) if np.isfinite(value) else 1.0
+
+
+def _evidence(judged: _Judged, i: int, relative: Floats, share: Beside) -> tuple[Evidence, ...]:
+    """The signals that say so, each beside the peers."""
+    shown = []
+    for signal in np.argsort(-relative):
+        if not relative[signal] >= judged.limit * HYSTERESIS:
+            break
+        others = np.delete(judged.mean[signal], i)
+        others = others[np.isfinite(others)]
+        if not len(others):
+            others = np.zeros(1)
+        values = np.array([judged.mean[signal, i], np.median(others), others.min(), others.max()])
+        if signal == CPU_SHARE:
+            middle = share.peers if math.isfinite(share.peers) else 0.0
+            values = np.clip(middle - values, 0.0, 1.0)[[0, 1, 3, 2]]
+        elif signal != MEMORY:
+            values = np.exp(values)
+        else:
+            values = np.clip(values, 0.0, 1.0)
+        value, peers, low, high = values.tolist()
+        z, tasks = float(judged.z[signal, i]), int(judged.tasks[signal, i])
+        shown.append(Evidence(SIGNALS[signal], value, peers, low, high, z, tasks))
+    return tuple(shown)

@@ -1,0 +1,72 @@
+"""Peers: how far each worker is from the others that do the same work."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def median_of_others(values: Floats) -> Floats:
+    """For each worker the median of all others, row by row.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, workers); NaN where a worker has no value.
+
+    Returns
+    -------
+    array, shape (rows, workers)
+        NaN where the worker has no value, or no other one has.
+    """
+    missing = np.isnan(values)
+    count = values.shape[1] - missing.sum(axis=1)
+    ordered = np.sort(values, axis=1)  # NaN come last
+    rows = np.arange(len(values))
+    middle = count // 2
+
+    def at(position: NDArray[np.intp]) -> Floats:
+        picked: Floats = ordered[rows, np.clip(position, 0, np.maximum(count - 1, 0))]
+        return picked[:, None]
+
+    below, this, above = at(middle - 1), at(middle), at(middle + 1)
+    with np.errstate(invalid="ignore"):
+        of_odd = np.where(values < this, this + above, np.where(values > this, below + this, below + above)) / 2
+        of_even = np.where(values <= below, this, below)
+        others = np.where((count % 2 == 1)[:, None], of_odd, of_even)
+    others[missing | (count < 2)[:, None]] = np.nan
+    return others
+
+
+def median_by_row(values: Floats) -> Floats:
+    """The median of each row without its NaN; NaN for a row of nothing else. Several times as quick as NumPy's own."""
+    ordered = np.sort(values, axis=1)  # NaN come last
+    count = values.shape[1] - np.isnan(values).sum(axis=1)
+    rows = np.arange(len(values))
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, values.shape[1] - 1)
+    middle: Floats = (ordered[rows, low] + ordered[rows, high]) / 2
+    return middle
+
+
+def healthy_spread(values: Floats) -> float:
+    """Standard deviation of the workers that are better than the median, as if the worse were like them.
+
+    Stragglers lie on the other side and do not widen it. NaN for fewer than 3 workers.
+    """
+    known = values[np.isfinite(values)]
+    if len(known) < 3:
+        return float("nan")
+    middle = np.median(known)
+    better = known[known <= middle] - middle
+    return float(np.sqrt(np.mean(better * better)))
+
+
+def host_means(values: Floats, hosts: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
+    """Mean over the workers of each host that have a value, and how many these are."""
+    known = np.isfinite(values)
+    count = np.bincount(hosts[known], minlength=int(hosts.max(initial=-1)) + 1)
+    total = np.bincount(hosts[known], weights=values[known], minlength=len(count))
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan), count
