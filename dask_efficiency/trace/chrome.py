@@ -193,7 +193,7 @@ class _Export:
             parts.append((done, min(done + int(runs.spill_ns[row]), place.stop), "spill"))
         for since, until, name in parts:
             if since < until:
-                kind = Bucket(bucket) if name == bucket else Bucket.SPILL
+                kind = bucket if name == bucket else Bucket.SPILL
                 self.events.slice(place.process, place.track, since, until, name, "slot", colour=_COLOURS[kind])
 
     def _seceded(self, process: int, rows: NDArray[np.intp]) -> None:
