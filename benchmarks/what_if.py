@@ -181,11 +181,15 @@ def main() -> None:
         columns = ("before", "replayed", "predicted", "measured", "error", "as it was")
         print(f"{'change':34}" + "".join(f" {column:>9}" for column in columns))
         for case in cases(names, addresses):
-            for position, factor in case.slow.items():
-                client.run(set_slowness, factor=factor, workers=[addresses[position]])
-            paths = [measure(client, case.before()) for _ in range(repeats)]
-            client.run(set_slowness, factor=1.0)
-            measured = statistics.median(measure(client, case.after()).makespan_seconds for _ in range(repeats))
+            paths, after = [], []
+            for _ in range(repeats):
+                # In turn, so that a machine that gets busier slows both.
+                for position, factor in case.slow.items():
+                    client.run(set_slowness, factor=factor, workers=[addresses[position]])
+                paths.append(measure(client, case.before()))
+                client.run(set_slowness, factor=1.0)
+                after.append(measure(client, case.after()).makespan_seconds)
+            measured = statistics.median(after)
             before = statistics.median(path.makespan_seconds for path in paths)
             replayed = statistics.median(path.what_if().makespan_seconds for path in paths)
             predicted = statistics.median(path.what_if(**case.what_if).makespan_seconds for path in paths)

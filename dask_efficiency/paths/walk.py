@@ -25,7 +25,8 @@ def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
     """The path that ends a scope: segments that tile it exactly.
 
     A segment is cut off where the one after it begins, so clocks that disagree make no overlaps, and
-    what no rule explains is ``unattributed``, so there are no gaps. No run is walked through twice.
+    what no rule explains is ``unattributed``, so there are no gaps. No run is walked through twice, but for one that
+    waited for tasks of its own: it is come back to once for each of them.
     """
     return _Walk(trace, scope, causes).segments()
 
@@ -111,7 +112,7 @@ class _Walk:
         row = self._instants[run].tolist()
         if runs.outcome[run] == Outcome.LOST:
             stage = self._cut_off(run, min(stage, _ENDED), row, Kind.LOST_WORKER)
-        elif row[_START] == MISSING:
+        elif runs.outcome[run] == Outcome.CANCELLED and row[_START] == MISSING:
             # It did not run: another worker took it, or it was taken back, while it waited here.
             stage = self._cut_off(run, min(stage, _EXECUTING), row, Kind.READY_WAIT)
         while stage > _ASSIGNED:

@@ -56,8 +56,9 @@ def replay(
     Notes
     -----
     Tasks stay on their workers, but for those that waited in the scheduler's queue, which go to whichever worker has
-    room. A faster part can make the whole slower, in a replay as on a cluster: tasks become ready in another order,
-    and a long one may get its slot late (Graham's anomalies).
+    room. A task that waited for tasks of its own takes as long as it did. A faster part can make the whole slower, in a
+    replay as on a cluster: tasks become ready in another order, and a long one may get its slot late (Graham's
+    anomalies).
     """
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 

@@ -195,6 +195,15 @@ def test_instants_that_were_not_recorded_leave_their_neighbours_time_unattribute
     assert path.seconds("kind")["unattributed"] == lost / 1e9
 
 
+def test_a_run_of_which_only_the_scheduler_knows_is_unattributed() -> None:
+    trace = chain()
+    columns = {name: column.copy() for name, column in trace.runs.columns().items()}
+    for name in ("received", "ready", "executing", "submitted", "start", "stop", "ended"):
+        columns[name][1] = MISSING
+    path = critical_path(replace(trace, runs=replace(trace.runs, **columns)))
+    assert path.seconds("kind")["unattributed"] == (trace.runs.reported[1] - trace.runs.assigned[1]) / 1e9
+
+
 def test_transfers_that_were_not_recorded_are_not_made_up() -> None:
     trace = SAMPLES["transfer-bound"]()
     path = critical_path(replace(trace, transfers=Transfers.empty()))
