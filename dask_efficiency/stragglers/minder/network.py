@@ -1,0 +1,130 @@
+"""Autoencoder: an LSTM-VAE that gives windows of a metric back without their noise, in numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = NDArray[np.float32]
+
+#: Windows that go through the network at once.
+_BATCH = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Autoencoder:
+    """The weights of a trained LSTM-VAE; each LSTM's gates are input, forget, cell, output.
+
+    Parameters
+    ----------
+    encoder_input, encoder_state, encoder_bias
+        Shapes (channels, 4 hidden), (hidden, 4 hidden), (4 hidden,).
+    latent, latent_bias
+        From the encoder's last state to the mean of the latent: (hidden, latents), (latents,).
+    start, start_bias
+        From the latent to what the decoder gets at each step: (latents, hidden), (hidden,).
+    decoder_input, decoder_state, decoder_bias
+        Shapes (hidden, 4 hidden), (hidden, 4 hidden), (4 hidden,).
+    output, output_bias
+        Shapes (hidden, channels), (channels,).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit each other, or a weight is not finite.
+    """
+
+    encoder_input: Weights
+    encoder_state: Weights
+    encoder_bias: Weights
+    latent: Weights
+    latent_bias: Weights
+    start: Weights
+    start_bias: Weights
+    decoder_input: Weights
+    decoder_state: Weights
+    decoder_bias: Weights
+    output: Weights
+    output_bias: Weights
+
+    def __post_init__(self) -> None:
+        if {self.output.ndim, self.latent.ndim} != {2}:
+            raise ValueError(
+                f"output has shape {self.output.shape}, latent {self.latent.shape}; expected two dimensions"
+            )
+        hidden, channels = self.output.shape
+        for name, shape in _shapes(channels, hidden, self.latent.shape[1]).items():
+            weights = getattr(self, name)
+            if weights.shape != shape or weights.dtype != np.float32:
+                raise ValueError(f"{name} is {weights.dtype} of shape {weights.shape}; expected float32 of {shape}")
+            if not np.isfinite(weights).all():
+                raise ValueError(f"{name} holds {weights[~np.isfinite(weights)][0]}; expected finite weights")
+
+    @property
+    def channels(self) -> int:
+        """How many metrics it takes at once."""
+        return int(self.output.shape[1])
+
+    def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Windows as the network remembers them: the embedding whose distances are compared.
+
+        Parameters
+        ----------
+        windows
+            Shape (windows, steps, channels).
+
+        Returns
+        -------
+        array, of the same shape
+            In the unit of what was given; NaN for a window with NaN in it.
+        """
+        if windows.ndim != 3 or windows.shape[2] != self.channels:
+            raise ValueError(f"windows have shape {windows.shape}; expected (windows, steps, {self.channels})")
+        result = np.empty(windows.shape, np.float32)
+        for first in range(0, len(windows), _BATCH):
+            batch = np.asarray(windows[first : first + _BATCH], np.float32)
+            result[first : first + len(batch)] = self._reconstruct(batch)
+        return result
+
+    def _reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
+        count, steps, _ = windows.shape
+        hidden = self.output.shape[0]
+        state = np.zeros((count, hidden), np.float32)
+        cell = np.zeros((count, hidden), np.float32)
+        for step in range(steps):
+            gates = windows[:, step] @ self.encoder_input + self.encoder_bias
+            state, cell = _turn(gates, state, cell, self.encoder_state)
+        given = (state @ self.latent + self.latent_bias) @ self.start + self.start_bias
+        gates = given @ self.decoder_input + self.decoder_bias
+        state = np.zeros((count, hidden), np.float32)
+        cell = np.zeros((count, hidden), np.float32)
+        result = np.empty_like(windows)
+        for step in range(steps):
+            state, cell = _turn(gates, state, cell, self.decoder_state)
+            result[:, step] = state @ self.output + self.output_bias
+        return result
+
+
+def _shapes(channels: int, hidden: int, latents: int) -> dict[str, tuple[int, ...]]:
+    gates = 4 * hidden
+    shapes: list[tuple[int, ...]] = [(channels, gates), (hidden, gates), (gates,)]
+    shapes += [(hidden, latents), (latents,), (latents, hidden), (hidden,)]
+    shapes += [(hidden, gates), (hidden, gates), (gates,), (hidden, channels), (channels,)]
+    return dict(zip((field.name for field in fields(Autoencoder)), shapes, strict=True))
+
+
+def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights) -> tuple[Weights, Weights]:
+    """One step of an LSTM: its next state and cell, from what its input gives to the gates."""
+    hidden = state.shape[1]
+    gates = gates + state @ recurrent
+    put, keep = _sigmoid(gates[:, :hidden]), _sigmoid(gates[:, hidden : 2 * hidden])
+    cell = keep * cell + put * np.tanh(gates[:, 2 * hidden : 3 * hidden])
+    return _sigmoid(gates[:, 3 * hidden :]) * np.tanh(cell), cell
+
+
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    # by tanh, which does not overflow
+    return np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)
