@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import distributed
-from distributed.protocol import to_serialize
+from distributed.protocol import Serialize, to_serialize
 
 import dask_efficiency
 from dask_efficiency.plugins.loop_watch import LoopWatch
@@ -411,16 +411,12 @@ class ClusterRecorder:
 
 def recording_of(payload: Mapping[str, Any]) -> Recording:
     """What :meth:`ClusterRecorder.freeze` packed, on the client."""
+    # Within one process they travel as they are, wrapped.
     columns = {
-        name: getattr(column, "data", column) if _wrapped(column) else column
-        for name, column in payload["columns"].items()
+        name: column.data if isinstance(column, Serialize) else column for name, column in payload["columns"].items()
     }
     keys = Texts(columns.pop("keys.block"), columns.pop("keys.offsets"))
     return Recording(columns, keys, payload["facts"])
-
-
-def _wrapped(column: Any) -> bool:
-    return type(column).__name__ == "Serialize"
 
 
 def _priority(priority: Any) -> tuple[int, int, int]:
