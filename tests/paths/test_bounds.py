@@ -91,6 +91,25 @@ def test_slack_is_what_a_task_could_have_taken_longer() -> None:
     assert slack.to_dict() == {"a-0": 0.0, "b-1": 0.0, "c-2": 0.025, "d-3": 0.0}
 
 
+def waiting_for_a_slot() -> RunTrace:
+    """Two slots: a (10) and then e (40), b (30) and then c (30), which needs a and was ready 20 ms before b ended."""
+    graph = Graph(["a", "b", "e", "c"], [[], [], [], [0]], [10 * MS, 30 * MS, 40 * MS, 30 * MS], [1] * 4, {1, 2, 3})
+    return simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
+
+
+def test_an_input_may_be_late_by_as_long_as_its_task_waits_for_a_slot() -> None:
+    # a could end 20 ms later for c, but e, which follows on it, has only 10 to spare.
+    assert critical_path(waiting_for_a_slot()).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
+
+
+def test_what_holds_a_slot_that_is_waited_for_has_no_more_to_spare_than_what_waits() -> None:
+    # It takes the event loop 1 us to hand the slot on, which is no slack.
+    trace = waiting_for_a_slot()
+    executing = trace.runs.executing + np.where(trace.runs.after != MISSING, 1000, 0)
+    path = critical_path(replace(trace, runs=replace(trace.runs, executing=executing)))
+    assert path.slack()["b-1"] == 0.0
+
+
 def test_a_task_that_uses_up_its_slack_does_not_delay_the_end_and_more_does() -> None:
     trace = simulate(diamond(), workers=1, nthreads=2, **NO_DELAYS)
     makespan = critical_path(trace).makespan_seconds

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import CriticalPath, critical_path
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import RunTrace, Transfers, Transitions, WorkerChange
+from dask_efficiency.trace.run_trace import Outcome, RunTrace, Transfers, Transitions, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import (
     EPOCH,
@@ -144,6 +144,35 @@ def test_what_a_killed_worker_ran_is_on_the_path_until_it_was_gone() -> None:
     assert lost.start[0] == trace.runs.assigned[0]
     assert lost.stop[-1] >= left
     assert "unattributed" not in path.seconds("kind")
+
+
+def test_of_all_that_was_lost_with_a_worker_a_task_follows_its_own_try() -> None:
+    # The first and the last are on worker 0, and the last is what the end waits for.
+    graph = Graph(["short", "elsewhere", "long"], [[], [], []], [80 * MS, MS, 90 * MS], [1] * 3, {0, 1, 2})
+    trace = simulate(graph, workers=2, nthreads=2, dies=(0, 40 * MS), saturation=1.0)
+    lost = np.flatnonzero(trace.runs.outcome == Outcome.LOST)
+    assert trace.runs.task[lost].tolist() == [0, 2]
+    path = critical_path(trace)
+    assert [run for run in np.unique(path.segments.run).tolist() if run in lost] == [lost[1]]
+
+
+def test_a_transfer_that_was_still_under_way_is_not_what_a_task_waited_for() -> None:
+    trace = SAMPLES["tree"]()
+    path = critical_path(trace)
+    run = int(path.segments.run[path.segments.run != MISSING][-1])
+    first = trace.dependency_starts[trace.runs.task[run]]
+    late = {
+        "task": [trace.dependencies[first]],
+        "sender": [1],
+        "receiver": [trace.runs.worker[run]],
+        "queued": [trace.runs.received[run] + 1],
+        "start": [trace.runs.received[run] + 1],
+        "stop": [trace.runs.ready[run] + MS],
+        "arrived": [True],
+    }
+    again = critical_path(replace(trace, transfers=Transfers.from_columns(late)))
+    of_run = again.segments.take(again.segments.run == run)
+    assert KINDS.index(Kind.TRANSFER) not in of_run.kind
 
 
 def test_a_stolen_task_waited_where_it_was_taken_from() -> None:
