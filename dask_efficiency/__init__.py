@@ -5,6 +5,7 @@ The names below are resolved on first use, so that importing the package costs n
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dask_efficiency.paths.compare import compare_paths
     from dask_efficiency.paths.path import CriticalPath, critical_path
     from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, get_trace, snapshot, unregister
+    from dask_efficiency.plugins.client import stragglers_now as stragglers
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
     from dask_efficiency.report.compare import compare
@@ -60,16 +62,17 @@ __all__ = [
     "load_report",
     "load_trace",
     "snapshot",
+    "stragglers",
     "unregister",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "stragglers":  # a package that can be called
+        return importlib.import_module("dask_efficiency.stragglers")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dask_efficiency' has no attribute {name!r}")
-    import importlib
-
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -14,6 +14,7 @@ from dask_efficiency.plugins import environment, source
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
 from dask_efficiency.standings import Standing, between
+from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def of_window(
         "not_measured": closed.not_measured,
         "notes": notes,
         "timeline": _binned(timeline),
+        "stragglers": _stragglers(meter, at - closed.elapsed, at),
         "code": source.recorded(_spans(meter), own),
         "graphs": window.graphs.until(at),
         "running": window.running.until(at),
@@ -69,6 +71,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
         "timeline": _binned(meter.timeline(at=at)),
+        "stragglers": _stragglers(meter, cluster.started, at),
     }
 
 
@@ -91,6 +94,7 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
         "workers": {ALL_WORKERS: between(then, now)},
         "nthreads": _nthreads(meter),
         "not_measured": dict(cluster.reasons),
+        "stragglers": _stragglers(meter, then.at, at),
         "notes": notes,
     }
 
@@ -167,6 +171,7 @@ def report_of(
         environment={**payload["environment"], **(settings or {})},
         timeline=_timeline(payload.get("timeline")),
         code=tuple(payload.get("code") or code),
+        stragglers=tuple(map(Finding.from_dict, payload.get("stragglers", ()))),
     )
 
 
@@ -180,6 +185,12 @@ def _common(meter: ClusterMeter) -> dict[str, Any]:
 
 def _nthreads(meter: ClusterMeter) -> dict[str, int]:
     return {str(ws.name): ws.nthreads for ws in meter.scheduler.workers.values()}
+
+
+def _stragglers(meter: ClusterMeter, start: int, stop: int) -> list[dict[str, Any]]:
+    """Who was slow between two instants of the accounts' clock."""
+    ahead = time.time() - time.monotonic_ns() / 1e9
+    return meter.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
 
 def _spans(meter: ClusterMeter) -> Mapping[str, Any]:

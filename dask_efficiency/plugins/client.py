@@ -26,6 +26,7 @@ from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.plugins.trace_scheduler import recording_of
 from dask_efficiency.plugins.worker import NAME
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.run_trace import RunTrace
 
@@ -354,6 +355,27 @@ def get_trace(client: Client | None = None) -> Any:
     return _sync(client, _ring)
 
 
+def stragglers_now(client: Client | None = None) -> Any:
+    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    tuple of Finding
+        The most certain first; empty if there is none. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, _stragglers)
+
+
 def unregister(client: Client | None = None) -> Any:
     """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
     return _sync(client, _unregister)
@@ -373,6 +395,11 @@ async def _history(client: Client, last: float | None) -> EfficiencyReport:
 async def _ring(client: Client) -> RunTrace:
     payload = await _ask(client, "trace")
     return await asyncio.to_thread(build, recording_of(payload), name="trace")
+
+
+async def _stragglers(client: Client) -> tuple[Finding, ...]:
+    payload = await _ask(client, "stragglers")
+    return tuple(map(Finding.from_dict, payload["stragglers"]))
 
 
 async def _unregister(client: Client) -> None:

@@ -23,6 +23,7 @@ from dask_efficiency.plugins import accounts, bootstrap
 from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.recording import Recording
+from dask_efficiency.plugins.straggler_watch import Stragglers
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import LAST_WORDS, NAME
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
@@ -116,6 +117,7 @@ class ClusterMeter:
         self.cost_seconds = 0.0
         self._exports = Exports(self)
         self._recording = Recording(self)
+        self.stragglers = Stragglers(self)
         self._poller = PeriodicCallback(lambda: self.guard(self.poll), POLL_MS)
 
     # -- coming and going --------------------------------------------------------------------
@@ -252,6 +254,7 @@ class ClusterMeter:
                 for window in self._windows.values():
                     window.worker_joined(presence)
                 self._recording.worker_joined(address)
+                self.stragglers.joined(address, ws)
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
@@ -260,6 +263,7 @@ class ClusterMeter:
         self._servers.pop(address, None)
         self._last_payload.pop(address, None)
         self.cluster.worker_left(address, at=at)
+        self.stragglers.left(address)
 
     def restarted(self) -> None:
         """The scheduler forgot all its tasks."""
@@ -317,6 +321,8 @@ class ClusterMeter:
             # It came after the last poll: a wall clock that was set in between cannot make it older.
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
             self._receive(address, payload, at - age)
+            self.stragglers.receive(address, ws, payload, at - age)
+        self.stragglers.poll(at)
         self._polled = at
         self.cluster.accrue(at=at)
         self.cluster.close_departed(at=at)
@@ -512,6 +518,9 @@ class ClusterMeter:
             await self._ask_meters("snapshot")
             self.poll()
             return accounts.of_life(self)
+        if action == "stragglers":
+            self.poll()
+            return {"stragglers": [finding.to_dict() for finding in self.stragglers.findings]}
         if action == "live":
             self.poll()
             return accounts.of_live(self)

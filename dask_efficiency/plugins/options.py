@@ -45,6 +45,12 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _reaction(value: Any) -> Any:
+    if value != "warn" and not callable(value):
+        raise ValueError("expected 'warn' or a callable")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its default, how a given value is read, and what it is for."""
@@ -81,6 +87,11 @@ OPTIONS: dict[str, Option] = {
         _count,
         "Tasks that a recording keeps; the oldest go first. Each takes about half a kilobyte on the scheduler.",
     ),
+    "on_straggler": Option(
+        "warn",
+        _reaction,
+        "What else is done about a straggler: nothing but the warning, or a callable of the scheduler and the finding.",
+    ),
 }
 
 
@@ -95,6 +106,7 @@ class Options:
     max_prefixes: int
     trace: bool
     trace_max_tasks: int
+    on_straggler: Any
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.plugins.meter import ClusterMeter
+    from dask_efficiency.stragglers.finding import Finding
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -46,6 +48,9 @@ class EfficiencyPlugin(SchedulerPlugin):
         Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
     trace_max_tasks
         Tasks that a recording keeps at most, at least 1; when there are more, the oldest are dropped.
+    on_straggler
+        ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
+        scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
 
     Raises
     ------
@@ -67,6 +72,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         max_prefixes: int | None = None,
         trace: bool | None = None,
         trace_max_tasks: int | None = None,
+        on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
     ) -> None:
         self._given = options.given(
             {
@@ -77,6 +83,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "max_prefixes": max_prefixes,
                 "trace": trace,
                 "trace_max_tasks": trace_max_tasks,
+                "on_straggler": on_straggler,
             }
         )
         #: The client that a report registered it for; None for good.

@@ -18,6 +18,7 @@ from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
+from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
@@ -50,6 +51,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Timeline):
         return _fields(value)
+    if isinstance(value, Finding):
+        return value.to_dict()
     if isinstance(value, Breakdown):
         return value.to_nanoseconds()
     if isinstance(value, Mapping):
@@ -253,6 +256,15 @@ def _row(value: Any, where: str) -> tuple[int, ...]:
     return tuple(_whole(item, where) for item in value)
 
 
+def _findings(value: Any, where: str) -> tuple[Finding, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of findings")
+    try:
+        return tuple(map(Finding.from_dict, value))
+    except ValueError as error:
+        raise ReportFileError(f"{where!r}: {error}") from None
+
+
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
@@ -287,10 +299,11 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "environment": _mapping(_text),
     "timeline": _timeline,
     "code": _texts,
+    "stragglers": _findings,
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code"})
+_LATER = frozenset({"timeline", "code", "stragglers"})
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

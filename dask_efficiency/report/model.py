@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.paths.path import CriticalPath
+    from dask_efficiency.stragglers.finding import Finding
     from dask_efficiency.trace.run_trace import RunTrace
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
@@ -100,6 +101,9 @@ class EfficiencyReport:
         agrees with the breakdowns only nearly. None where nobody looked.
     code
         The code that ran, in pieces.
+    stragglers
+        The workers that took longer than their peers for the same work, at some time in the window; the most certain
+        first.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -123,6 +127,7 @@ class EfficiencyReport:
     environment: Mapping[str, str] = field(default_factory=dict)
     timeline: Timeline | None = None
     code: tuple[str, ...] = ()
+    stragglers: tuple[Finding, ...] = ()
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property

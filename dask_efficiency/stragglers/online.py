@@ -451,14 +451,15 @@ def _evidence(judged: _Judged, i: int, relative: Floats, share: Beside) -> tuple
         others = others[np.isfinite(others)]
         if not len(others):
             others = np.zeros(1)
-        values = np.array([judged.mean[signal, i], np.median(others), others.min(), others.max()])
+        middle = np.median(others)
+        values = np.array([judged.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
         if signal == CPU_SHARE:
-            middle = share.peers if math.isfinite(share.peers) else 0.0
-            values = np.clip(middle - values, 0.0, 1.0)[[0, 1, 3, 2]]
+            usual = share.peers if math.isfinite(share.peers) else 0.0
+            values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
         elif signal != MEMORY:
             values = np.exp(values)
         else:
-            values = np.clip(values, 0.0, 1.0)
+            values = np.clip(values + middle, 0.0, 1.0)
         value, peers, low, high = values.tolist()
         z, tasks = float(judged.z[signal, i]), int(judged.tasks[signal, i])
         shown.append(Evidence(SIGNALS[signal], value, peers, low, high, z, tasks))

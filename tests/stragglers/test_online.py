@@ -4,9 +4,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.stragglers.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
 from dask_efficiency.stragglers.finding import Cause, Finding
+from tests.stragglers.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
 
 def names(findings: list[Finding]) -> list[str]:
