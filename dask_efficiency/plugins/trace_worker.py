@@ -178,13 +178,16 @@ class WorkerRecorder:
         if start is None or stop is None or getattr(event, "key", None) != key:
             return
         wall = time_ns() - monotonic_ns()
-        delay = self._worker.scheduler_delay
         submitted = row[_EXECUTING]
         if ts is not None and ts.start_time is not None:
             submitted = max(submitted, round(ts.start_time * 1e9) - wall)
-        row[_SUBMITTED] = min(submitted, at)
-        row[_START] = min(max(row[_SUBMITTED], round((start - delay) * 1e9) - wall), at)
-        row[_STOP] = min(max(row[_START], round((stop - delay) * 1e9) - wall), at)
+        submitted = min(submitted, at)
+        # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
+        took = min(max(0, round((stop - start) * 1e9)), at - submitted)
+        began = round((start - self._worker.scheduler_delay) * 1e9) - wall
+        row[_SUBMITTED] = submitted
+        row[_START] = min(max(submitted, began), at - took)
+        row[_STOP] = row[_START] + took
 
     def _settle(self) -> None:
         """Book what ended in a former stimulus: upstream adds a task's digests right after its own."""
