@@ -1,7 +1,7 @@
 """Claim: what a what-if predicts is within 5 % (median) of what the same change, really made, gives.
 
 ``python benchmarks/what_if.py`` makes ten changes on a cluster of four worker processes: prefixes that are sped up or
-slowed down, slow workers that are repaired, transfers that are removed by placement, results that are too small to be
+slowed down, slow workers that are repaired, transfers that are removed by placement, memory for results that would be
 spilled. Each is predicted from a recorded run without it, then made, run and recorded. Tasks sleep, so that a busy
 machine does not decide. The error is that of the makespan; beside it stands what doing nothing would be wrong by.
 """
@@ -24,6 +24,9 @@ from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, effic
 #: Seconds that each result takes to be sent, and to be written.
 SLOW_LINK = 0.15
 SLOW_DISK = 0.15
+
+#: Bytes of results that a worker keeps in memory: less than one that is large.
+MEMORY = 2_000_000
 
 
 def nap(seconds: float, nbytes: int = 0) -> bytes:
@@ -78,6 +81,11 @@ def make_disk_slow(dask_worker: Any) -> None:
     files.__class__ = SlowFile
 
 
+def set_memory(dask_worker: Any, nbytes: int) -> None:
+    """How much a worker keeps in memory before it writes to disk."""
+    dask_worker.data.fast.n = nbytes
+
+
 def tree(load_seconds: float = 0.1, merge_seconds: float = 0.1, leaves: int = 32) -> Delayed:
     """A reduction two by two."""
     level = [delayed(load, pure=False)(load_seconds * (0.5 + i * 7 % 11 / 10), i) for i in range(leaves)]
@@ -120,11 +128,17 @@ class Case:
     what_if: dict[str, Any]
     #: Slowness by position of the worker, before the change.
     slow: dict[int, float] = field(default_factory=dict)
+    #: Bytes that a worker keeps in memory after the change; before, it is :data:`MEMORY`.
+    memory: int = MEMORY
 
 
 def cases(names: list[str], addresses: list[str]) -> list[Case]:
     """The ten changes."""
     four, one = addresses[:4] * 3, addresses[:1] * 12
+
+    def spilling() -> Delayed:
+        return chain(4_000_000, one)
+
     return [
         Case("tree: load twice as fast", tree, lambda: tree(load_seconds=0.05), {"speed_up": {"load": 2.0}}),
         Case("tree: merge twice as fast", tree, lambda: tree(merge_seconds=0.05), {"speed_up": {"merge": 2.0}}),
@@ -140,12 +154,7 @@ def cases(names: list[str], addresses: list[str]) -> list[Case]:
             lambda: chain(1000, one),
             {"without": ["transfer"]},
         ),
-        Case(
-            "results too small to spill",
-            lambda: chain(4_000_000, one),
-            lambda: chain(1000, one),
-            {"without": ["spill"]},
-        ),
+        Case("memory for all results", spilling, spilling, {"without": ["spill"]}, memory=1 << 40),
     ]
 
 
@@ -188,7 +197,9 @@ def main() -> None:
                     client.run(set_slowness, factor=factor, workers=[addresses[position]])
                 paths.append(measure(client, case.before()))
                 client.run(set_slowness, factor=1.0)
+                client.run(set_memory, nbytes=case.memory)
                 after.append(measure(client, case.after()).makespan_seconds)
+                client.run(set_memory, nbytes=MEMORY)
             measured = statistics.median(after)
             before = statistics.median(path.makespan_seconds for path in paths)
             replayed = statistics.median(path.what_if().makespan_seconds for path in paths)
