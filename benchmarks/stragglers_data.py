@@ -68,7 +68,8 @@ def _columns(rows: pd.DataFrame) -> pd.DataFrame:
             "start": start,
             "stop": np.maximum(stop, start),
             "cpu_seconds": rows.cpu_time,
-            "disk_seconds": stage_in + stage_out + rows.iowait.fillna(0.0),
+            "disk_seconds": stage_in + stage_out,
+            "io_wait_seconds": rows.iowait.fillna(0.0),
             "input_bytes": rows.stage_in_bytes,
             "output_bytes": rows.stage_out_bytes,
         }

@@ -1,0 +1,206 @@
+"""Are stragglers found, and nobody else accused? On real runs with faults injected by others: FlowBench, ByteDance.
+
+Thresholds are chosen on one part of FlowBench's runs and reported on the other; see ``stragglers_data``. A fault counts
+where it has an effect. A worker counts as accused of a CPU fault if its finding names a cause that has to do with
+computing, of a disk fault if it names the disk. The fault-free runs of the first part are the detector's history.
+
+    python -m benchmarks.stragglers --data ../shared/data
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.stragglers_data import LabelledRun, bytedance, effective_cells, flowbench
+from benchmarks.stragglers_rivals import OWN_LIMITS, RIVALS
+from dask_efficiency.stragglers.finding import Cause
+from dask_efficiency.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
+from dask_efficiency.stragglers.score import Usual
+from dask_efficiency.stragglers.tables import Run, run_of_table
+
+FACTORS = tuple(round(float(factor), 2) for factor in np.arange(0.1, 2.01, 0.1))
+LIMITS = tuple(round(float(limit), 3) for limit in np.arange(1.02, 4.0, 0.02))
+RESAMPLES = 2000
+SEED = 20250714
+
+GOALS = {"cpu": (0.74, 0.80), "disk": (0.68, 0.75)}
+
+#: Accused workers of a run.
+Detector = Callable[[LabelledRun], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """By run: workers rightly accused, wrongly accused, and overlooked; shape (runs, 3)."""
+
+    rows: np.ndarray
+
+    def rates(self) -> tuple[float, float, float]:
+        """Precision, recall and F1 over all runs together."""
+        return _rates(self.rows.sum(axis=0))
+
+    def interval(self) -> tuple[float, float]:
+        """95 % of F1 when the runs are drawn again with replacement."""
+        draws = np.random.default_rng(SEED).integers(0, len(self.rows), (RESAMPLES, len(self.rows)))
+        found = [_rates(self.rows[draw].sum(axis=0))[2] for draw in draws]
+        low, high = np.percentile(found, [2.5, 97.5])
+        return float(low), float(high)
+
+
+def _rates(total: np.ndarray) -> tuple[float, float, float]:
+    right, wrong, overlooked = map(float, total)
+    precision, recall = right / max(right + wrong, 1.0), right / max(right + overlooked, 1.0)
+    return precision, recall, 2 * precision * recall / max(precision + recall, 1e-12)
+
+
+def count(runs: Iterable[LabelledRun], detector: Detector) -> Counts:
+    """What a detector gets right."""
+    rows = []
+    for run in runs:
+        accused = detector(run)
+        rows.append((len(accused & run.faulty), len(accused - run.faulty), len(run.faulty - accused)))
+    return Counts(np.array(rows).reshape(-1, 3))
+
+
+class Ours:
+    """`find_stragglers` with what was usual in each workflow's fault-free runs."""
+
+    def __init__(self, history: list[LabelledRun]) -> None:
+        by_workflow: dict[str, list[LabelledRun]] = defaultdict(list)
+        for run in history:
+            by_workflow[run.workflow].append(run)
+        self._usual: dict[str, dict[str, Usual]] = {
+            workflow: usual([run.frame for run in runs]) for workflow, runs in by_workflow.items()
+        }
+        self._read: dict[tuple[str, int], Run] = {}
+
+    def accuse(self, kind: str, factor: float, *, with_history: bool = True) -> Detector:
+        """Workers whose finding names a cause of this kind."""
+
+        def detector(run: LabelledRun) -> frozenset[str]:
+            key = (run.workflow, run.number)
+            read = self._read.get(key) or self._read.setdefault(key, run_of_table(run.frame))
+            known = self._usual.get(run.workflow, {}) if with_history else {}
+            findings = judge_run(read, known, factor).findings
+            accused = {one.worker for one in findings if kind_of(one.cause) == kind and one.worker}
+            hosts = {one.host for one in findings if kind_of(one.cause) == kind and not one.worker}
+            accused |= {name for name, host in zip(read.workers, read.hosts, strict=True) if host in hosts}
+            return frozenset(accused)
+
+        return detector
+
+
+def kind_of(cause: Cause) -> str:
+    """Which kind of injected fault a cause would be."""
+    return "disk" if cause is Cause.DISK else "cpu" if cause not in (Cause.NETWORK, Cause.MEMORY) else ""
+
+
+def rival(name: str, kind: str, limit: float) -> Detector:
+    """One of the rivals, on the time in which the fault has its effect."""
+
+    def detector(run: LabelledRun) -> frozenset[str]:
+        frame = run.frame
+        took = (frame.stop - frame.start + (frame.disk_seconds if kind == "disk" else 0.0)).clip(lower=1.0)
+        found = RIVALS[name](frame, took)
+        return frozenset(found.index[found > limit])
+
+    return detector
+
+
+def choose(runs: list[LabelledRun], settings: Iterable[float], make: Callable[[float], Detector]) -> float:
+    """The setting with the best F1."""
+    return max(settings, key=lambda setting: count(runs, make(setting)).rates()[2])
+
+
+def line(name: str, counts: Counts, note: str = "") -> None:
+    """A row of the table."""
+    precision, recall, f1 = counts.rates()
+    low, high = counts.interval()
+    print(f"  {name:34} {precision:9.3f} {recall:7.3f} {f1:7.3f}  [{low:.3f}, {high:.3f}]  {note}")
+
+
+def judge_flowbench(folder: Path) -> None:
+    """Part (a)."""
+    runs = list(flowbench(folder))
+    choosing = [run for run in runs if run.for_choosing]
+    reporting = [run for run in runs if not run.for_choosing]
+    cells = effective_cells(choosing)
+    ours = Ours([run for run in choosing if not run.fault])
+    for kind in GOALS:
+        of_kind = [run for run in runs if run.kind == kind and (run.workflow, run.fault) in cells]
+        first = [run for run in of_kind if run.for_choosing]
+        second = [run for run in of_kind if not run.for_choosing]
+        workflows = {run.workflow for run in of_kind}
+        healthy = [run for run in reporting if not run.fault and run.workflow in workflows]
+        print(f"\nFlowBench, {kind} faults: chosen on {len(first)} runs, reported on {len(second)}; goal {GOALS[kind]}")
+        print(f"  {'':34} {'precision':>9} {'recall':>7} {'F1':>7}  95 % of F1")
+        factor = choose(first, FACTORS, lambda value, kind=kind: ours.accuse(kind, value))
+        best = ours.accuse(kind, factor)
+        line("find_stragglers", count(second, best), f"factor {factor}, chosen")
+        line("find_stragglers", count(second, ours.accuse(kind, FACTOR)), f"factor {FACTOR}, the default")
+        alone = choose(first, FACTORS, lambda value, kind=kind: ours.accuse(kind, value, with_history=False))
+        line(
+            "find_stragglers, no history",
+            count(second, ours.accuse(kind, alone, with_history=False)),
+            f"factor {alone}",
+        )
+        for name in RIVALS:
+            limit = choose(first, LIMITS[::2], lambda value, name=name, kind=kind: rival(name, kind, value))
+            line(name, count(second, rival(name, kind, limit)), f"limit {limit}, chosen")
+            if name in OWN_LIMITS:
+                line(name, count(second, rival(name, kind, OWN_LIMITS[name])), f"limit {OWN_LIMITS[name]:.2f}, its own")
+        line("everybody accused", count(second, lambda run: frozenset(run.frame.worker)))
+        for said, setting in (("chosen", factor), ("default", FACTOR)):
+            wrong = [len(ours.accuse(kind, setting)(run)) for run in healthy]
+            some = sum(map(bool, wrong))
+            print(
+                f"  fault-free, {said} factor: somebody accused in {some} of {len(healthy)} runs, {sum(wrong)} workers"
+            )
+        print("  by workflow and fault, chosen factor; runs in which more than half are faulty apart:")
+        for cell in sorted({(run.workflow, run.fault) for run in second}):
+            for most in (False, True):
+                part = [
+                    run
+                    for run in second
+                    if (run.workflow, run.fault) == cell and (2 * len(run.faulty) > run.frame.worker.nunique()) is most
+                ]
+                if part:
+                    precision, recall, f1 = count(part, best).rates()
+                    name = f"{cell[0]} {cell[1]}{' (most)' if most else ''}"
+                    print(f"    {name:38} {len(part):3} runs {precision:6.2f} {recall:6.2f} {f1:6.2f}")
+
+
+def judge_bytedance(folder: Path) -> bool:
+    """One slow worker in AR; nobody in SE, where sequences differ."""
+    print("\nByteDance, without history, the default factor")
+    accused = {}
+    for name in ("AR", "SE"):
+        findings = find_stragglers(bytedance(folder / f"trace-{name}.parquet"))
+        accused[name] = [one.worker for one in findings]
+        said = ", ".join(f"{one.worker} ({one.effect:.2f} times as long)" for one in findings) or "nobody"
+        print(f"  {name}: {said}")
+    return accused == {"AR": ["rank 0"], "SE": []}
+
+
+def main() -> int:
+    """Print the tables; 1 where ByteDance's jobs are judged wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("STRAGGLER_DATA", "../shared/data")))
+    data = parser.parse_args().data
+    if not (data / "flowbench").is_dir():
+        print(f"skipped: there is no folder {data / 'flowbench'}; give --data or STRAGGLER_DATA")
+        return 0
+    judge_flowbench(data / "flowbench")
+    return 0 if judge_bytedance(data / "bytedance") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
