@@ -52,15 +52,15 @@ class Apart:
         Metric, and whether it is the ``level`` or the ``swings`` of it.
     scores
         By worker, in multiples of what is unlikely among so many workers and signals without a fault.
-    blocks
-        By worker, the first block of that stretch.
+    begins
+        By worker, the first block of the first stretch in which it is at least half as far.
     parts
         Shape (signals, workers): what each signal adds, in deviations.
     """
 
     signals: tuple[tuple[str, str], ...]
     scores: NDArray[np.float32]
-    blocks: NDArray[np.intp]
+    begins: NDArray[np.intp]
     parts: Values
 
 
@@ -129,7 +129,9 @@ def measured(samples: Samples, *, continuity_seconds: float, share: float) -> Ap
     signal, worker, window, value = parts_at
     at_worst = window == worst[worker]
     parts[signal[at_worst], worker[at_worst]] = value[at_worst]
-    return Apart(tuple(signals), np.sqrt(squares[workers, worst]) / np.float32(usual), worst, parts)
+    most = squares[workers, worst]
+    begins = (squares >= most[:, None] / 4).argmax(axis=1)
+    return Apart(tuple(signals), np.sqrt(most) / np.float32(usual), begins, parts)
 
 
 def _block_samples(samples: Samples) -> int:
@@ -222,7 +224,7 @@ def _finding(samples: Samples, apart: Apart, worker: int, threshold: float) -> F
     strongest = np.argsort(-apart.parts[:, worker], kind="stable")
     least = _LEAST_WEIGHT * apart.parts[strongest[0], worker]
     shown = [int(signal) for signal in strongest if apart.parts[signal, worker] >= least][:5]
-    start = int(apart.blocks[worker]) * _block_samples(samples)
+    start = int(apart.begins[worker]) * _block_samples(samples)
     score = float(apart.scores[worker]) / threshold
     return Finding(
         worker=samples.workers[worker],
