@@ -98,7 +98,7 @@ class Causes:
         self.run = np.full(len(runs), MISSING, np.int64)
         if len(row) and len(trace.stimuli):
             graph = np.where(stimulus >= 0, trace.stimuli.graph[stimulus], MISSING)
-            self.graph[found] = np.where(graph < len(trace.graphs), graph, MISSING)
+            self.graph[found] = np.where((graph >= 0) & (graph < len(trace.graphs)), graph, MISSING)
             first = np.where(stimulus >= 0, self.first[stimulus], MISSING)
             ended = (first >= 0) & (transitions.start[first] == _PROCESSING) & (graph == MISSING)
             at = np.where(ended, transitions.at[first], MISSING)
