@@ -29,6 +29,7 @@ from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins import accounts
 from dask_efficiency.plugins.meter import POLL_MS, RECENT_MOMENTS, Moment
+from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.wire import Snapshot, encode
 
 SECOND = 1_000_000_000
@@ -70,6 +71,7 @@ class FakeMeter:
         self.since = 0.0
         self.at = 0
         self.cost_seconds = 0.0
+        self.findings: tuple[Finding, ...] = ()
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
         for worker in self._workers:
             self.cluster.worker_joined(worker.address, worker.name, nthreads, at=0)

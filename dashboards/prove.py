@@ -28,6 +28,8 @@ from distributed import Client, Future, LocalCluster, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.plugins.straggler_watch import Stragglers
+from dask_efficiency.stragglers.finding import Cause, Finding
 from tests.adapters.prometheus_process import Prometheus, scraping
 from tests.plugins.tasks import fail, incompressible, nap, spin, weigh
 from tests.plugins.watch import addresses, eventually, set_status
@@ -183,8 +185,21 @@ def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
     cancelled = client.map(nap, [1.5] * 2, pure=False)
     time.sleep(0.5)
     client.cancel(cancelled)
+    client.run_on_scheduler(_pretend_straggler)
     eventually(lambda: prometheus.value('min(dask_efficiency_tasks_total{outcome="cancelled"}) > 0'))
     return [*arrays, *results]
+
+
+class _Pretended(Stragglers):
+    """Two workers alone give none to see."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return (Finding("0", "127.0.0.1", Cause.CONTENTION, 2.0, 0.9, time.time(), 1.5),)
+
+
+def _pretend_straggler(dask_scheduler: Any) -> None:
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers.__class__ = _Pretended
 
 
 def _spin_and_fail(cpu_seconds: float) -> None:

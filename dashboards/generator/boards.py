@@ -62,6 +62,7 @@ BOARDS = (
             Row(overview.efficiency_and_workers),
             Row(overview.tasks),
             Row(overview.spill_and_pause, "Spill and pause", 140),
+            Row(overview.stragglers, "Stragglers", 145),
             Row(overview.the_plugin_itself, "The plugin itself", 150),
         ),
     ),

@@ -240,6 +240,41 @@ def spill_and_pause() -> list[Any]:
     ]
 
 
+def stragglers() -> list[Any]:
+    """Who takes longer than others for the same work, and why."""
+    return [
+        stack(
+            About(
+                45,
+                "Stragglers by cause",
+                "Workers that take longer than their peers for the same work, by what slows them; a host of which "
+                "all workers do counts once.",
+                "short",
+                width=12,
+                height=8,
+            ),
+            Query(total(select("dask_efficiency_stragglers"), by="cause"), "{{cause}}"),
+            colours={},
+        ),
+        lines(
+            About(
+                46,
+                "How many times as long stragglers take",
+                "Times as long as their peers for the same work, of the most certain stragglers; without a name, all "
+                "workers of that host.",
+                "short",
+                width=12,
+                height=8,
+                no_value="no stragglers",
+            ),
+            Query(
+                f"max by ({WORKER}, host, cause) ({select('dask_efficiency_straggler_effect')})",
+                "{{worker}} on {{host}}: {{cause}}",
+            ),
+        ),
+    ]
+
+
 def the_plugin_itself() -> list[Any]:
     """Whether the numbers can be trusted, and what they cost."""
     return [

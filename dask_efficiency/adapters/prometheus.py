@@ -17,6 +17,7 @@ from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
 from dask_efficiency.ledger import Outcome
 from dask_efficiency.report.figures import harmless, shorten
+from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK
 
 logger = logging.getLogger("dask_efficiency")
@@ -26,6 +27,9 @@ PREFIX = "dask_efficiency"
 #: Workers exported one by one; above it, only the cluster's totals are. Each has 31 series, which
 #: take upstream 0.2 ms to write out: ``benchmarks/live.py`` prints what this many cost.
 MAX_WORKERS = 100
+
+#: Stragglers exported one by one.
+MAX_STRAGGLERS = 20
 
 #: A worker's name is cut to this length.
 MAX_LABEL_LENGTH = 200
@@ -41,6 +45,10 @@ class Source(Protocol):
     off: str | None
     #: CPU seconds that the plugin itself used on the scheduler.
     cost_seconds: float
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The stragglers of now, the most certain first."""
 
     def refresh(self) -> None:
         """Bring the accounts up to now."""
@@ -142,6 +150,32 @@ def _tasks(source: Source) -> Iterator[Metric]:
     yield tasks
 
 
+def _stragglers(source: Source) -> Iterator[Metric]:
+    findings = source.findings
+    count = GaugeMetricFamily(
+        f"{PREFIX}_stragglers",
+        "Workers, and hosts of which all workers are, that take longer than their peers for the same work",
+        labels=["cause"],
+    )
+    for cause in Cause:
+        count.add_metric([str(cause)], sum(finding.cause == cause for finding in findings))
+    yield count
+    effect = GaugeMetricFamily(
+        f"{PREFIX}_straggler_effect",
+        f"How many times as long as its peers a straggler takes; of the {MAX_STRAGGLERS} most certain ones",
+        labels=["worker", "host", "cause"],
+    )
+    labelled = {_labels(finding): finding.effect for finding in findings[:MAX_STRAGGLERS]}
+    for labels, times in labelled.items():
+        effect.add_metric(labels, times)
+    yield effect
+
+
+def _labels(finding: Finding) -> tuple[str, str, str]:
+    worker, host = (shorten(harmless(name), MAX_LABEL_LENGTH) for name in (finding.worker, finding.host))
+    return worker, host, str(finding.cause)
+
+
 def _plugin(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
     yield _counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
@@ -202,7 +236,7 @@ def _workers(source: Source) -> Iterator[Metric]:
 
 
 #: Each is made without the others, so that one that fails costs no other.
-_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _plugin, _workers)
+_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _stragglers, _plugin, _workers)
 
 
 def _extend(metrics: list[Metric], group: Callable[[Source], Iterable[Metric]], source: Source) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+    from dask_efficiency.stragglers.finding import Finding
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -352,6 +353,11 @@ class ClusterMeter:
         """
         if threading.get_ident() == self._thread:
             self.guard(self.poll)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The stragglers of now, the most certain first."""
+        return self.stragglers.findings
 
     def now(self) -> int:
         """Nanoseconds by the accounts' clock."""

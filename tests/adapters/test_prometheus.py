@@ -7,10 +7,11 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_WORKERS, ClusterCollector
+from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
 from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES, RECENT_NS, ClusterLedger
 from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode
 from tests.adapters.prometheus_process import lint, needs_promtool
 
@@ -39,6 +40,7 @@ class Source:
         self.cluster = ClusterLedger(at=0)
         self.off: str | None = None
         self.cost_seconds = 0.0
+        self.findings: tuple[Finding, ...] = ()
         self.at = 0
         self.refreshed = 0
 
@@ -127,6 +129,33 @@ def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
     assert samples(registry, "dask_efficiency_worker_running_thread_seconds") == {("a",): 0.0, ("b",): 4.0}
     assert samples(registry, "dask_efficiency_worker_nthreads") == {("a",): 2.0, ("b",): 2.0}
     assert samples(registry, "dask_efficiency_plugin_cpu_seconds_total")[("workers",)] == 0.5
+
+
+def straggler(worker: str, host: str = "h", cause: Cause = Cause.DISK, effect: float = 1.5) -> Finding:
+    return Finding(worker, host, cause, 2.0, 0.9, 0.0, effect)
+
+
+def test_stragglers_are_counted_by_cause_and_exported_with_their_effect(collector, registry, source):
+    assert samples(registry, "dask_efficiency_stragglers") == {(str(cause),): 0.0 for cause in Cause}
+    assert samples(registry, "dask_efficiency_straggler_effect") == {}
+    source.findings = (straggler("a"), straggler("b"), straggler("", "rack", Cause.NETWORK, 3.0))
+    count = samples(registry, "dask_efficiency_stragglers")
+    assert (count["disk",], count["network",], count["gil",]) == (2, 1, 0)
+    assert samples(registry, "dask_efficiency_straggler_effect") == {
+        ("disk", "h", "a"): 1.5,
+        ("disk", "h", "b"): 1.5,
+        ("network", "rack", ""): 3.0,
+    }
+
+
+def test_stragglers_are_exported_one_by_one_up_to_a_number_and_by_harmless_names(collector, registry, source):
+    source.findings = tuple(straggler(f"w{i}") for i in range(3 * MAX_STRAGGLERS))
+    assert len(samples(registry, "dask_efficiency_straggler_effect")) == MAX_STRAGGLERS
+    assert samples(registry, "dask_efficiency_stragglers")["disk",] == 3 * MAX_STRAGGLERS
+    source.findings = tuple(straggler(name, name) for name in [*HOSTILE_NAMES, SURROGATE, "x" * 1000, "x" * 1001])
+    labels = samples(registry, "dask_efficiency_straggler_effect")
+    assert max(len(worker) for _, _, worker in labels) <= MAX_LABEL_LENGTH
+    assert len(labels) >= len(HOSTILE_NAMES)
 
 
 def test_the_cost_of_scrapes_is_counted(collector, registry, source):

@@ -25,7 +25,7 @@ from dask_efficiency.adapters.prometheus import ClusterCollector
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
 from tests.adapters.prometheus_process import needs_promtool
-from tests.adapters.test_prometheus import Source
+from tests.adapters.test_prometheus import Source, straggler
 
 NAMES = [board.uid for board in BOARDS]
 
@@ -176,6 +176,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     source = Source()
     source.join("w")
     source.report("w", 1, elapsed=10**9)
+    source.findings = (straggler("w"),)
     collector = ClusterCollector()
     collector._sources.append(source)
     found: dict[str, dict[str, set[str]]] = {}

@@ -181,9 +181,11 @@ def exported(monkeypatch) -> set[str]:
     """Names of the series that a scheduler has."""
     prometheus_client = pytest.importorskip("prometheus_client")
     from dask_efficiency.adapters.prometheus import ClusterCollector
-    from tests.adapters.test_prometheus import Source
+    from tests.adapters.test_prometheus import Source, straggler
 
     monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
     collector = ClusterCollector()
-    collector.add(Source())
+    source = Source()
+    source.findings = (straggler("w"),)
+    collector.add(source)
     return {sample.name for metric in collector.collect() for sample in metric.samples}
