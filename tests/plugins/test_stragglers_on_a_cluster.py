@@ -1,0 +1,118 @@
+"""A worker that is stopped in turns is found, told of in every way, and retired if one asks for that."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from distributed import Client
+
+import dask_efficiency
+from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.stragglers.finding import Finding
+from tests.plugins.tasks import spin
+from tests.plugins.watch import addresses, name_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@contextmanager
+def stopped_in_turns(pid: int, *, seconds: float = 0.15) -> Iterator[None]:
+    """Lets a process run for half of the time."""
+    over = threading.Event()
+
+    def turns() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(seconds)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(seconds)
+
+    thread = threading.Thread(target=turns)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        os.kill(pid, signal.SIGCONT)
+
+
+def work_until(client: Client, condition: Any, *, seconds: float = 90) -> Any:
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < until, f"waited {seconds} s in vain"
+        client.gather(client.map(spin, [0.03] * 40, pure=False))
+    return value
+
+
+async def retire(scheduler: Any, finding: Finding) -> None:
+    """The example of the README."""
+    if finding.worker and finding.confidence > 0.9:
+        await scheduler.retire_workers(names=[finding.worker])
+
+
+def test_a_worker_that_is_stopped_in_turns_is_found_and_told_of_in_every_way(new_cluster, caplog):
+    with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
+        told: list[Any] = []
+        client.subscribe_topic("dask-efficiency", lambda event: told.append(event[1]))
+        client.register_plugin(EfficiencyPlugin())
+        victim = addresses(client)[2]
+        name = name_of(client, victim)
+        pid = client.run(os.getpid, workers=[victim])[victim]
+        assert dask_efficiency.stragglers(client) == ()
+        with (
+            caplog.at_level(logging.WARNING, "dask_efficiency"),
+            stopped_in_turns(pid),
+            efficiency_report(client) as report,
+        ):
+            found = work_until(client, lambda: dask_efficiency.stragglers(client))
+        assert found[0].worker == name
+        assert found[0].effect > 1.2
+        assert found[0].evidence[0].value > found[0].evidence[0].high
+        assert name in {finding.worker for finding in report.stragglers}
+        assert f"Straggler: worker {name!r}" in caplog.text
+        events = [event for _, event in client.get_events("dask-efficiency")]
+        assert events[0]["action"] == "straggler"
+        assert Finding.from_dict(events[0]).worker == events[0]["worker"]
+        assert told[0]["worker"] == events[0]["worker"]
+
+
+def test_a_callable_retires_the_straggler_and_one_that_fails_harms_nothing(new_cluster, caplog):
+    with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
+        victim = addresses(client)[1]
+        pid = client.run(os.getpid, workers=[victim])[victim]
+
+        async def act(scheduler: Any, finding: Finding) -> None:
+            await retire(scheduler, finding)
+            raise RuntimeError("after that")
+
+        client.register_plugin(EfficiencyPlugin(on_straggler=act))
+        with caplog.at_level(logging.ERROR, "dask_efficiency"), stopped_in_turns(pid):
+            work_until(client, lambda: victim not in client.scheduler_info(n_workers=-1)["workers"])
+        assert "on_straggler failed" in caplog.text
+        assert dask_efficiency.stragglers(client) == ()
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):
+    def break_it(dask_scheduler: Any) -> None:
+        stragglers = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers
+        stragglers._watch.poll = None
+
+    with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with caplog.at_level(logging.ERROR, "dask_efficiency"):
+            client.run_on_scheduler(break_it)
+            with efficiency_report(client) as report:
+                client.gather(client.map(spin, [0.05] * 20, pure=False))
+                time.sleep(1)
+        assert report.tasks["succeeded"] == 20
+        assert caplog.text.count("looks for stragglers no more") == 1
