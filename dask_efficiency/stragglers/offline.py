@@ -11,8 +11,8 @@ import numpy as np
 
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
-from dask_efficiency.stragglers.readings import Readings
-from dask_efficiency.stragglers.score import FLOORS, Scores, Usual, healthy_left, medians, score, threshold, usual_of
+from dask_efficiency.stragglers.readings import Readings, medians
+from dask_efficiency.stragglers.score import FLOORS, Scores, Usual, healthy_left, score, threshold, usual_of
 from dask_efficiency.stragglers.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Float64

@@ -15,6 +15,9 @@ LEAST_SHARE = 0.02
 #: Transfers of fewer bytes tell of latency, not of bandwidth.
 LEAST_BYTES = 65_536.0
 
+#: Longer tasks count for more, up to this many times the median of their work.
+MOST_WEIGHT = 4.0
+
 #: Clocks are not finer than this.
 CLOCK_SECONDS = 1e-3
 
@@ -106,7 +109,7 @@ def readings_of(work: Work) -> list[Readings]:
     share = np.where(computing, np.maximum(cpu, LEAST_SHARE * took) / took, np.nan)
     spare = np.where(computing, took - cpu + LEAST_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
-    of_time = np.sqrt(took)
+    of_time = np.sqrt(np.minimum(took, MOST_WEIGHT * medians(took, work.kind, len(work.kinds))[work.kind]))
     alike = np.ones(len(took))
     unsized = np.full(len(took), np.nan)
     ended = ~work.running
@@ -153,3 +156,16 @@ def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64,
         np.zeros(count, np.bool_),
         tuple(names.tolist()),
     ).take(known)
+
+
+def medians(values: Float64, group: Int64, groups: int) -> Float64:
+    """The median of the values of each group; NaN for a group without any."""
+    order = np.lexsort((values, group))
+    counts = np.bincount(group, minlength=groups)
+    first = np.cumsum(counts) - counts
+    found = np.full(groups, np.nan)
+    some = counts > 0
+    ordered = values[order]
+    low, high = first[some] + (counts[some] - 1) // 2, first[some] + counts[some] // 2
+    found[some] = (ordered[low] + ordered[high]) / 2
+    return found

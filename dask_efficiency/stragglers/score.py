@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.stragglers.peers import median_by_row, median_of_others
-from dask_efficiency.stragglers.readings import Readings
+from dask_efficiency.stragglers.peers import healthy_spread, median_by_row, median_of_others
+from dask_efficiency.stragglers.readings import Readings, medians
 from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: Spread of healthy workers below which nobody is blamed, as a logarithm; of what was measured on FlowBench.
@@ -39,6 +39,9 @@ LEAST_SPREAD = 0.1
 
 #: Size is taken into account where it differs by more than this factor within a kind of work.
 SIZES_DIFFER = 2.0
+
+#: By how much the spread of n workers is widened: this over n.
+FEW = 3.0
 
 #: Whoever is further than this is not a peer to measure others by.
 PEER = 2.5
@@ -138,7 +141,9 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
     between = usual.between if usual is not None else math.nan
     peers = judged if usual is None else _at_the_usual_level(cells, readings.kinds, judged, usual, floor)
     seen: set[bytes] = set()
-    scale = _scale(level[judged], between, floor)
+    scale = math.hypot(float(np.nan_to_num(healthy_spread(level[judged]))), floor)
+    if usual is None:
+        peers = judged & (level - np.median(level[judged]) < PEER * scale) if judged.any() else judged
     z = np.zeros(workers)
     while peers.tobytes() not in seen and peers.any():
         seen.add(peers.tobytes())
@@ -207,19 +212,6 @@ def sized(readings: Readings, workers: int) -> Readings:
     )  # fmt: skip
 
 
-def medians(values: Float64, group: Int64, groups: int) -> Float64:
-    """The median of the values of each group; NaN for a group without any."""
-    order = np.lexsort((values, group))
-    counts = np.bincount(group, minlength=groups)
-    first = np.cumsum(counts) - counts
-    found = np.full(groups, np.nan)
-    some = counts > 0
-    ordered = values[order]
-    low, high = first[some] + (counts[some] - 1) // 2, first[some] + counts[some] // 2
-    found[some] = (ordered[low] + ordered[high]) / 2
-    return found
-
-
 def _without_short_censored(readings: Readings, workers: int) -> Readings:
     """Tasks that have not ended count once they have taken longer than is usual for their work."""
     if not readings.censored.any():
@@ -277,6 +269,9 @@ def _scale(level: Float64, between: float, floor: float) -> float:
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MOST_SPREAD * between), between)
+    else:
+        # of a few workers the spread is often small by chance
+        spread *= 1.0 + FEW / max(len(level), 1)
     return math.hypot(spread, floor)
 
 
