@@ -35,6 +35,8 @@ from dask_efficiency.report.sections import (
     top_groups,
     workers,
 )
+from dask_efficiency.report.straggler_html import RULES as STRAGGLER_RULES
+from dask_efficiency.report.straggler_html import straggler_section
 from dask_efficiency.report.verdict import WORTH_SAYING
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.errors import EmptyTraceError
@@ -68,7 +70,7 @@ def render_page(report: EfficiencyReport) -> str:
         body,
         data=_data(report),
         script=timeline_figure.SCRIPT + worker_strips.SCRIPT,
-        rules=_RULES + timeline_figure.RULES + worker_strips.RULES,
+        rules=_RULES + timeline_figure.RULES + worker_strips.RULES + STRAGGLER_RULES,
     )
 
 
@@ -231,6 +233,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
     _factors,
     _timeline,
     _critical_path,
+    straggler_section,
     _workers,
     _prefixes,
     _spans,

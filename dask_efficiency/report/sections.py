@@ -22,6 +22,8 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.verdict import advice
+from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.wording import MEANINGS
 
 #: Losses below this share get no advice: nothing is to be gained there.
 WORTH_ADVICE = 0.01
@@ -32,6 +34,7 @@ WORST_WORKERS = 5
 TOP_GROUPS = 8
 TOP_LABELS = 12
 NAMES_IN_A_LINE = 3
+MAX_STRAGGLERS = 20
 NOTE_LENGTH = 400
 
 
@@ -59,6 +62,7 @@ def sections(report: EfficiencyReport) -> tuple[Section, ...]:
         workers(report),
         prefixes(report),
         spans(report),
+        stragglers(report),
         beside("Outside the thread slots (shown beside, not added)", report.outside),
         beside("Known more finely (shown beside, not added)", report.details),
         not_measured(report),
@@ -215,6 +219,41 @@ def spans(report: EfficiencyReport) -> Section:
         share = sum(report.by_span[name].ns(*HELD) for name in own) / sum(held)
         lines = (f"the report's own work held {format_share(share)} of this time, other work the rest",)
     return Section("Spans", lines, ("span", f"held, thread-{scale.unit}", "%", "useful"), rows)
+
+
+def stragglers(report: EfficiencyReport) -> Section:
+    """Who was slow, why, and how much longer it took; before that, what each cause means and what to look at."""
+    findings = report.stragglers
+    if not findings:
+        return Section("Stragglers")
+    rows = tuple(
+        (
+            name_of(finding.worker) if finding.worker else "(all of the host)",
+            name_of(finding.host) or "-",
+            str(finding.cause),
+            format_times(finding.effect),
+            _since(finding, report.started),
+            format_share(finding.confidence),
+        )
+        for finding in findings[:MAX_STRAGGLERS]
+    )
+    lines = [f"{cause}: {'; '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in findings)]
+    if len(findings) > MAX_STRAGGLERS:
+        lines.append(f"the {MAX_STRAGGLERS} most certain of {len(findings)}:")
+    heads = ("worker", "host", "cause", "takes", "since", "sure")
+    return Section("Stragglers: slow for the same work", tuple(lines), heads, rows, words=(0, 1, 2, 4))
+
+
+def format_times(effect: float) -> str:
+    """A multiple, as ``1.50x``."""
+    return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x" if math.isfinite(effect) else "-"
+
+
+def _since(finding: Finding, started: float) -> str:
+    seconds = finding.since - started
+    if math.isnan(seconds):
+        return "-"
+    return f"after {format_seconds(seconds)}" if seconds > 0 else "the beginning"
 
 
 def _useful_text(row: Breakdown) -> str:

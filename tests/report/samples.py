@@ -1,5 +1,6 @@
 """Reports for the tests: one worked out by hand, and any report at all."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.timeline import Timeline
 
 
@@ -66,6 +68,7 @@ breakdowns = st.dictionaries(
 
 _names = st.text(max_size=12) | st.sampled_from(HOSTILE_NAMES[:7])
 _amounts = st.floats(0, 1e12)
+_numbers = st.floats(-1e12, 1e12)
 
 
 @st.composite
@@ -77,6 +80,34 @@ def timelines(draw: st.DrawFn) -> Timeline:
     row = st.lists(st.integers(0, 10**15), min_size=bins, max_size=bins).map(tuple)
     rows = draw(st.dictionaries(st.sampled_from(ACTIVITIES), row))
     return replace(empty, elapsed_ns=(bins - 1) * empty.bin_ns + rest if bins else 0, activity=rows)
+
+
+_evidence = st.builds(
+    Evidence,
+    signal=_names | st.sampled_from(["duration", "cpu_share", "memory"]),
+    value=_numbers,
+    peers=_numbers,
+    low=_numbers,
+    high=_numbers,
+    z=_numbers,
+    tasks=st.integers(0, 10**9),
+)
+
+
+def findings() -> st.SearchStrategy[Finding]:
+    """Any finding at all."""
+    return st.builds(
+        Finding,
+        worker=_names,
+        host=_names,
+        cause=st.sampled_from(Cause),
+        score=_amounts,
+        confidence=st.floats(0, 1),
+        since=st.floats(-1e12, 1e12) | st.just(math.nan),
+        effect=_amounts | st.just(math.inf),
+        seconds_lost=st.none() | _amounts,
+        evidence=st.lists(_evidence, max_size=3).map(tuple),
+    )
 
 
 _groups = st.dictionaries(_names, breakdowns, max_size=12)
@@ -101,4 +132,5 @@ reports = st.builds(
     environment=st.dictionaries(_names, _names, max_size=4),
     timeline=st.none() | timelines(),
     code=st.lists(_names, max_size=3).map(tuple),
+    stragglers=st.lists(findings(), max_size=3).map(tuple),
 )
