@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.comparison_sections import context, sections, title
-from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, rich_section, show_either, wrapped
+from dask_efficiency.report.text import NARROWEST, plain_blocks, plain_section, rich_section, show_either, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -43,7 +43,7 @@ def render_plain(comparison: Comparison, width: int = 80) -> str:
         wrapped(comparison.verdict + ".", width),
         *(plain_section(section, width) for section in sections(comparison)),
     ]
-    return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks)
+    return plain_blocks(blocks)
 
 
 def render_rich(comparison: Comparison, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:

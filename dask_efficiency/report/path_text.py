@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from dask_efficiency.paths.path import CriticalPath
 from dask_efficiency.report.path_sections import context, sections, title, what_if
 from dask_efficiency.report.sections import Section
-from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, rich_section, show_either, wrapped
+from dask_efficiency.report.text import NARROWEST, plain_blocks, plain_section, rich_section, show_either, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -82,11 +82,6 @@ def render_plain(path: CriticalPath, width: int = 80) -> str:
         *(plain_section(section, width) for section in sections(path)),
     ]
     return plain_blocks(blocks)
-
-
-def plain_blocks(blocks: Sequence[Sequence[str]]) -> str:
-    """Blocks of lines as ASCII, a blank line between them."""
-    return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks)
 
 
 def render_rich(path: CriticalPath, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:

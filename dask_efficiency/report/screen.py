@@ -226,7 +226,7 @@ def _justified(column: str, text: str) -> str:
 
 
 def _wrapped(text: str, width: int, *, ascii_only: bool = True) -> list[str]:
-    return textwrap.wrap(_ascii(text) if ascii_only else text, width) if text else []
+    return textwrap.wrap(_ascii(text) if ascii_only else text, width, break_on_hyphens=False) if text else []
 
 
 def _ascii(text: str) -> str:

@@ -78,6 +78,11 @@ def render_plain(report: EfficiencyReport, width: int = 80) -> str:
         _plain_losses(report, table, width),
         *(plain_section(section, width) for section in sections(report)),
     ]
+    return plain_blocks(blocks)
+
+
+def plain_blocks(blocks: Sequence[Sequence[str]]) -> str:
+    """Blocks of lines as ASCII, a blank line between them; empty ones are left out."""
     return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks if block)
 
 
@@ -87,8 +92,10 @@ def ascii_text(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The text as ASCII lines."""
-    return textwrap.wrap(ascii_text(text), width, initial_indent=indent, subsequent_indent=indent)
+    """The text as ASCII lines, broken at spaces and not within `thread-seconds`."""
+    return textwrap.wrap(
+        ascii_text(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def _plain_bar(table: LostTime, width: int) -> list[str]:

@@ -11,7 +11,6 @@ import pytest
 from dask_efficiency.report.lost_time import loss_cells, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.timeline import Timeline
-from tests.chromium import chromium  # noqa: F401  # a fixture
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 from tests.report.test_html import large
 
@@ -37,7 +36,7 @@ class Page:
 
 
 @pytest.fixture
-def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     contexts = []
 
     def open_page(report: EfficiencyReport, **options: Any) -> Page:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.text import render_plain, show
+from dask_efficiency.report.text import render_plain, show, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds
 
 
@@ -228,3 +228,8 @@ def test_show_is_plain_without(without: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     show(by_hand())
     assert "59 % efficient" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", range(40, 120, 3))
+def test_no_line_ends_within_a_word_with_a_hyphen(width: int) -> None:
+    assert not any(line.endswith("-") for line in wrapped(by_hand().verdict, width))
