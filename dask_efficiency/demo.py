@@ -226,6 +226,7 @@ Saved to {output}. Where to look next:
   dask-efficiency report {output}
 
     shows this report again; with a scheduler's address in place of the file, a live cluster's.
+    With --html demo.html it writes a page with more: a timeline, all workers and prefixes.
 
   client.register_plugin(EfficiencyPlugin())
   with efficiency_report() as report:
@@ -255,7 +256,9 @@ def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[Lo
                 n_workers=workers,
                 threads_per_worker=threads,
                 memory_limit=MEMORY_LIMIT,
-                dashboard_address=":0" if dashboard else None,
+                # without an address it would ask for Dask's usual port, and warn where that is taken
+                dashboard_address=":0",
+                scheduler_kwargs={"dashboard": dashboard},
                 # The tasks that fail on purpose would each log an error with its traceback.
                 silence_logs=logging.CRITICAL,
             )
