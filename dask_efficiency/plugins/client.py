@@ -125,6 +125,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             self._client.sync(self._close)  # type: ignore[union-attr]
         except Exception as failure:
             self._failed(failure)
+            return
+        try:
+            self._save()
+        except Exception as failure:
+            self._unsaved(failure)
 
     async def __aenter__(self) -> efficiency_report:
         self._begin(sys._getframe(1))
@@ -148,6 +153,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             await self._close()
         except Exception as failure:
             self._failed(failure)
+            return
+        try:
+            await asyncio.to_thread(self._save)
+        except Exception as failure:
+            self._unsaved(failure)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -237,10 +247,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             code=await asyncio.to_thread(block_at, self._place),
         )
         self._report = replace(report, trace=self._trace)
-        if self._filename is not None:
-            is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
-            write = self._report.to_html if is_page else self._report.save
-            await asyncio.to_thread(write, self._filename, **self._storage_options)
+
+    def _save(self) -> None:
+        if self._filename is None:
+            return
+        report = self._ready()
+        is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
+        write = report.to_html if is_page else report.save
+        write(self._filename, **self._storage_options)
 
     async def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
         if payload is None:
@@ -285,6 +299,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         """The user's results must not be lost with a report: warn, and say so when it is asked for."""
         self._why_not = f"there is no report: {type(failure).__name__}: {failure}"
         warnings.warn(f"efficiency_report {self._name!r}: {self._why_not}", RuntimeWarning, stacklevel=3)
+
+    def _unsaved(self, failure: Exception) -> None:
+        """Neither the user's results nor the report must be lost with a file."""
+        why = f"the report is here, but not in {str(self._filename)!r}: {type(failure).__name__}: {failure}"
+        warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
 
 
 def snapshot(client: Client | None = None) -> Any:

@@ -63,6 +63,19 @@ def test_a_page_is_written_where_the_name_says_so_and_json_elsewhere(client: Cli
     assert load_report(data) == other.report
 
 
+def test_a_report_that_cannot_be_written_is_still_there(client: Client, tmp_path: Path) -> None:
+    page = tmp_path / "missing" / "run.html"
+    with (
+        pytest.warns(RuntimeWarning, match="FileNotFoundError") as warned,
+        efficiency_report(client, filename=page) as found,
+    ):
+        client.submit(tasks.spin, 0.05).result()
+    (said,) = [str(warning.message) for warning in warned if warning.category is RuntimeWarning]
+    assert "the report is here, but not in" in said
+    assert str(page) in said
+    assert found.report.breakdown["thread-cpu"] > 0
+
+
 def test_a_report_holds_the_code_of_its_block(client: Client) -> None:
     with efficiency_report(client) as found:
         client.submit(tasks.spin, 0.0).result()
