@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dask_efficiency.report.compare import compare
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
+    from dask_efficiency.stragglers.finding import Finding
+    from dask_efficiency.stragglers.offline import find_stragglers
     from dask_efficiency.trace.files import load_trace
     from dask_efficiency.trace.run_trace import RunTrace
 
@@ -30,6 +32,7 @@ _HOMES = {
     "CriticalPath": "dask_efficiency.paths.path",
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
     "EfficiencyReport": "dask_efficiency.report.model",
+    "Finding": "dask_efficiency.stragglers.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client",
     "RunTrace": "dask_efficiency.trace.run_trace",
     "compare": "dask_efficiency.report.compare",
@@ -37,6 +40,7 @@ _HOMES = {
     "critical_path": "dask_efficiency.paths.path",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client",
+    "find_stragglers": "dask_efficiency.stragglers.offline",
     "get_trace": "dask_efficiency.plugins.client",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.trace.files",
@@ -50,6 +54,7 @@ __all__ = [
     "CriticalPath",
     "EfficiencyPlugin",
     "EfficiencyReport",
+    "Finding",
     "NotRegisteredError",
     "RunTrace",
     "__version__",
@@ -58,6 +63,7 @@ __all__ = [
     "critical_path",
     "dask_setup",
     "efficiency_report",
+    "find_stragglers",
     "get_trace",
     "load_report",
     "load_trace",

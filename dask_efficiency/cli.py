@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -379,6 +380,31 @@ def _unknown_names() -> Iterator[None]:
         yield
     except UnknownNameError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("file")
+@click.option("--history", multiple=True, metavar="FILE", help="A run of the same kind in which nothing was wrong.")
+@click.option("--factor", type=float, default=1.0, show_default=True, help="More finds fewer, less finds more.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def stragglers(file: str, history: tuple[str, ...], factor: float, as_json: bool) -> None:
+    """Find the workers that took longer than their peers for the same work, and say why.
+
+    FILE is the file or URL of a recorded run, or of a table (.csv, .parquet) with a row for each task:
+    worker, prefix, start and stop in seconds, and where known cpu_seconds, io_wait_seconds, disk_seconds,
+    transfer_seconds, input_bytes, output_bytes, group, host and key.
+    """
+    from dask_efficiency.stragglers.files import read_source
+    from dask_efficiency.stragglers.offline import judge
+
+    with _one_line_errors():
+        found = judge(read_source(file), history=[read_source(run) for run in history], factor=factor)
+    if as_json:
+        click.echo(json.dumps([one.to_dict() for one in found.findings], indent=1))
+    else:
+        from dask_efficiency.report.stragglers_text import render_plain
+
+        click.echo(render_plain(found, file, shutil.get_terminal_size().columns))
 
 
 def scheduler_address(source: str) -> str | None:

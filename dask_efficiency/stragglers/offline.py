@@ -11,8 +11,9 @@ import numpy as np
 
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.peers import healthy_spread
 from dask_efficiency.stragglers.readings import Readings, medians
-from dask_efficiency.stragglers.score import FLOORS, Scores, Usual, healthy_left, score, threshold, usual_of
+from dask_efficiency.stragglers.score import FLOORS, Scores, Usual, score, threshold, usual_of
 from dask_efficiency.stragglers.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Float64
@@ -275,13 +276,11 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], fa
 
 
 def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
-    """The level of each host above the median of the others, and the spread of hosts that are all right."""
-    means = np.array(
-        [float(one.level[host & one.enough].mean()) if (host & one.enough).any() else 0.0 for host in hosts]
-    )
-    others = np.array([float(np.median(np.delete(means, position))) for position in range(len(means))])
-    level = means - others
-    return level, math.hypot(healthy_left(level), FLOORS[one.signal])
+    """How far the median worker of each host is from the median of the hosts, and the spread of the healthier ones."""
+    judged = [one.level[host & one.enough] for host in hosts]
+    middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
+    level = middle - float(np.median(middle))
+    return level, math.hypot(healthy_spread(level), FLOORS[one.signal])
 
 
 def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -40,6 +40,9 @@ LEAST_SPREAD = 0.1
 #: Size is taken into account where it differs by more than this factor within a kind of work.
 SIZES_DIFFER = 2.0
 
+#: A level that is this close to 0 is 0.
+ROUNDING = 1e-9
+
 #: By how much the spread of n workers is widened: this over n.
 FEW = 3.0
 
@@ -277,7 +280,7 @@ def _scale(level: Float64, between: float, floor: float) -> float:
 
 def healthy_left(level: Float64) -> float:
     """Root mean square of the levels below 0: the spread that stragglers do not widen."""
-    better = level[level <= 0]
+    better = level[level <= ROUNDING]
     return float(np.sqrt(np.mean(better * better))) if len(better) else 0.0
 
 

@@ -62,10 +62,12 @@ def run_of_table(frame: pd.DataFrame) -> Run:
     start, stop = numbers["start"], numbers["stop"]
     if not np.isfinite(start).all():
         row = int(np.flatnonzero(~np.isfinite(start))[0])
-        raise TableError(f"start of row {row} is {start[row]!r}; expected seconds")
+        raise TableError(f"start of row {row} is {float(start[row])!r}; expected seconds")
     if (stop < start).any():
         row = int(np.flatnonzero(stop < start)[0])
-        raise TableError(f"row {row} stops at {stop[row]!r}, before its start at {start[row]!r}; expected seconds")
+        raise TableError(
+            f"row {row} stops at {float(stop[row])!r}, before its start at {float(start[row])!r}; expected seconds"
+        )
     names, worker = _positions(frame["worker"])
     host_of = _texts(frame, "host")
     hosts = [""] * len(names)
@@ -97,7 +99,7 @@ def _numbers(frame: pd.DataFrame, name: str) -> Float64:
         raise TableError(f"column {name!r}: {str(error)[:200]}; expected numbers") from error
     if name in OPTIONAL and (values < 0).any():
         row = int(np.flatnonzero(values < 0)[0])
-        raise TableError(f"{name} of row {row} is {values[row]!r}; expected 0 or more")
+        raise TableError(f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
     return np.asarray(np.where(np.isinf(values), np.nan, values))
 
 
@@ -142,14 +144,17 @@ def run_of_trace(trace: RunTrace) -> Run:
     runs = trace.runs
     names = tuple(spec.name for spec in trace.workers)
     hosts = tuple(spec.host for spec in trace.workers)
-    ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names)) & (runs.task >= 0)
+    ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names))
+    ran &= (runs.task >= 0) & (runs.task < len(trace.tasks))
     ended = ran & (runs.outcome == Outcome.SUCCEEDED) & (runs.stop >= runs.start)
     rows = np.flatnonzero(ended | (ran & (runs.outcome == Outcome.RUNNING)))
     rows = rows[np.argsort(runs.start[rows], kind="stable")]
     groups = [f"{spec.nthreads} {spec.memory_limit} {sorted(spec.resources.items())}" for spec in trace.workers]
     prefix = trace.tasks.prefix[runs.task[rows]]
     worker = runs.worker[rows].astype(np.int64)
-    of_prefix = [trace.prefixes[position] if position >= 0 else "" for position in prefix.tolist()]
+    of_prefix = [
+        trace.prefixes[position] if 0 <= position < len(trace.prefixes) else "" for position in prefix.tolist()
+    ]
     kinds, kind = _positions([f"{name} {groups[w]}" for name, w in zip(of_prefix, worker.tolist(), strict=True)])
     place = kind * max(len(names), 1) + worker
     first = np.zeros(len(rows), np.bool_)
@@ -161,7 +166,7 @@ def run_of_trace(trace: RunTrace) -> Run:
     disk = (np.maximum(runs.unspill_ns[rows], 0) + np.maximum(runs.spill_ns[rows], 0)) / 1e9
     work = Work(
         worker=worker, kind=kind, kinds=tuple(kinds), start=runs.start[rows] / 1e9,
-        stop=np.where(running, trace.stop, runs.stop[rows]) / 1e9, running=running,
+        stop=np.where(running, np.maximum(trace.stop, runs.start[rows]), runs.stop[rows]) / 1e9, running=running,
         cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),
         transfer=np.full(len(rows), np.nan), input_bytes=_input_bytes(trace)[runs.task[rows]],
         output_bytes=np.maximum(trace.tasks.nbytes[runs.task[rows]], 0).astype(np.float64),

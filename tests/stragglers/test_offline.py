@@ -117,6 +117,13 @@ def test_a_host_whose_workers_are_all_slow_is_one_finding() -> None:
     assert found.effect == pytest.approx(1.6, rel=0.1)
 
 
+def test_a_slow_host_and_a_slow_worker_elsewhere_are_two_findings() -> None:
+    frame = tasks(12)
+    frame["host"] = "node-" + (frame.worker.str[1:].astype(int) // 3).astype(str)
+    found = find_stragglers(slowed(frame, ["w03", "w04", "w05"], 1.6).pipe(slowed, "w07", 2.5))
+    assert {(one.worker, one.host) for one in found} == {("", "node-1"), ("w07", "node-2")}
+
+
 def test_a_single_slow_worker_of_a_host_is_blamed_itself() -> None:
     frame = tasks(12)
     frame["host"] = "node-" + (frame.worker.str[1:].astype(int) // 3).astype(str)
