@@ -226,7 +226,7 @@ def losses(table: LostTime, todo: Mapping[str, str], uncounted: str) -> Iterator
         if todo:
             titles.append(cell("th", "what to do", "de-word"))
         lines = (_loss_row(table, row, cells, todo) for row, cells in zip(table.rows, rows, strict=True))
-        yield whole_table(joined(titles), lines)
+        yield Html(f'<div class="de-losses">{whole_table(joined(titles), lines)}</div>')
     if uncounted:
         yield line(uncounted, dim=True)
 

@@ -44,7 +44,12 @@ border:1px solid var(--de-line);border-radius:6px;overflow-x:auto}
 .dask-efficiency footer{margin-top:44px;padding-top:10px;border-top:1px solid var(--de-line);font-size:13px}
 @media (max-width:640px){body.dask-efficiency{padding:18px 16px 32px}.dask-efficiency main .de-verdict{font-size:20px}
 .dask-efficiency main th,.dask-efficiency main td{padding-right:12px}
-.dask-efficiency .de-todo{min-width:13em}}
+.dask-efficiency .de-losses table,.dask-efficiency .de-losses thead,.dask-efficiency .de-losses tbody{display:block}
+.dask-efficiency .de-losses tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--de-line)}
+.dask-efficiency .de-losses :is(th,td){flex:0 0 4em;padding-right:0;border:0}
+.dask-efficiency .de-losses :is(th,td):first-child{flex:1 1 6.5em;min-width:0;white-space:normal}
+.dask-efficiency .de-losses td.de-todo{flex:0 0 100%;padding-top:0}
+.dask-efficiency .de-losses :is(td.de-todo:empty,th:not(:first-child).de-word){display:none}}
 @media print{@page{margin:14mm}:root{color-scheme:light}
 html,body.dask-efficiency{background:none;max-width:none;padding:0;font-size:12px}
 .dask-efficiency *{print-color-adjust:exact;-webkit-print-color-adjust:exact}

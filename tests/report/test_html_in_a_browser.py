@@ -151,3 +151,10 @@ def test_on_paper_everything_is_unfolded_and_light(open_page: Any) -> None:
 def test_on_a_narrow_screen_only_tables_scroll(open_page: Any) -> None:
     page = open_page(large(100, 200), viewport={"width": 400, "height": 800})
     assert page.page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_on_a_narrow_screen_what_to_do_is_seen_without_scrolling(open_page: Any) -> None:
+    page = open_page(by_hand(price_per_worker_hour=100.0), viewport={"width": 360, "height": 800})
+    boxes = [cell.bounding_box() for cell in page.page.locator(".de-losses td:not(:empty)").all()]
+    assert len(boxes) > 10
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
