@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,10 +13,17 @@ from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
 from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.report import recent
 from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR, ink
+from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.pie import OTHER, Wedge, label_point, radians, wedges
 from dask_efficiency.report.recent_prefixes import prefixes
 from dask_efficiency.report.recent_workers import FEW_WORKERS, MANY_WORKERS, QUANTILES, WorkersMoment, spread, workers
+from dask_efficiency.report.sections import format_times, name_of
 from dask_efficiency.report.verdict import DESCRIPTIONS
+from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.wording import MEANINGS
+
+#: Rows of the table of stragglers.
+MAX_STRAGGLERS = 5
 
 #: A narrower wedge has no room for its per cent, which the key has too.
 LABELLED_SHARE = 0.07
@@ -55,6 +63,9 @@ class Reading:
     heartbeat_seconds: float
     #: Where the last minutes of the workers and of the prefixes begin.
     kept: Kept
+    #: Who is slow now, and seconds since the epoch.
+    stragglers: Sequence[Finding] = ()
+    now: float = math.nan
 
     @property
     def at(self) -> int:
@@ -99,6 +110,30 @@ def prefixes_title(reading: Reading) -> str:
 def _since(reading: Reading, then: int, text: str) -> str:
     ago = recent.span_of((reading.at - then) / 1e9)
     return f'<span style="color:#59636e">Last {ago}</span>&ensp;{text}'
+
+
+def straggler_table(reading: Reading) -> str:
+    """Who is slow now and why; empty if nobody is."""
+    rows = []
+    for finding in reading.stragglers[:MAX_STRAGGLERS]:
+        who = f"worker {finding.worker}" if finding.worker else "all workers of"
+        meaning, look = MEANINGS[finding.cause]
+        age = f"for {recent.span_of(max(1.0, reading.now - finding.since))}" if reading.now > finding.since else ""
+        cells = (
+            f"<b>{escape(name_of(who))}</b>",
+            escape(name_of(finding.host)),
+            f"takes {format_times(finding.effect)}",
+            age,
+            f'<span title="{escape(look)}">{finding.cause}: {escape(meaning)}</span>',
+            f"{format_share(finding.confidence)} sure",
+        )
+        rows.append("<tr>" + "".join(f'<td style="padding-right:1.4em">{cell}</td>' for cell in cells) + "</tr>")
+    if not rows:
+        return ""
+    more = len(reading.stragglers) - len(rows)
+    rest = f'<div style="color:#59636e">and {more} more</div>' if more else ""
+    head = '<span style="color:#9a6700;font-weight:bold">Slow for the same work</span>'
+    return f'{head}<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>{rest}'
 
 
 def key_table(reading: Reading) -> str:

@@ -78,16 +78,18 @@ def whole(tab: Tab) -> Page:
     key = Text(columns.key_table, width=230, name="key")
     pie = Pie(width=300, height=330, title="Thread time while there was work")
     timeline = Timeline(height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing")
+    stragglers = Text(columns.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers")
     workers = FewWorkers()
     wrap = {"flex-wrap": "wrap"}
     root = Column(
         headline.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
+        stragglers.root,
         workers.title,
         workers.root,
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [key, pie, timeline, workers], root)
+    return Page(tab, headline, [key, pie, timeline, stragglers, workers], root)
 
 
 def pie(tab: Tab) -> Page:
@@ -137,6 +139,7 @@ def _stacked(
 
 
 _VERDICT_STYLE = {"font-size": "17px", "line-height": "1.4", "margin": "8px 6px 4px"}
+_TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}
 
 #: Readable in a panel of JupyterLab, and larger on a wall.

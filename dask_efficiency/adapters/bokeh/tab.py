@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,6 +16,7 @@ from dask_efficiency.adapters.bokeh.columns import Kept, Reading
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report import recent
 from dask_efficiency.report.recent_workers import WorkersMoment
+from dask_efficiency.stragglers.finding import Finding
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -43,6 +45,10 @@ class Source(Protocol):
     off: str | None
     #: Seconds since the epoch at which the accounts began.
     since: float
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """The stragglers of now, the most certain first."""
 
     @property
     def recent(self) -> Iterable[recent.Moment]:
@@ -115,7 +121,9 @@ class Tab:
         former = self.reading if self.reading is not None and self.reading.cluster is source.cluster else None
         if moments and (former is None or self.notice is not None or moments[-1].at - former.at >= gap):
             moments = recent.window_of(moments, width=recent.bin_width(heartbeat_seconds))
-            self.reading = Reading(source.cluster, source.since, moments, heartbeat_seconds, self._kept[0])
+            self.reading = Reading(
+                source.cluster, source.since, moments, heartbeat_seconds, self._kept[0], source.findings, time.time()
+            )
             self.notice = None
 
     def drawn(self, draw: Callable[[Reading], T], *, every_ns: int = 0) -> T:

@@ -7,6 +7,7 @@ from collections import deque
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.meter import Moment
+from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.wire import Snapshot, encode
 
 SECOND = 1_000_000_000
@@ -19,6 +20,7 @@ class Meter:
         self.cluster = ClusterLedger(at=0)
         self.off: str | None = None
         self.since = 1_000.0
+        self.findings: tuple[Finding, ...] = ()
         self.recent: deque[Moment] = deque()
         self._prefixes = prefixes
         self._ledgers = {f"tcp://{i}": Ledger(2, at=0) for i in range(workers)}

@@ -8,6 +8,7 @@ import pytest
 from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.stragglers.finding import Cause, Finding
 from tests.adapters.bokeh.meter import SECOND, Meter
 
 
@@ -110,3 +111,20 @@ def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
 def texts(html: str) -> list[str]:
     """What a reader sees, tag by tag."""
     return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]
+
+
+def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab: Tab) -> None:
+    meter = Meter()
+    assert columns.straggler_table(reading(tab, meter)) == ""
+    meter.findings = (
+        Finding("<b>w3</b>", "h3", Cause.DISK, 2.0, 0.97, 0.0, 1.52),
+        *(Finding("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(columns.MAX_STRAGGLERS)),
+    )
+    text = columns.straggler_table(reading(tab, meter, seconds=40))
+    assert "worker &lt;b&gt;w3&lt;/b&gt;" in text
+    assert "takes 1.52x" in text
+    assert "disk: its disk is slow" in text
+    assert "97 % sure" in text
+    assert "all workers of" in text
+    assert text.count("<tr>") == columns.MAX_STRAGGLERS
+    assert "and 1 more" in text
