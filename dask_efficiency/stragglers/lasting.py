@@ -21,7 +21,8 @@ def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[n
     Returns
     -------
     array, shape (rows,)
-        First instant of the first such stretch at which it holds; -1 where there is none.
+        First instant of the first such stretch from which on it holds, a stray instant before it left out; -1 where
+        there is none.
     """
     if not 0 < share <= 1 or length < 1:
         raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")
@@ -32,6 +33,32 @@ def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[n
     np.cumsum(holds, axis=1, out=sums[:, 1:])
     enough = sums[:, length:] - sums[:, :-length] >= np.ceil(share * length - 1e-9)
     first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
+    some = max(length // 8, 1)
     for row in np.flatnonzero(first >= 0):
-        first[row] += int(holds[row, first[row] :].argmax())
+        within = sums[row, first[row] : first[row] + length + 1]
+        dense = holds[row, first[row] : first[row] + length - some + 1] & (
+            within[some:] - within[:-some] >= share * some
+        )
+        first[row] += int(dense.argmax() if dense.any() else holds[row, first[row] :].argmax())
     return first
+
+
+def independent(begins: NDArray[np.intp], *, together: int, follow: int) -> NDArray[np.bool_]:
+    """Which of some faults are no consequence of another: what follows an earlier one shortly after is.
+
+    Parameters
+    ----------
+    begins
+        Instants.
+    together
+        What begins so many instants apart at most began at the same time.
+    follow
+        What begins later than that, but not more than so many instants later, is a consequence.
+    """
+    kept: list[int] = []
+    result = np.zeros(len(begins), np.bool_)
+    for i in np.argsort(begins, kind="stable").tolist():
+        result[i] = not any(together < begins[i] - earlier <= follow for earlier in kept)
+        if result[i]:
+            kept.append(int(begins[i]))
+    return result

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.lasting import independent
 from dask_efficiency.stragglers.samples import CAUSES, WORSE, Samples, Values, samples_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ MOST_OWN = 1.5
 
 #: A stretch whose mean is less than this many deviations away is not looked at any closer.
 _LEAST_MEAN = 0.8
+
+#: A machine that stands apart draws its peers along: those that begin to within this time are its victims.
+FOLLOW_SECONDS = 120.0
 
 #: From the median of absolute deviations to a standard deviation, for a normal distribution.
 _MAD = 1.4826
@@ -67,10 +71,10 @@ class Apart:
 def find_apart(
     run: Samples | RunTrace | pd.DataFrame,
     *,
-    threshold: float = 0.7,
-    continuity_seconds: float = 240.0,
-    share: float = 0.9,
-    dominance: float = 0.6,
+    threshold: float = 0.8,
+    continuity_seconds: float = 270.0,
+    share: float = 0.85,
+    dominance: float = 0.5,
 ) -> list[Finding]:
     """Workers whose metrics stay apart from those of their peers.
 
@@ -82,9 +86,10 @@ def find_apart(
     threshold
         Of :attr:`Apart.scores`.
     continuity_seconds, share
-        For how long a worker must be apart, and for how much of that time, in (0, 1].
+        For how long a worker must be apart, and for how much of that time, in (0, 1]: four minutes of four and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1].
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; so are those
+        that begin to stand apart within two minutes after another one did.
 
     Returns
     -------
@@ -107,7 +112,7 @@ def find_apart(
     for group in samples_of(run).comparable():
         apart = measured(group, continuity_seconds=continuity_seconds, share=share)
         if apart is not None:
-            named = np.flatnonzero((apart.scores > threshold) & (apart.scores >= dominance * apart.scores.max()))
+            named = culprits(group, apart, threshold=threshold, dominance=dominance)
             findings += [_finding(group, apart, int(worker), threshold) for worker in named]
     return sorted(findings, key=lambda finding: -finding.score)
 
@@ -132,6 +137,13 @@ def measured(samples: Samples, *, continuity_seconds: float, share: float) -> Ap
     most = squares[workers, worst]
     begins = (squares >= most[:, None] / 4).argmax(axis=1)
     return Apart(tuple(signals), np.sqrt(most) / np.float32(usual), begins, parts)
+
+
+def culprits(samples: Samples, apart: Apart, *, threshold: float, dominance: float) -> NDArray[np.intp]:
+    """The workers that are apart and nobody's victims; see :func:`find_apart`."""
+    named = np.flatnonzero((apart.scores > threshold) & (apart.scores >= dominance * apart.scores.max()))
+    follow = round(FOLLOW_SECONDS / (_block_samples(samples) * samples.step_seconds))
+    return named[independent(apart.begins[named], together=1, follow=follow)]
 
 
 def _block_samples(samples: Samples) -> int:

@@ -28,6 +28,11 @@ WINDOW_SAMPLES = 8
 #: Fewer workers than this have no majority.
 LEAST_WORKERS = 3
 
+#: Workers that begin to look unlike their peers within the first time of each other began together; one that begins
+#: later, but within the second, is the other's victim.
+TOGETHER_SECONDS = 15.0
+FOLLOW_SECONDS = 120.0
+
 #: Windows of a run that are looked at, at most; of a longer run every second one, every third, and so on.
 MOST_WINDOWS = 1000
 
@@ -56,8 +61,8 @@ class Minder:
     References
     ----------
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
-    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
-    continuity asks for a share of the time, so that faults that come and go are found.
+    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault, if
+    they are not each other's victims; continuity asks for a share of the time, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
@@ -111,7 +116,12 @@ class Minder:
         if len(samples.workers) < LEAST_WORKERS:
             return []
         stride = -(-samples.values.shape[2] // MOST_WINDOWS)
-        length = max(round(self.continuity_seconds / samples.step_seconds / stride), 1)
+
+        def windows(seconds: float) -> int:
+            count: int = round(seconds / samples.step_seconds / stride)
+            return max(count, 1)
+
+        length = windows(self.continuity_seconds)
         for name in self.models:
             if name not in samples.metrics:
                 continue

@@ -26,7 +26,7 @@ def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
     Returns
     -------
     array, shape (workers, windows)
-        Dimensionless, at most (N - 1) / sqrt(N) for N workers; NaN where a worker was absent.
+        Dimensionless, at most sqrt(N - 1) for N workers; NaN where a worker was absent.
 
     References
     ----------
@@ -68,7 +68,7 @@ def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
     Notes
     -----
     The worker in question moves a median little, so that this works from 4 workers on, where
-    :func:`pairwise_scores` can reach 1.5 at most.
+    :func:`pairwise_scores` can reach 1.7 at most.
     """
     distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
     apart = distances - _median(distances)
