@@ -5,12 +5,15 @@ where it has an effect. A worker counts as accused of a CPU fault if its finding
 computing, of a disk fault if it names the disk. The fault-free runs of the first part are the detector's history.
 
     python -m benchmarks.stragglers --data ../shared/data
+    python -m benchmarks.stragglers generated    # metrics made up after Minder's description
+    python -m benchmarks.stragglers injected     # faults injected into workers here
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -190,8 +193,16 @@ def judge_bytedance(folder: Path) -> bool:
     return accused == {"AR": ["rank 0"], "SE": []}
 
 
+#: Parts in modules of their own, with options of their own.
+PARTS = {"generated": "benchmarks.stragglers_minder", "injected": "benchmarks.stragglers_faults"}
+
+
 def main() -> int:
     """Print the tables; 1 where ByteDance's jobs are judged wrongly."""
+    if len(sys.argv) > 1 and sys.argv[1] in PARTS:
+        module = PARTS[sys.argv.pop(1)]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return 0
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("STRAGGLER_DATA", "../shared/data")))
     data = parser.parse_args().data

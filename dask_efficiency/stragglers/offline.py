@@ -210,8 +210,8 @@ def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
 
 
 def _confidence(above: float) -> float:
-    """Of a score: half of those that are barely flagged on FlowBench are wrong, one in ten of those twice as far."""
-    return 1.0 - 0.4 * math.exp(-1.4 * (above - 1.0))
+    """How often a score is right: on FlowBench 7 in 10 that are barely flagged, 9 in 10 twice as far, all at 5."""
+    return 1.0 - 0.3 / max(above, 1.0) ** 1.5
 
 
 def _since(readings: Readings, worker: int, level: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
+from dask_efficiency.trace.run_trace import RunTrace, Series
 from tests.stragglers.tables_of_tasks import slowed, tasks
-from tests.trace.samples import MS, Graph, simulate
+from tests.trace.samples import MS, Graph, simulate, transfer_bound
 
 
 def names(findings: list[Finding]) -> list[str]:
@@ -262,3 +264,37 @@ def test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one(seed: int, mo
     frame = slowed(tasks(6, seed=seed), "w03", 1.8)
     healthy = tasks([f"x{i:02}" for i in range(more)], seed=seed + 1)
     assert names(find_stragglers(pd.concat([frame, healthy], ignore_index=True))) == ["w03"]
+
+
+@pytest.mark.parametrize(("end", "signal"), [("sender", "send"), ("receiver", "receive")])
+def test_a_slow_sender_is_told_from_a_slow_receiver(end: str, signal: str) -> None:
+    trace = transfer_bound(64, seed=1, workers=5)
+    moved = trace.transfers
+    slow = getattr(moved, end) == 3
+    longer = np.where(slow, moved.start + 6 * (moved.stop - moved.start), moved.stop)
+    found = find_stragglers(replace(trace, transfers=replace(moved, stop=longer)))
+    [one] = [one for one in found if one.worker == trace.workers[3].name]
+    assert (one.cause, one.evidence[0].signal, one.seconds_lost) == (Cause.NETWORK, signal, None)
+
+
+def heartbeats(trace: RunTrace, **of_worker_1: float) -> RunTrace:
+    """The trace with 30 heartbeats of each worker, all alike but for some columns of worker 1."""
+    workers, beats = len(trace.workers), 30
+    columns = {name: np.zeros(workers * beats, dtype) for name, dtype in Series.dtypes().items()}
+    columns["worker"] = np.tile(np.arange(workers), beats).astype(np.int32)
+    columns["at"] = trace.start + np.repeat(np.arange(beats), workers) * MS
+    columns["thread_cpu"][:] = 1.0
+    columns["loop_interval"][:] = 0.02
+    for name, value in of_worker_1.items():
+        columns[name][columns["worker"] == 1] = value
+    return replace(trace, series=Series(**columns))
+
+
+def test_a_worker_that_is_paused_more_than_its_peers_is_short_of_memory() -> None:
+    [found] = find_stragglers(heartbeats(simulate(farm(), seed=3, workers=4), paused=0.5))
+    assert (found.worker, found.cause) == ("w1", Cause.MEMORY)
+    assert found.effect == pytest.approx(1.5, rel=0.02)
+
+
+def test_an_event_loop_that_lags_blames_nobody_by_itself() -> None:
+    assert find_stragglers(heartbeats(simulate(farm(), seed=3, workers=4), loop_interval=0.5)) == []
