@@ -300,6 +300,7 @@ def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple
     help="Run it again with this taking no time.",
 )
 @click.option("--repair", multiple=True, metavar="WORKER", help="Run it again with this worker as fast as the others.")
+@click.option("--before", metavar="TRACE", help="Say what changed on the path since this earlier run.")
 @click.option(
     "--chrome", metavar="FILE", help="Write the trace to this file or URL for ui.perfetto.dev or chrome://tracing."
 )
@@ -313,6 +314,7 @@ def critical_path(
     speed_up: dict[str, float],
     without: tuple[str, ...],
     repair: tuple[str, ...],
+    before: str | None,
     chrome: str | None,
     only_critical: bool,
     html: str | None,
@@ -328,8 +330,14 @@ def critical_path(
     if only_critical and chrome is None:
         raise click.UsageError("--only-critical needs --chrome FILE")
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
+    if before is not None and any(changes.values()):
+        raise click.UsageError(
+            "--before compares runs as they were; expected it without --what-if, --without, --repair"
+        )
+    scope = {"target": target, "span": span}
     with _one_line_errors(), _unknown_names():
-        found, changed = _paths(trace, {"target": target, "span": span}, changes)
+        found, changed = _paths(trace, scope, changes)
+        earlier = None if before is None else _paths(before, scope, {})[0]
         if chrome is not None:
             found.to_chrome(chrome, only_critical=only_critical)
         if html is not None:
@@ -340,13 +348,20 @@ def critical_path(
         data = to_dict(found)
         if changed is not None:
             data["what_if"] = to_dict(changed) | {"changes": changes}
+        if earlier is not None:
+            data["before"] = to_dict(earlier)
         click.echo(json.dumps(data, indent=1))
+    elif earlier is not None:
+        from dask_efficiency.paths.compare import compare_paths
+        from dask_efficiency.report.path_text import show_comparison
+
+        show_comparison(compare_paths(earlier, found))
     elif changed is not None:
         from dask_efficiency.report.path_text import show_what_if
 
         show_what_if(found, changed, _in_words(**changes))
     elif chrome is not None or html is not None:
-        click.echo(found.verdict)
+        click.echo(f"{found.verdict}.")
     else:
         from dask_efficiency.report.path_text import show
 

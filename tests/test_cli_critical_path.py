@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dask_efficiency.cli import main
+from dask_efficiency.paths.compare import compare_paths
 from dask_efficiency.paths.path import critical_path
 from dask_efficiency.report.path_data import to_dict
-from tests.trace.samples import transfer_bound
+from tests.trace.samples import SAMPLES, transfer_bound
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +52,18 @@ def test_a_change_is_told_in_words() -> None:
     assert "Then: The run took" in said
 
 
+def test_what_moved_onto_the_path_since_an_earlier_run_is_told() -> None:
+    SAMPLES["spilling"]().save("before.trace")
+    said = run("run.trace", "--before", "before.trace").stdout
+    assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).verdict in words(said)
+    assert "off the path" in said
+    found = json.loads(run("run.trace", "--before", "before.trace", "--json").stdout)
+    assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
+
+
 def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
-    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).verdict}\n")
+    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).verdict}.\n")
     categories = [event.get("cat") for event in json.loads(Path("run.json").read_bytes())["traceEvents"]]
     assert "critical-path" in categories
     assert Path("run.html").read_text().startswith("<!DOCTYPE html>")
@@ -78,6 +88,8 @@ def test_a_target_is_explained_alone() -> None:
         (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
         (["run.trace", "--target", "x"], 1, "no task 'x' in this trace"),
         (["run.trace", "--target", "load-1", "--span", "default"], 1, "target and span are given"),
+        (["run.trace", "--before", "run.trace", "--what-if", "sum=2"], 2, "--before compares runs as they were"),
+        (["run.trace", "--before", "none.trace"], 1, "No such file or directory: "),
         (["run.trace", "--only-critical"], 2, "--only-critical needs --chrome FILE"),
     ],
 )

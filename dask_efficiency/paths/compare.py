@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.paths.path import GROUPS, CriticalPath
+from dask_efficiency.paths.path import GROUPS, NOBODY, CriticalPath
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,20 +52,14 @@ class PathComparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence: how much faster or slower, and what made most of it."""
+        """How much longer or shorter, and the kind and the prefix that made most of it; without a full stop."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
-        grown = now - was
-        first = (
-            f"The run took {now:.3g} s, {_than(grown)} than before ({was:.3g} s)" if grown else f"Both took {now:.3g} s"
-        )
-        largest = max(
-            (change for change in self.changes if change.by == "kind"),
-            key=lambda change: change.seconds * (1 if grown >= 0 else -1),
-            default=None,
-        )
-        if not grown or largest is None:
-            return f"{first}."
-        return f"{first}; most of that is {largest.name}, {largest.before:.3g} s before and {largest.after:.3g} s now."
+        if was == now:
+            return f"no difference: both took {now:.3g} s"
+        ratio = f"{100 * abs(now / was - 1):.2g} % " if was else ""
+        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s; most of that is "
+        sign = 1 if now > was else -1
+        return said + ", in ".join(_most([c for c in self.changes if c.by == by], sign) for by in COMPARED)
 
     def to_frame(self, by: str = "kind") -> pd.DataFrame:
         """The changes by kind or by prefix. Needs pandas.
@@ -96,7 +90,14 @@ class PathComparison:
         )
 
     def __repr__(self) -> str:
-        return f"<PathComparison: {self.verdict}>"
+        from dask_efficiency.report.path_text import render_comparison
+
+        return render_comparison(self)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.path_text import render_rich_comparison
+
+        yield from render_rich_comparison(self, options.max_width)
 
 
 #: What changes are told by; workers of two runs need not be the same.
@@ -119,5 +120,6 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
     return PathComparison(before, after, tuple(found))
 
 
-def _than(seconds: float) -> str:
-    return f"{abs(seconds):.3g} s {'more' if seconds > 0 else 'less'}"
+def _most(changes: list[PathChange], sign: int) -> str:
+    change = max(changes, key=lambda change: sign * change.seconds)
+    return f"{'no task' if change.name == NOBODY else change.name:.60} ({change.seconds:+.2g} s)"

@@ -244,7 +244,7 @@ class CriticalPath:
 
     @cached_property
     def verdict(self) -> str:
-        """One sentence: what bounds this run, and what would help most."""
+        """One sentence, without a full stop: what bounds this run, and what would help most."""
         return verdict(
             makespan=self.makespan_seconds,
             kinds=self.seconds("kind"),

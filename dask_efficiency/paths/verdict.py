@@ -27,16 +27,20 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
         (Kind.WORKER_LOOP, Kind.EXECUTOR_HANDOFF),
         "longer tasks, and tasks that let go of the GIL",
     ),
-    "the client, which prepares graphs, fetches results or does other things": (
-        (Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER),
-        "fewer compute() calls, smaller graphs and smaller results",
+    "the client, which prepares graphs or runs your own code": (
+        (Kind.CLIENT_SUBMIT,),
+        "one compute() for several results, less code between them, and smaller graphs",
     ),
+    "fetching results to the client": ((Kind.RESULT_GATHER,), "results that are smaller, or that stay on the workers"),
     "free slots that no task was given": ((Kind.READY_WAIT,), "more threads, or workers that are not paused"),
     "work that was lost with a worker": ((Kind.LOST_WORKER,), "workers that live: see why it died"),
 }
 
 #: A bound is what the run is up against when it makes up this share of the makespan.
 CLOSE = 0.8
+
+#: Share of the tasks' time in which they wait that is worth words.
+WORTH_SAYING = 0.1
 
 
 def verdict(
@@ -56,28 +60,48 @@ def verdict(
     kinds
         Seconds of the makespan by kind.
     compute
-        Seconds of the makespan in which tasks computed, by prefix, largest first.
+        Seconds of the makespan in which tasks ran, by prefix, largest first.
+
+    Returns
+    -------
+    str
+        One sentence, without a full stop.
     """
     if not makespan:
-        return "Nothing took any time."
+        return "Nothing took any time"
     named = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, (members, _) in CAUSES.items()}
-    computing = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
+    running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
     unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
     cause, seconds = max(named.items(), key=lambda item: item[1])
     took = f"The run took {makespan:.3g} s"
-    if unknown >= max(seconds, computing):
-        return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded."
-    if seconds > computing:
-        return f"{took}, {_share(seconds, makespan)} of it for {cause}: what helps most is {CAUSES[cause][1]}."
+    if unknown >= max(seconds, running):
+        return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded"
+    if seconds > running:
+        return f"{took}, {_share(seconds, makespan)} of it for {cause}: what helps most is {CAUSES[cause][1]}"
+    waiting = kinds.get(Kind.COMPUTE_NONCPU, 0.0)
+    where = f"{took}, {_share(running, makespan)} of it in tasks"
     prefix, most = next(iter(compute.items()), ("-", 0.0))
-    name = repr(prefix if len(prefix) <= 60 else prefix[:57] + "...")
-    share = f"{_share(computing, makespan)} of it for tasks that compute"
-    faster = f"a faster {name}, {_share(most, makespan)} of the path"
-    if floor >= CLOSE * makespan:
-        return f"{took}, {share} one after the other: what helps most is {faster}; more workers do not help."
-    if slot_bound >= CLOSE * makespan:
-        return f"{took}, {share}, on slots that were nearly always busy: what helps most is more threads, or {faster}."
-    return f"{took}, {share}: what helps most is {faster}."
+    name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
+    longest = f"{name!r}, {_share(most, makespan)} of the path"
+    bounds = floor >= CLOSE * makespan, slot_bound >= CLOSE * makespan
+    return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, *bounds)
+
+
+def _computes(waiting: float, longest: str, chained: bool, crowded: bool) -> str:
+    """Tasks that mostly compute: a faster one helps; on a cluster that is full, more threads do too."""
+    said = f" that mostly compute ({_share(waiting, 1.0)} waiting)" if waiting >= WORTH_SAYING else " that compute"
+    if chained:
+        return f"{said}, one after the other: what helps most is a faster {longest}; more workers do not help"
+    if crowded:
+        return f"{said}, on slots that were nearly always busy: what helps most is more threads, or a faster {longest}"
+    return f"{said}: what helps most is a faster {longest}"
+
+
+def _waits(waiting: float, longest: str, chained: bool, crowded: bool) -> str:
+    """Tasks that mostly wait: nobody knows for what, so no promise is made of more workers."""
+    said = f" that mostly wait ({_share(1.0 - waiting, 1.0)} computing)"
+    said += ", one after the other" if chained else ", on slots that were nearly always busy" if crowded else ""
+    return f"{said}: what helps most is less waiting, for I/O, locks, the GIL or cores, in {longest}"
 
 
 def _share(seconds: float, makespan: float) -> str:

@@ -37,7 +37,7 @@ _RULES = """
 def render_html(path: CriticalPath) -> str:
     """The path as a self-contained fragment for a notebook: no script, no request and no id."""
     head = f'<div><b>{escape(title(path))}</b> <span class="de-dim">{escape(context(path))}</span></div>'
-    body = joined((Html(head), Html(f'<div class="de-verdict">{escape(path.verdict)}</div>'), *_parts(path)))
+    body = joined((Html(head), Html(f'<div class="de-verdict">{escape(path.verdict)}.</div>'), *_parts(path)))
     return f'<div class="dask-efficiency"><style>{style()}{_RULES}</style>{body}</div>'
 
 
@@ -48,7 +48,7 @@ def render_page(path: CriticalPath) -> str:
         figures.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
     if path.floor_seconds:
         figures.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
-    head = headline(title(path), context(path), path.verdict.removesuffix("."), figures)
+    head = headline(title(path), context(path), path.verdict, figures)
     return page(title(path), joined((head, *_parts(path))), data=to_dict(path), rules=_RULES)
 
 
@@ -61,7 +61,7 @@ def save_page(path: CriticalPath, target: str | os.PathLike[str], **storage_opti
 def page_section(path: CriticalPath) -> Html:
     """The path as a section of a page."""
     rules = Html(f"<style>{_RULES}</style>")
-    return section("Critical path: why it took so long", rules, line(path.verdict), *_parts(path))
+    return section("Critical path: why it took so long", rules, line(f"{path.verdict}."), *_parts(path))
 
 
 def _parts(path: CriticalPath) -> tuple[Html, ...]:

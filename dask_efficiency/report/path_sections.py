@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from dask_efficiency.paths.compare import COMPARED, PathChange, PathComparison, compare_paths
 from dask_efficiency.paths.path import NOBODY, CriticalPath
 from dask_efficiency.report.figures import (
+    Scale,
     apportion,
     format_percent,
     format_seconds,
@@ -19,6 +21,9 @@ from dask_efficiency.report.sections import NOTE_LENGTH, Section, name_of
 
 #: Rows of a table by name; the rest is summed up.
 TOP_NAMES = 8
+
+#: Rows of a table of differences.
+MOST_DIFFERENCES = 12
 
 #: Characters of the longest bar in a table.
 BAR_LENGTH = 24
@@ -74,8 +79,7 @@ def by_name(path: CriticalPath, by: str) -> Section:
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
         return Section("")
-    nobody = {"prefix": "(no task)", "worker": "(client and scheduler)", "host": "(client and scheduler)"}
-    named = {nobody[by] if name == NOBODY else name_of(name): value for name, value in _top(seconds, TOP_NAMES).items()}
+    named = {_named(name, by): value for name, value in _top(seconds, TOP_NAMES).items()}
     return _table(f"By {'task prefix' if by == 'prefix' else by}", by, named)
 
 
@@ -96,8 +100,8 @@ def notes(path: CriticalPath) -> Section:
     return Section("Notes", tuple(lines), caveat=True)
 
 
-def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> Section:
-    """What changes would do to a run, by kind.
+def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
+    """What changes would do to a run.
 
     Parameters
     ----------
@@ -106,24 +110,44 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> Section:
     changes
         The changes in words.
     """
-    was, now = before.seconds("kind"), after.seconds("kind")
-    scale = time_scale(max([before.makespan_seconds, after.makespan_seconds]))
-    order = sorted({**was, **now}, key=lambda kind: -max(was.get(kind, 0.0), now.get(kind, 0.0)))
-    rows = [
-        (kind, scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one))
-        for kind in order
-        for one, other in [(scale.steps(was.get(kind, 0.0)), scale.steps(now.get(kind, 0.0)))]
-        if one or other
-    ]
-    one, other = scale.steps(before.makespan_seconds), scale.steps(after.makespan_seconds)
-    rows.append(("total", scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)))
     said = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
-    if before.makespan_seconds:
-        change = after.makespan_seconds / before.makespan_seconds - 1
-        word = "shorter" if change < 0 else "longer"
-        said += f", {format_share(abs(change))} {word}" if abs(change) > HARDLY else ", no shorter"
-    heads = ("kind", f"recorded, {scale.unit}", f"what if, {scale.unit}", "change")
-    return Section("What if", (f"{said}.",), heads, tuple(rows), sums=(len(rows) - 1,))
+    change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
+    said += f", {format_share(abs(change))} {_than(change)}." if abs(change) > HARDLY else ", no shorter."
+    lines = [said]
+    if change > HARDLY:
+        lines.append(
+            "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
+        )
+    return Section("What if", tuple(lines)), *differences(compare_paths(before, after), ("recorded", "what if"))
+
+
+def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
+    """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
+    return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
+
+
+def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str]) -> Section:
+    was, now = sum(change.before for change in changes), sum(change.after for change in changes)
+    scale = time_scale(max(was, now))
+    worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MOST_DIFFERENCES]
+    rest = len(changes) - len(worth)
+    shown = [(_named(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
+    if rest:
+        rest_was, rest_now = was - sum(c.before for c in worth), now - sum(c.after for c in worth)
+        shown.append((f"{rest} more", rest_was, rest_now, ""))
+    rows = [(name, *_change(scale, one, other), moved) for name, one, other, moved in [*shown, ("total", was, now, "")]]
+    title = f"By {'task prefix' if by == 'prefix' else by}"
+    columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "")
+    return Section(title, (), columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,))
+
+
+def _change(scale: Scale, was: float, now: float) -> tuple[str, str, str]:
+    one, other = scale.steps(was), scale.steps(now)
+    return scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)
+
+
+def _than(change: float) -> str:
+    return "shorter" if change < 0 else "longer"
 
 
 def _signed(text: str, steps: int) -> str:
@@ -141,6 +165,12 @@ def _table(heading: str, name: str, seconds: Mapping[str, float]) -> Section:
         for (label, value), share in zip(seconds.items(), tenths, strict=True)
     )
     return Section(heading, (), (name, f"time, {scale.unit}", "%", ""), rows, words=(0, 3))
+
+
+def _named(name: str, by: str) -> str:
+    if name != NOBODY:
+        return name_of(name)
+    return "(no task)" if by == "prefix" else "(client and scheduler)"
 
 
 def _top(seconds: Mapping[str, float], number: int) -> dict[str, float]:

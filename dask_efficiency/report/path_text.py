@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from dask_efficiency.paths.compare import PathComparison
 from dask_efficiency.paths.path import CriticalPath
-from dask_efficiency.report.path_sections import context, sections, title, what_if
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.path_sections import context, differences, sections, title, what_if
+from dask_efficiency.report.sections import Section, name_of
 from dask_efficiency.report.text import NARROWEST, plain_blocks, plain_section, rich_section, show_either, wrapped
 
 if TYPE_CHECKING:
@@ -36,30 +37,60 @@ def show_what_if(before: CriticalPath, after: CriticalPath, changes: str) -> Non
     changes
         The changes in words, as the beginning of a sentence.
     """
-    section = what_if(before, after, changes)
+    said = _Said((title(before), f"{before.verdict}."), what_if(before, after, changes), (f"Then: {after.verdict}.",))
+    show_either(said, said.plain, None)
 
-    def plain(width: int) -> str:
-        width = max(width, NARROWEST)
-        blocks = [wrapped(title(before), width), wrapped(before.verdict, width), plain_section(section, width)]
-        return plain_blocks([*blocks, wrapped(f"Then: {after.verdict}", width)])
 
-    show_either(_Coloured(before, after, section), plain)
+def show_comparison(comparison: PathComparison) -> None:
+    """Print what differs between two paths."""
+    said = _comparison(comparison)
+    show_either(said, said.plain, None)
+
+
+def render_comparison(comparison: PathComparison, width: int = 80) -> str:
+    """What differs between two paths as ASCII text, as :func:`render_plain` does it."""
+    return _comparison(comparison).plain(width)
+
+
+def render_rich_comparison(comparison: PathComparison, width: int) -> Iterator[RenderableType]:
+    """What differs between two paths as renderables of rich."""
+    yield from _comparison(comparison).rich(width)
+
+
+def _comparison(comparison: PathComparison) -> _Said:
+    head = (f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}",)
+    last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
+    return _Said((*head, f"{comparison.verdict}."), differences(comparison), last)
 
 
 @dataclass(frozen=True, slots=True)
-class _Coloured:
-    before: CriticalPath
-    after: CriticalPath
-    section: Section
+class _Said:
+    """Sentences, tables, and sentences."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    first: tuple[str, ...]
+    sections: tuple[Section, ...]
+    last: tuple[str, ...]
+
+    def plain(self, width: int) -> str:
+        width = max(width, NARROWEST)
+        tables = (plain_section(section, width) for section in self.sections)
+        return plain_blocks(
+            [*(wrapped(text, width) for text in self.first), *tables, *(wrapped(text, width) for text in self.last)]
+        )
+
+    def rich(self, width: int) -> Iterator[RenderableType]:
         from rich.text import Text
 
-        yield Text(title(self.before), style="bold")
-        yield Text(self.before.verdict)
-        yield Text()
-        yield from rich_section(self.section, options.max_width)
-        yield Text(f"\nThen: {self.after.verdict}", style="bold")
+        for text in self.first:
+            yield Text(text, style="bold")
+        for section in self.sections:
+            yield Text()
+            yield from rich_section(section, width)
+        for text in self.last:
+            yield Text(f"\n{text}")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield from self.rich(options.max_width)
 
 
 def render_plain(path: CriticalPath, width: int = 80) -> str:
@@ -78,7 +109,7 @@ def render_plain(path: CriticalPath, width: int = 80) -> str:
     width = max(width, NARROWEST)
     blocks = [
         [*wrapped(title(path), width), *wrapped(context(path), width)],
-        wrapped(path.verdict, width),
+        wrapped(f"{path.verdict}.", width),
         *(plain_section(section, width) for section in sections(path)),
     ]
     return plain_blocks(blocks)
@@ -101,7 +132,7 @@ def render_rich(path: CriticalPath, console: Console, options: ConsoleOptions) -
         return
     yield Text(title(path), style="bold")
     yield Text(context(path), style="dim")
-    yield Text(path.verdict, style="bold")
+    yield Text(f"{path.verdict}.", style="bold")
     for section in sections(path):
         yield Text()
         yield from rich_section(_with_blocks(section), width)

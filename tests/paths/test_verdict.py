@@ -21,7 +21,8 @@ def of(kinds: dict[str, float], **changes: Any) -> str:
         ("report", "the scheduler and its messages"),
         ("spill", "between memory and disk"),
         ("worker-loop", "the workers' event loops"),
-        ("client-submit", "the client"),
+        ("client-submit", "the client, which prepares graphs or runs your own code"),
+        ("result-gather", "fetching results"),
         ("ready-wait", "free slots"),
         ("lost-worker", "lost with a worker"),
         ("unattributed", "cannot be explained"),
@@ -45,8 +46,21 @@ def test_otherwise_the_prefix_that_is_longest_on_the_path_is_what_helps() -> Non
     sentence = of({"compute-cpu": 7.0, "report": 3.0})
     assert (
         sentence
-        == "The run took 10 s, 70 % of it for tasks that compute: what helps most is a faster 'load', 60 % of the path."
+        == "The run took 10 s, 70 % of it in tasks that compute: what helps most is a faster 'load', 60 % of the path"
     )
+
+
+def test_how_much_the_tasks_wait_is_said() -> None:
+    assert "tasks that mostly compute (20 % waiting)" in of({"compute-cpu": 7.2, "compute-noncpu": 1.8})
+    assert "tasks that mostly wait (20 % computing)" in of({"compute-cpu": 1.8, "compute-noncpu": 7.2})
+    assert "tasks that mostly compute (20 % waiting)" in of({"gpu-compute": 7.2, "compute-noncpu": 1.8})
+
+
+@pytest.mark.parametrize("bound", [{}, {"floor": 9.0}, {"slot_bound": 9.0}])
+def test_tasks_that_wait_need_less_waiting_and_nothing_is_said_of_more_workers(bound: dict[str, float]) -> None:
+    sentence = of({"compute-cpu": 1.0, "compute-noncpu": 8.0}, **bound)
+    assert sentence.endswith("less waiting, for I/O, locks, the GIL or cores, in 'load', 60 % of the path")
+    assert "more" not in sentence
 
 
 def test_a_name_of_any_length_makes_one_sentence() -> None:
@@ -54,7 +68,7 @@ def test_a_name_of_any_length_makes_one_sentence() -> None:
 
 
 def test_no_time_at_all_is_said() -> None:
-    assert of({}, makespan=0.0) == "Nothing took any time."
+    assert of({}, makespan=0.0) == "Nothing took any time"
 
 
 def test_every_kind_belongs_to_one_cause() -> None:

@@ -4,8 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from dask_efficiency.paths.compare import compare_paths
 from dask_efficiency.paths.path import critical_path
-from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, kinds, notes, sections, what_if
+from dask_efficiency.report.path_sections import (
+    bounds,
+    by_host,
+    by_name,
+    context,
+    differences,
+    kinds,
+    notes,
+    sections,
+    what_if,
+)
 from tests.report.path_samples import hostile, transfers
 from tests.trace.samples import SAMPLES, tree, two_computations
 
@@ -56,14 +67,37 @@ def test_what_was_dropped_and_noted_is_a_caveat() -> None:
 def test_a_change_is_told_with_its_sign_and_what_is_left() -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
-    section = what_if(before, after, "With no transfer")
-    assert section.lines[0].startswith("With no transfer: ")
-    assert "% shorter." in section.lines[0]
-    changes = {row[0]: row[3] for row in section.rows}
+    said, by_kind, by_prefix = what_if(before, after, "With no transfer")
+    assert said.lines[0].startswith("With no transfer: ")
+    assert "% shorter." in said.lines[0]
+    changes = {row[0]: row[3] for row in by_kind.rows}
     assert changes["transfer"].startswith("-")
     assert changes["total"].startswith("-")
-    assert section.sums == (len(section.rows) - 1,)
-    assert "no shorter" in what_if(before, before, "With nothing").lines[0]
+    assert by_kind.sums == (len(by_kind.rows) - 1,)
+    assert by_prefix.rows[-1][1:4] == by_kind.rows[-1][1:4]
+    assert "no shorter" in what_if(before, before, "With nothing")[0].lines[0]
+
+
+def test_a_change_that_makes_it_longer_is_explained() -> None:
+    before = transfers()
+    said = what_if(before, before.what_if(speed_up={"sum": 0.1}), "With 'sum' 0.1 times as fast")[0]
+    assert "% longer." in said.lines[0]
+    assert "in another order" in said.lines[1]
+
+
+def test_differences_add_up_to_the_whole() -> None:
+    for name in SAMPLES:
+        by_kind, by_prefix = differences(compare_paths(transfers(), critical_path(SAMPLES[name]())))
+        for section in (by_kind, by_prefix):
+            *rows, total = (float(row[2]) for row in section.rows)
+            assert sum(rows) == pytest.approx(total, abs=0.06 * len(rows))
+
+
+def test_differences_say_what_moved_onto_the_path_and_off_it() -> None:
+    paths = transfers(), critical_path(SAMPLES["spilling"]())
+    onto, off = ({row[0]: row[4] for row in differences(compare_paths(*both))[0].rows} for both in (paths, paths[::-1]))
+    assert (onto["unspill"], off["unspill"]) == ("onto the path", "off the path")
+    assert onto["compute-cpu"] == off["compute-cpu"] == ""
 
 
 def test_names_of_users_are_harmless_and_bounded() -> None:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from dask_efficiency.paths.compare import compare_paths
 from dask_efficiency.paths.path import CriticalPath
 from dask_efficiency.report.path_text import render_plain, show, show_what_if
 from tests.report.path_samples import hostile, transfers
@@ -51,3 +52,14 @@ def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.Cap
     said = " ".join(capsys.readouterr().out.split())
     assert before.verdict in said
     assert f"Then: {after.verdict}" in said
+
+
+def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
+    console = pytest.importorskip("rich.console")
+    comparison = compare_paths(transfers(), transfers().what_if(without=("transfer",)))
+    text = repr(comparison)
+    assert " ".join(text.split()).index(comparison.verdict) < text.index("By kind") < text.index("By task prefix")
+    assert text.index("By task prefix") < text.index("Before: The run took") < text.index("Now: The run took")
+    screen = io.StringIO()
+    console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(comparison)
+    assert [word for word in re.findall(r"[\w.%-]+", text) if word not in screen.getvalue() and set(word) > {"-"}] == []
