@@ -1,4 +1,4 @@
-"""A Prometheus server with our rules, their windows shortened so that one sees them change."""
+"""A Prometheus server of one's own, and our rules with windows so short that one sees them change."""
 
 from __future__ import annotations
 
@@ -120,45 +120,66 @@ class Server:
 
 @contextmanager
 def scraping(target: str) -> Iterator[Server]:
-    """A Prometheus that scrapes one target (``host:port``), until the block is left.
+    """A Prometheus that scrapes one target (``host:port``) with short rules, until the block is left.
 
     Raises
     ------
     PrometheusError
         If it does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="dask-efficiency-monitor-") as name:
-        folder = Path(name)
-        port, log = _port(), folder / "log"
-        command = [
-            "prometheus",
-            f"--config.file={configure(folder, target)}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
-        with log.open("wb") as output:
-            # In a session of its own, for a terminal's Ctrl-C goes to the whole group, and it is to end last.
-            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="dask-efficiency-monitor-") as folder,
+        running(configure(Path(folder), target), wish=PORT) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def running(config: Path, *, wish: int = 0) -> Iterator[Server]:
+    """A Prometheus that keeps its data and its log beside its configuration, until the block is left.
+
+    Parameters
+    ----------
+    config
+        Its configuration.
+    wish
+        The port that it takes if that is free; else, or if 0, any.
+
+    Raises
+    ------
+    PrometheusError
+        If it does not start.
+    """
+    port, log = _port(wish), config.parent / "log"
+    command = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={config.parent / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with log.open("wb") as output:
+        # In a session of its own, for a terminal's Ctrl-C goes to the whole group, and it is to end last.
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        server = Server(process, port, log)
+        server.wait_until_ready()
+        yield server
+    finally:
+        process.terminate()
         try:
-            server = Server(process, port, log)
-            server.wait_until_ready()
-            yield server
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _port() -> int:
-    """A free port, Prometheus's own if possible."""
-    for wish in (PORT, 0):
+def _port(wish: int) -> int:
+    """A free port, the one wished for if possible."""
+    for candidate in (wish, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Prometheus does
             try:
-                probe.bind(("127.0.0.1", wish))
+                probe.bind(("127.0.0.1", candidate))
             except OSError:
                 continue
             port: int = probe.getsockname()[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dashboards.monitor.prometheus import running
 
 #: Where the tests' server keeps its scrapes apart, in seconds.
 SCRAPE_INTERVAL = 0.5
@@ -34,25 +35,11 @@ def lint(text: str) -> str:
     return (done.stdout + done.stderr).strip() or ("" if done.returncode == 0 else f"exit code {done.returncode}")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Prometheus:
     """A server's HTTP API."""
 
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}"
-
-    def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+    def __init__(self, url: str) -> None:
+        self._url = url
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series of an instant query."""
@@ -103,27 +90,5 @@ def scraping(
     }
     config = folder / "prometheus.yml"
     config.write_text(json.dumps(configuration))  # which is YAML too
-    port = free_port()
-    command = [
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            server: Any = Prometheus(port)
-            until = time.monotonic() + 30
-            while not server.ready():
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < until, "Prometheus did not start in 30 s"
-                time.sleep(0.1)
-            yield server
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    with running(config) as server:
+        yield Prometheus(server.url)

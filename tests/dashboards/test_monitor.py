@@ -100,7 +100,7 @@ def test_the_monitor_has_data_shows_it_and_leaves_nothing_behind(tmp_path):
         processes = psutil.Process(monitor.pid).children(recursive=True)
         assert "prometheus" in {process.name() for process in processes}
 
-        server = Prometheus(int(re.findall(r":(\d+)/", graphs)[0]))
+        server = Prometheus(graphs.partition("/graph")[0])
         shares = "cluster_activity:dask_efficiency_thread_activity_seconds:ratio_rate30s"
         eventually(lambda: server.query(shares), seconds=60)
         assert server.value(f"sum({shares})") == pytest.approx(1)
