@@ -47,8 +47,9 @@ def test_a_worker_that_swings_is_found_though_its_mean_is_usual():
     assert (finding.worker, finding.evidence[0].signal) == ("5", "rate swings")
 
 
-def test_a_fault_that_lasts_the_whole_run_is_found():
-    assert [f.worker for f in find_apart(_samples(with_fault(16, worker=7, onset=0)))] == ["7"]
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_fault_that_lasts_the_whole_run_is_found(sign):
+    assert [f.worker for f in find_apart(_samples(sign * with_fault(16, worker=7, onset=0)))] == ["7"]
 
 
 def test_a_metric_whose_worse_direction_is_known_accuses_nobody_who_does_better():
@@ -67,6 +68,21 @@ def test_only_workers_of_a_group_are_compared():
         for i in range(12)
     )
     assert find_apart(frame) == []
+
+
+def test_a_fault_in_any_group_is_found():
+    values = np.concatenate([healthy(5), with_fault(5, worker=2, seed=1)], axis=1)
+    frame = pd.concat(
+        pd.DataFrame({"at": np.arange(600.0), "worker": f"w{i}", "group": i // 5, "cpu": values[0, i]})
+        for i in range(10)
+    )
+    assert [f.worker for f in find_apart(frame)] == ["w7"]
+
+
+def test_a_worker_whose_samples_are_often_missing_is_not_accused_for_that():
+    values = healthy(8)
+    values[:, 2, 150:][:, np.random.default_rng(0).random(450) < 0.4] = np.nan
+    assert find_apart(_samples(values)) == []
 
 
 def test_missing_samples_accuse_nobody():
