@@ -19,6 +19,9 @@ _THREADS = "/proc/self/task"
 #: Threads whose wait is read at each heartbeat: each takes 10 microseconds.
 MAX_THREADS = 100
 
+#: A running task is told of when it has taken so many times as long as its prefix usually does here.
+LONG = 2.0
+
 #: Inputs that are looked at to tell the size of a task's.
 MAX_INPUTS = 64
 
@@ -43,7 +46,7 @@ class Vitals:
         running = [
             Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
             for ts in longest[:MAX_RUNNING]
-            if ts.key in used
+            if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
         ]
         return self.counter.encode(vitals, running)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from dask_efficiency.stragglers.slots import (
     RECEIVE,
     SEND,
     SIGNALS,
+    Slot,
     SlotBook,
 )
 
@@ -54,6 +55,9 @@ FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03])
 #: Weight of a slot in the history of the spread, and how much wider than it the spread may seem.
 SPREAD_LEARNING = 0.05
 MOST_SPREAD = 3.0
+
+#: Numbers that a poll may compare, or one piece more: 2 ms.
+MOST_A_POLL = 3_000
 
 #: Past findings that are kept.
 MAX_PAST = 200
@@ -118,6 +122,10 @@ class StragglerWatch:
         self._groups: dict[str, Hashable] = {}
         self._lags: dict[str, float] = {}
         self._last: int | None = None
+        #: The slot that is being compared, when it ended, and rows that have another worker since.
+        self._slot: Generator[int, None, Slot] | None = None
+        self._ending = 0
+        self._newcomers: list[int] = []
         #: When the remembered slots ended, newest last.
         self._ends: deque[int] = deque(maxlen=MAX_SLOTS)
         self._begins: deque[int] = deque(maxlen=MAX_SLOTS)
@@ -135,6 +143,11 @@ class StragglerWatch:
     def findings(self) -> tuple[Finding, ...]:
         """The stragglers of now, the most certain first."""
         return tuple(sorted(self._flags.values(), key=lambda finding: -finding.score))
+
+    @property
+    def comparing(self) -> bool:
+        """Whether a slot is over and its comparison goes on at the next poll."""
+        return self._slot is not None
 
     @property
     def nbytes(self) -> int:
@@ -156,6 +169,8 @@ class StragglerWatch:
         self._hosts[worker], self._groups[worker] = host, group
         self._fit()
         row = self._book.row_of(worker)
+        if self._slot is not None:
+            self._newcomers.append(row)
         for ring in (self._residual, self._variance, self._tasks):
             ring[:, :, row] = np.nan
         for ring in (self._share, self._core_wait, self._cpu, self._lag):
@@ -175,6 +190,8 @@ class StragglerWatch:
 
     def receive(self, worker: str, pace: Pace, *, at: int, paused: float, lag: float) -> None:
         """What a heartbeat brought: totals, seconds that its slots were paused or spilling, and the lag of its loop."""
+        if worker not in self._hosts:  # its last heartbeat came late
+            return
         self._book.receive(worker, pace, at=at, paused=paused)
         self._lags[worker] = lag
 
@@ -194,9 +211,29 @@ class StragglerWatch:
         """
         if self._last is None:
             self._last = at
-        if at - self._last < slot_seconds * 1e9 or not self._hosts:
+        if self._slot is None:
+            if at - self._last < slot_seconds * 1e9 or not self._hosts:
+                return Change()
+            self._slot = self._book.pieces(at=at, learn=self._fit_to_learn_from())
+            self._ending = at
+        if not self._compare():
             return Change()
-        self._end_slot(at)
+        return self._judge_all(at, now)
+
+    def _compare(self) -> bool:
+        """Do as much of a slot's work as one poll may; whether that was the last of it."""
+        assert self._slot is not None
+        done = 0
+        try:
+            while done < MOST_A_POLL:
+                done += next(self._slot)
+        except StopIteration as ended:
+            self._remember(ended.value)
+            self._slot = None
+            return True
+        return False
+
+    def _judge_all(self, at: int, now: float) -> Change:
         found: dict[tuple[str, str], Finding] = {}
         groups: dict[Hashable, list[str]] = {}
         for worker, group in self._groups.items():
@@ -209,25 +246,38 @@ class StragglerWatch:
                 self._learn(group, judged)
         return self._changed(found, now)
 
-    def _end_slot(self, at: int) -> None:
-        learn = np.ones(self._book.capacity, bool)
-        newest = (self._position - 1) % MAX_SLOTS
-        if self._ends:  # who seems slow now must not become the measure of itself
-            learn &= ~(self._residual[newest, DURATION] > LEAST_EFFECT[DURATION])
+    def _fit_to_learn_from(self) -> NDArray[np.bool_]:
+        """By row: who seems slow now must not become the measure of itself."""
+        fit = np.ones(self._book.capacity, bool)
+        if self._ends:
+            with np.errstate(invalid="ignore"):
+                fit &= ~(self._residual[(self._position - 1) % MAX_SLOTS, DURATION] > LEAST_EFFECT[DURATION])
         for worker, _ in self._flags:
             if worker in self._groups:
-                learn[self._book.row_of(worker)] = False
-        slot = self._book.take(at=at, learn=learn)
-        place = self._position
-        self._residual[place], self._variance[place], self._tasks[place] = slot.residual, slot.variance, slot.tasks
-        self._share[place], self._core_wait[place], self._cpu[place] = slot.share, slot.core_wait, slot.cpu
+                fit[self._book.row_of(worker)] = False
+        return fit
+
+    def _remember(self, slot: Slot) -> None:
+        place, size = self._position, slot.share.size
+        for ring, values in (
+            (self._residual, slot.residual),
+            (self._variance, slot.variance),
+            (self._tasks, slot.tasks),
+            (self._share, slot.share),
+            (self._core_wait, slot.core_wait),
+            (self._cpu, slot.cpu),
+        ):
+            ring[place] = np.nan  # workers that came meanwhile
+            ring[place][..., :size] = values
+            ring[place][..., self._newcomers] = np.nan
+        self._newcomers.clear()
         self._lag[place] = np.nan
         for worker, lag in self._lags.items():
             self._lag[place, self._book.row_of(worker)] = lag
         self._position = (place + 1) % MAX_SLOTS
-        self._begins.append(self._last if self._last is not None else at)
-        self._ends.append(at)
-        self._last = at
+        self._begins.append(self._last if self._last is not None else self._ending)
+        self._ends.append(self._ending)
+        self._last = self._ending
 
     def _newest_first(self, at: int) -> list[int]:
         """Places of the remembered slots within the window."""

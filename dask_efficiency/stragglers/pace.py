@@ -78,22 +78,21 @@ class PaceCounter:
     """Adds up a worker's pace. The first task of each prefix is left out: it imports and warms up."""
 
     def __init__(self) -> None:
-        #: The prefix used last comes last.
         self._tasks: dict[str, list[float]] = {}
         self._transfers: dict[str, list[float]] = {}
+        #: Grows, and stands behind the sums: which were used last.
+        self._turn = 0.0
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
         seconds = wall / 1e9
         if seconds < MIN_WALL_SECONDS:
             return
-        sums = self._tasks.pop(prefix, None)
+        sums = self._tasks.get(prefix)
         if sums is None:
-            if len(self._tasks) >= MAX_PREFIXES:
-                del self._tasks[next(iter(self._tasks))]
-            self._tasks[prefix] = [0.0] * len(TASK_SUMS)
+            self._begin(self._tasks, prefix, MAX_PREFIXES, TASK_SUMS)
             return
-        self._tasks[prefix] = sums
+        self._turn = sums[-1] = self._turn + 1
         n = sums[0]
         share = min(1.0, cpu / wall)
         if n >= 5:
@@ -114,25 +113,33 @@ class PaceCounter:
         """Data came from another worker."""
         if nbytes < MIN_TRANSFER_BYTES or not seconds > 0:
             return
-        sums = self._transfers.pop(sender, None)
-        if sums is None:
-            if len(self._transfers) >= MAX_SENDERS:
-                del self._transfers[next(iter(self._transfers))]
-            sums = [0.0] * len(TRANSFER_SUMS)
-        self._transfers[sender] = sums
+        sums = self._transfers.get(sender) or self._begin(self._transfers, sender, MAX_SENDERS, TRANSFER_SUMS)
+        self._turn = sums[-1] = self._turn + 1
         cost = log(seconds / nbytes)
         sums[0] += 1.0
         sums[1] += cost
         sums[2] += cost * cost
         sums[3] += seconds
 
+    def usual(self, prefix: str) -> float:
+        """Seconds that a task of a prefix takes here; 0.0 where that is not known."""
+        sums = self._tasks.get(prefix)
+        return sums[1] / sums[0] if sums is not None and sums[0] > 1 else 0.0
+
+    def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
+        """A new row, in the place of the one that was not used for longest where there is no room."""
+        if len(table) >= at_most:
+            del table[min(table, key=lambda each: table[each][-1])]
+        table[name] = [0.0] * len(columns) + [self._turn]
+        return table[name]
+
     def encode(self, vitals: Sequence[float], running: Iterable[Running] = ()) -> dict[str, Any]:
         """The totals as plain data for msgpack."""
         return {
             "prefixes": list(self._tasks),
-            "tasks": _packed(self._tasks.values()),
+            "tasks": _packed(sums[:-1] for sums in self._tasks.values()),
             "senders": list(self._transfers),
-            "transfers": _packed(self._transfers.values()),
+            "transfers": _packed(sums[:-1] for sums in self._transfers.values()),
             "vitals": _packed([vitals]),
             "running": [[task.prefix, task.seconds, task.nbytes] for task in running],
         }

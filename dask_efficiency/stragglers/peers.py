@@ -61,12 +61,3 @@ def healthy_spread(values: Floats) -> float:
     middle = np.median(known)
     better = known[known <= middle] - middle
     return float(np.sqrt(np.mean(better * better)))
-
-
-def host_means(values: Floats, hosts: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
-    """Mean over the workers of each host that have a value, and how many these are."""
-    known = np.isfinite(values)
-    count = np.bincount(hosts[known], minlength=int(hosts.max(initial=-1)) + 1)
-    total = np.bincount(hosts[known], weights=values[known], minlength=len(count))
-    with np.errstate(invalid="ignore"):
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan), count

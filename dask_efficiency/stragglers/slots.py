@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +47,9 @@ MIN_TRANSFER_SHARE = 0.01
 MIN_HISTORY = 6
 LEARNING = 0.15
 
+#: Numbers that are compared in one piece.
+PIECE = 3_000
+
 _N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(len(TASK_SUMS))
 
 
@@ -76,24 +79,34 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class _Row:
-    """A worker and where its columns are."""
+    """A worker and where it is in arrays."""
 
     row: int
     group: Hashable
-    at: int
     prefixes: tuple[str, ...] = ()
     columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     senders: tuple[str, ...] = ()
     sent: Floats = field(default_factory=lambda: np.zeros((0, len(TRANSFER_SUMS))))
-    sent_before: dict[str, Floats] = field(default_factory=dict)
+    #: What was added to ``sent`` since the last slot.
+    moved: Floats | None = None
     running: tuple[Running, ...] = ()
-    paused: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """Workers that can be compared, and what is known of their prefixes."""
+
+    id: int
+    #: When what is not compared yet began to come, by prefix.
+    since: NDArray[np.int64] = field(default_factory=lambda: np.zeros(MAX_PREFIXES, np.int64))
+    #: By prefix: the logarithm of seconds a task at the last comparison, that of the usual size, and the power.
+    expected: Floats = field(default_factory=lambda: np.full((3, MAX_PREFIXES), np.nan))
 
 
 class SlotBook:
     """Keeps the workers' totals and compares what was added since the last slot.
 
-    Memory is bounded by the workers that are there: 12 kB each.
+    Memory is bounded by the workers that are there: 11 kB each.
     """
 
     def __init__(self) -> None:
@@ -101,32 +114,29 @@ class SlotBook:
         self._free = list(range(16))
         self._taken = 0
         self._columns: dict[str, int] = {}
-        self._used_at: list[int] = [0] * MAX_PREFIXES
-        self._since = np.zeros(MAX_PREFIXES, np.int64)
+        self._used_at = np.zeros(MAX_PREFIXES, np.int64)
         size, sums, vitals = len(self._free), len(TASK_SUMS), len(VITAL_SUMS) + 2
-        self._now = np.zeros((size, MAX_PREFIXES, sums))
-        self._base = np.zeros((size, MAX_PREFIXES, sums))
+        # Workers are the last axis of all.
+        self._now = np.zeros((MAX_PREFIXES, sums, size))
+        self._base = np.zeros((MAX_PREFIXES, sums, size))
         #: The vital sums, nanoseconds of the last heartbeat, and seconds paused.
-        self._vitals = np.full((size, vitals), np.nan)
-        self._vitals_base = np.full((size, vitals), np.nan)
-        #: Usual logarithm of seconds a task, by worker and prefix, and slots that it comes from.
-        self._usual = np.full((size, MAX_PREFIXES), np.nan)
-        self._known = np.zeros((size, MAX_PREFIXES))
-        self._groups = np.full(size, -1, np.intp)
-        self._group_ids: dict[Hashable, int] = {}
-        #: By prefix: the peers' logarithm of seconds a task at the last comparison, of size, and the power.
-        self._expected = np.full((3, MAX_PREFIXES), np.nan)
+        self._vitals = np.full((vitals, size), np.nan)
+        self._vitals_base = np.full((vitals, size), np.nan)
+        #: Usual logarithm of seconds a task, by prefix, and slots that it comes from.
+        self._usual = np.full((MAX_PREFIXES, size), np.nan)
+        self._known = np.zeros((MAX_PREFIXES, size))
+        self._group_of = np.full(size, -1, np.intp)
+        self._groups: dict[Hashable, _Group] = {}
 
     @property
     def capacity(self) -> int:
         """Rows that arrays have."""
-        return len(self._now)
+        return len(self._group_of)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        arrays = (self._now, self._base, self._vitals, self._vitals_base, self._usual, self._known, self._groups)
-        return sum(array.nbytes for array in arrays)
+        return sum(getattr(self, name).nbytes for name in _ARRAYS)
 
     def row_of(self, worker: str) -> int:
         """Where a worker is in arrays."""
@@ -136,25 +146,25 @@ class SlotBook:
         """A worker is there; ``group`` is equal for workers that can be compared."""
         self.left(worker)
         if not self._free:
-            self._free = (
-                list(range(self._grow(), len(self._now)))[::-1] if self._rows else [*range(self.capacity)][::-1]
-            )
+            first = self._grow()
+            self._free = list(range(first, self.capacity))
         row = self._free.pop()
-        for array, value in ((self._now, 0), (self._base, 0), (self._known, 0)):
-            array[row] = value
-        for array in (self._vitals, self._vitals_base, self._usual):
-            array[row] = np.nan
-        self._rows[worker] = _Row(row, group, at)
-        self._groups[row] = self._group_ids.setdefault(group, max(self._group_ids.values(), default=-1) + 1)
+        for name, empty in _ARRAYS.items():
+            getattr(self, name)[..., row] = empty
+        self._rows[worker] = _Row(row, group)
+        if group not in self._groups:
+            self._groups[group] = _Group(max((known.id for known in self._groups.values()), default=-1) + 1)
+            self._groups[group].since[:] = at
+        self._group_of[row] = self._groups[group].id
 
     def left(self, worker: str) -> None:
         """A worker is not there any more."""
         known = self._rows.pop(worker, None)
         if known is not None:
             self._free.append(known.row)
-            self._groups[known.row] = -1
-            if not any(other.group == known.group for other in self._rows.values()):
-                self._group_ids = {row.group: self._group_ids[row.group] for row in self._rows.values()}
+            self._group_of[known.row] = -1
+            if not (self._group_of == self._groups[known.group].id).any():
+                del self._groups[known.group]
 
     def receive(self, worker: str, pace: Pace, *, at: int, paused: float) -> None:
         """A worker's totals came; a total below the last one is that of a new beginning."""
@@ -166,20 +176,47 @@ class SlotBook:
             self._map(known, pace.prefixes, at)
         columns = known.columns
         if len(columns):
-            before = self._now[row, columns, _N]
-            tasks = pace.tasks
-            fallen = tasks[:, _N] < before
-            if fallen.any():
-                self._base[row, columns[fallen]] = 0
-            for column in columns[tasks[:, _N] > before].tolist():
-                self._used_at[column] = at
-            self._now[row, columns] = tasks
-        known.senders, known.sent, known.running = pace.senders, pace.transfers, pace.running
-        self._vitals[row, :-2] = pace.vitals
-        self._vitals[row, -2:] = at, paused
+            gained = pace.tasks[:, _N] - self._now[columns, _N, row]
+            if gained.min() < 0:
+                self._base[columns[gained < 0], :, row] = 0
+            self._used_at[columns[gained > 0]] = at
+            self._now[columns, :, row] = pace.tasks
+        self._receive_transfers(known, pace)
+        known.running = pace.running
+        self._vitals[:-2, row] = pace.vitals
+        self._vitals[-2:, row] = at, paused
+
+    def _receive_transfers(self, known: _Row, pace: Pace) -> None:
+        if pace.senders == known.senders:
+            gained = pace.transfers - known.sent
+            if len(gained) and gained[:, 0].min() < 0:
+                gained = np.where(gained[:, :1] < 0, pace.transfers, gained)
+            known.moved = gained if known.moved is None else known.moved + gained
+        else:
+            # What came since the last slot from others than these is forgotten.
+            before = dict(zip(known.senders, known.sent, strict=True))
+            moved = {} if known.moved is None else dict(zip(known.senders, known.moved, strict=True))
+            known.moved = np.zeros_like(pace.transfers)
+            for i, (sender, sums) in enumerate(zip(pace.senders, pace.transfers, strict=True)):
+                former = before.get(sender)
+                known.moved[i] = sums - former if former is not None and former[0] <= sums[0] else sums
+                known.moved[i] += moved.get(sender, 0.0)
+        known.senders, known.sent = pace.senders, pace.transfers
 
     def take(self, *, at: int, learn: NDArray[np.bool_] | None = None) -> Slot:
-        """What was added since the last slot, compared within the groups.
+        """What was added since the last slot, compared at once: all of :meth:`pieces`."""
+        pieces = self.pieces(at=at, learn=learn)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as done:
+                slot: Slot = done.value
+                return slot
+
+    def pieces(self, *, at: int, learn: NDArray[np.bool_] | None = None) -> Generator[int, None, Slot]:
+        """What was added since the last slot, compared within the groups, piece by piece.
+
+        Workers may come and go, and heartbeats arrive, between two pieces.
 
         Parameters
         ----------
@@ -187,58 +224,87 @@ class SlotBook:
             Monotonic nanoseconds.
         learn
             By row: whether the worker is as it should be, so that its history may learn from this slot.
+
+        Yields
+        ------
+        int
+            How large each piece was, in numbers that were compared.
         """
         shape = len(SIGNALS), self.capacity
         residual, variance, tasks = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape)
         slot = Slot(residual, variance, tasks, *(np.full(shape[1], np.nan) for _ in range(3)))
-        for group in self._group_ids.values():
-            rows = np.flatnonzero(self._groups == group)
-            self._compare_tasks(slot, rows, at, learn)
-            self._compare_vitals(slot, rows)
-        self._compare_transfers(slot, (at - self._taken) / 1e9)
+        vitals = self._vitals - self._vitals_base
+        told = self._vitals[2] >= 0
         self._vitals_base[:] = self._vitals
+        for group in list(self._groups.values()):
+            rows = np.flatnonzero(self._group_of[: shape[1]] == group.id)
+            yield from self._compare_tasks(slot, group, rows, at, learn)
+            self._add_running(slot, group, rows)
+            _compare_vitals(slot, rows, vitals[:, rows], told[rows])
+            yield len(rows) * len(VITAL_SUMS)
+        pairs = self._pairs(shape[1])
+        yield 2 * len(pairs[0])
+        _compare_transfers(slot, *pairs, (at - self._taken) / 1e9)
+        yield 8 * len(pairs[0])
         self._taken = at
         return slot
 
     # -- tasks -------------------------------------------------------------------------------
 
-    def _compare_tasks(self, slot: Slot, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_] | None) -> None:
-        counts = self._now[rows, :, _N] - self._base[rows, :, _N]
-        enough = counts >= MIN_TASKS
-        some, ready = (counts > 0).sum(axis=0), enough.sum(axis=0)
-        fresh = some == 0
-        self._since[fresh] = at
+    def _compare_tasks(
+        self, slot: Slot, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_] | None
+    ) -> Iterator[int]:
+        counts = (self._now[:, _N] - self._base[:, _N])[:, rows]
+        some, ready = (counts > 0).sum(axis=1), (counts >= MIN_TASKS).sum(axis=1)
+        group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
         ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
-        late = (some >= peers) & (at - self._since > MAX_WAIT_NS)
+        late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         columns = np.flatnonzero(ripe | late)
-        if not len(columns):
-            self._add_running(slot, rows)
-            return
-        picked = np.ix_(rows, columns)
-        sums = (self._now[picked] - self._base[picked]).transpose(2, 1, 0)
-        self._base[picked] = self._now[picked]
-        self._since[columns] = at
+        duration, share, on_cpu = (_Sums.of(len(rows)) for _ in range(3))
+        width = max(1, PIECE // max(1, len(rows)))
+        yield len(rows)
+        for first in range(0, len(columns), width):
+            some_columns = columns[first : first + width]
+            least = np.where(ripe[some_columns], MIN_TASKS, 1)
+            self._compare_columns(group, rows, some_columns, least, learn, (duration, share, on_cpu))
+            group.since[some_columns] = at
+            yield len(rows) * len(some_columns)
+        for signal, sums in ((DURATION, duration), (CPU_SHARE, share)):
+            slot.residual[signal, rows], slot.variance[signal, rows], slot.tasks[signal, rows] = sums.mean()
+        slot.share[rows] = on_cpu.mean()[0]
+
+    def _compare_columns(
+        self,
+        group: _Group,
+        rows: NDArray[np.intp],
+        columns: NDArray[np.intp],
+        least: NDArray[np.intp],
+        learn: NDArray[np.bool_] | None,
+        sums_of: tuple[_Sums, _Sums, _Sums],
+    ) -> None:
+        """Compare by some prefixes, and begin to add up anew."""
+        duration, share_sums, on_cpu = sums_of
+        picked = np.ix_(columns, np.arange(len(TASK_SUMS)), rows)
+        now = self._now[picked]
+        sums = np.moveaxis(now - self._base[picked], 1, 0)
+        self._base[picked] = now
         n = sums[_N]
-        least = np.where(ripe[columns], MIN_TASKS, 1)[:, None]
-        there = n >= least
+        there = n >= least[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             n = np.where(there, n, np.nan)
             level, noise, power, size = _by_size(sums, n)
             others = median_of_others(level)
-            self._expected[:, columns] = median_by_row(level), size, power
+            group.expected[:, columns] = median_by_row(level), size, power
             residual = self._with_history(level, others, rows, columns, there, learn)
-            share = sums[_CPU] / sums[_WALL]
-            below = median_of_others(share) - share
-            if len(rows) < MIN_PEERS:
-                below[:] = np.nan
+            share = np.where(there, sums[_CPU] / sums[_WALL], np.nan)
+            below = median_of_others(share) - share if len(rows) >= MIN_PEERS else np.full_like(share, np.nan)
             share_noise = _pooled(sums[_SHARE], sums[_SHARE2], n)
             # What a prefix says counts by the time that its tasks would take the peers.
             weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
-        _combine(slot, DURATION, rows, residual, noise[:, None] / n, weight, n)
-        _combine(slot, CPU_SHARE, rows, below, share_noise[:, None] / n, weight, n)
-        slot.share[rows] = _mean(share, np.where(there, weight, 0.0))
-        self._add_running(slot, rows)
+            duration.add(residual, noise[:, None] / n, weight, n)
+            share_sums.add(below, share_noise[:, None] / n, weight, n)
+            on_cpu.add(share, share_noise[:, None] / n, weight, n)
 
     def _with_history(
         self,
@@ -254,8 +320,8 @@ class SlotBook:
         Peers cannot tell where they are too few, or where more than half of them became slow. Then the workers that
         are as they were stand for the rest: where none is, the work has changed, and nobody is to blame.
         """
-        picked = np.ix_(rows, columns)
-        usual, known = self._usual[picked].T, self._known[picked].T
+        picked = np.ix_(columns, rows)
+        usual, known = self._usual[picked], self._known[picked]
         change = np.where(known >= MIN_HISTORY, level - usual, np.nan)
         told = np.isfinite(change).sum(axis=1)
         slowed = (change > math.log(1.1)).sum(axis=1)
@@ -268,108 +334,66 @@ class SlotBook:
             residual[i] = np.minimum(change[i], change[i] - as_before)
         fit = np.ones(len(rows), bool) if learn is None else learn[rows]
         new = there & fit[None, :]
-        step = np.where(np.isnan(usual), 1.0, LEARNING)
-        updated = np.where(np.isnan(usual), level, usual + step * (level - usual))
-        self._usual[picked] = np.where(new, updated, usual).T
-        self._known[picked] = np.where(new, known + 1, known).T
+        updated = np.where(np.isnan(usual), level, usual + LEARNING * (level - usual))
+        self._usual[picked] = np.where(new, updated, usual)
+        self._known[picked] = np.where(new, known + 1, known)
         return residual
 
-    def _add_running(self, slot: Slot, rows: NDArray[np.intp]) -> None:
+    def _add_running(self, slot: Slot, group: _Group, rows: NDArray[np.intp]) -> None:
         """Tasks that have not ended, and have run longer than others': the least that they will take."""
-        here = set(rows.tolist())
+        if len(rows) < MIN_PEERS:
+            return
+        expected = group.expected.T.tolist()
         for known in self._rows.values():
-            if not known.running or known.row not in here:
+            if not known.running or self._group_of[known.row] != group.id or known.row >= slot.share.size:
                 continue
-            beyond, weight, count = 0.0, 0.0, 0
+            beyond = weight = 0.0
             for task in known.running:
                 column = self._columns.get(task.prefix)
-                if column is None or task.seconds <= 0 or len(rows) < MIN_PEERS:
+                if column is None or task.seconds <= 0:
                     continue
-                level, size, power = self._expected[:, column]
-                expected = level + (power * (math.log1p(task.nbytes) - size) if power else 0.0)
-                excess = math.log(task.seconds) - expected
+                level, size, power = expected[column]
+                excess = math.log(task.seconds) - level - (power * (math.log1p(task.nbytes) - size) if power else 0.0)
                 if excess > math.log(2.0):
                     beyond += task.seconds * excess
                     weight += task.seconds
-                    count += 1
-            if count:
-                self._merge(slot, known.row, beyond / weight, weight)
+            if weight:
+                _add_censored(slot, known.row, beyond / weight)
 
-    @staticmethod
-    def _merge(slot: Slot, row: int, excess: float, weight: float) -> None:
-        """Running tasks count as one task that ended now, which says less than those that did."""
-        tasks = slot.tasks[DURATION, row]
-        so_far = slot.residual[DURATION, row]
-        if not np.isfinite(so_far):
-            slot.residual[DURATION, row], slot.variance[DURATION, row] = excess, 0.25
-        elif excess > so_far:
-            slot.residual[DURATION, row] = (tasks * so_far + excess) / (tasks + 1)
-        slot.tasks[DURATION, row] = tasks + 0.25
+    # -- transfers ---------------------------------------------------------------------------
 
-    # -- the rest ----------------------------------------------------------------------------
-
-    def _compare_vitals(self, slot: Slot, rows: NDArray[np.intp]) -> None:
-        gained = self._vitals[rows] - self._vitals_base[rows]
-        seconds, nbytes, wait, cpu, elapsed, paused = gained.T
-        took = elapsed / 1e9
-        with np.errstate(divide="ignore", invalid="ignore"):
-            known = took > 0
-            slot.core_wait[rows] = np.where(known & (self._vitals[rows, 2] >= 0), wait / took, np.nan)
-            slot.cpu[rows] = np.where(known, cpu / took, np.nan)
-            cost = np.where(nbytes >= MIN_DISK_BYTES, np.log(seconds / nbytes), np.nan)
-            _single(slot, DISK, rows, cost - _peers_of(cost), 0.02)
-            share = np.where(known, np.clip(paused / took, 0.0, 1.0), np.nan)
-            _single(slot, MEMORY, rows, share - _peers_of(share), 0.0025)
-
-    def _compare_transfers(self, slot: Slot, slot_seconds: float) -> None:
-        """What receivers and senders add to the cost of a byte, each apart from the other."""
+    def _pairs(self, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Receivers, senders, and what moved between them since the last slot."""
         receivers: list[int] = []
         senders: list[int] = []
-        sums: list[Floats] = []
+        moved: list[Floats] = []
+        place = {address: known.row for address, known in self._rows.items() if known.row < size}
         for known in self._rows.values():
-            before = known.sent_before
-            now = dict(zip(known.senders, known.sent, strict=True))
-            for address, row in now.items():
-                there = self._rows.get(address)
-                gained = row - before[address] if address in before and before[address][0] <= row[0] else row
-                if there is not None and gained[0] > 0:
-                    receivers.append(known.row)
-                    senders.append(there.row)
-                    sums.append(gained)
-            known.sent_before = now
-        if not sums:
-            return
-        table = np.array(sums)
+            if known.moved is None or known.row >= size or not len(known.moved):
+                continue
+            receivers += [known.row] * len(known.senders)
+            senders += [place.get(sender, -1) for sender in known.senders]
+            moved.append(known.moved)
+            known.moved = None
         receiver, sender = np.array(receivers, np.intp), np.array(senders, np.intp)
-        n, cost = table[:, 0], table[:, 1] / table[:, 0]
-        noise = float(np.median(np.maximum(table[:, 2] / n - cost**2, 0.0))) + 0.04
-        effects = _two_ways(cost, n, receiver, sender, self.capacity)
-        for signal, effect, end in zip((RECEIVE, SEND), effects, (receiver, sender), strict=True):
-            count = np.bincount(end, weights=n, minlength=self.capacity)
-            took = np.bincount(end, weights=table[:, 3], minlength=self.capacity)
-            rows = np.flatnonzero((count > 0) & (took >= MIN_TRANSFER_SHARE * slot_seconds))
-            if len(rows) >= MIN_PEERS:
-                level = effect[rows]
-                slot.residual[signal, rows] = level - median_of_others(level[None, :])[0]
-                slot.variance[signal, rows] = noise / count[rows]
-                slot.tasks[signal, rows] = count[rows]
+        sums = np.concatenate(moved) if moved else np.zeros((0, len(TRANSFER_SUMS)))
+        there = (sender >= 0) & (sums[:, 0] > 0)
+        return receiver[there], sender[there], sums[there]
 
     # -- arrays ------------------------------------------------------------------------------
 
     def _grow(self) -> int:
         size = self.capacity
-        for name in ("_now", "_base", "_vitals", "_vitals_base", "_usual", "_known", "_groups"):
+        for name, empty in _ARRAYS.items():
             array = getattr(self, name)
-            empty = np.full((size, *array.shape[1:]), -1 if name == "_groups" else 0, array.dtype)
-            setattr(self, name, np.concatenate([array, empty]))
+            setattr(self, name, np.concatenate([array, np.full_like(array, empty)], axis=-1))
         return size
 
     def _map(self, known: _Row, prefixes: tuple[str, ...], at: int) -> None:
-        gone = set(known.prefixes) - set(prefixes)
-        for prefix in gone:
+        for prefix in set(known.prefixes) - set(prefixes):
             column = self._columns.get(prefix)
             if column is not None:  # when it comes again, it begins at 0
-                self._now[known.row, column] = self._base[known.row, column] = 0
+                self._now[column, :, known.row] = self._base[column, :, known.row] = 0
         known.prefixes = prefixes
         known.columns = np.array([self._column(prefix, at) for prefix in prefixes], np.intp)
 
@@ -388,12 +412,98 @@ class SlotBook:
                     known.prefixes = ()
         self._columns[prefix] = column
         self._used_at[column] = at
-        self._since[column] = at
-        self._now[:, column] = self._base[:, column] = 0
-        self._usual[:, column] = np.nan
-        self._known[:, column] = 0
-        self._expected[:, column] = np.nan
+        for name in ("_now", "_base", "_usual", "_known"):
+            getattr(self, name)[column] = _ARRAYS[name]
+        for group in self._groups.values():
+            group.since[column] = at
+            group.expected[:, column] = np.nan
         return column
+
+
+#: The arrays of a book, and what stands there for nobody.
+_ARRAYS = {
+    "_now": 0.0,
+    "_base": 0.0,
+    "_vitals": np.nan,
+    "_vitals_base": np.nan,
+    "_usual": np.nan,
+    "_known": 0.0,
+    "_group_of": -1,
+}
+
+
+@dataclass(eq=False, slots=True)
+class _Sums:
+    """Weighted sums by worker over prefixes, of which :meth:`mean` is one number each."""
+
+    weight: Floats
+    value: Floats
+    variance: Floats
+    tasks: Floats
+
+    @classmethod
+    def of(cls, workers: int) -> _Sums:
+        """Of nothing yet."""
+        return cls(*(np.zeros(workers) for _ in range(4)))
+
+    def add(self, value: Floats, variance: Floats, weight: Floats, n: Floats) -> None:
+        """Some prefixes more, all of shape (prefixes, workers); what is NaN does not count."""
+        known = np.isfinite(value) & (weight > 0)
+        weight = np.where(known, weight, 0.0)
+        self.weight += weight.sum(axis=0)
+        self.value += (weight * np.where(known, value, 0.0)).sum(axis=0)
+        self.variance += (weight**2 * np.where(known, variance, 0.0)).sum(axis=0)
+        self.tasks += np.where(known, n, 0.0).sum(axis=0)
+
+    def mean(self) -> tuple[Floats, Floats, Floats]:
+        """Mean, its variance, and tasks; NaN where there was nothing."""
+        whole = np.where(self.weight > 0, self.weight, np.nan)
+        return self.value / whole, self.variance / whole**2, self.tasks
+
+
+def _add_censored(slot: Slot, row: int, excess: float) -> None:
+    """Running tasks count as one task that ended now, which says less than those that did."""
+    tasks = slot.tasks[DURATION, row]
+    so_far = slot.residual[DURATION, row]
+    if not np.isfinite(so_far):
+        slot.residual[DURATION, row], slot.variance[DURATION, row] = excess, 0.25
+    elif excess > so_far:
+        slot.residual[DURATION, row] = (tasks * so_far + excess) / (tasks + 1)
+    slot.tasks[DURATION, row] = tasks + 0.25
+
+
+def _compare_vitals(slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_]) -> None:
+    seconds, nbytes, wait, cpu, elapsed, paused = gained
+    took = elapsed / 1e9
+    with np.errstate(divide="ignore", invalid="ignore"):
+        known = took > 0
+        slot.core_wait[rows] = np.where(known & told, wait / took, np.nan)
+        slot.cpu[rows] = np.where(known, cpu / took, np.nan)
+        cost = np.where(nbytes >= MIN_DISK_BYTES, np.log(seconds / nbytes), np.nan)
+        _single(slot, DISK, rows, cost - _peers_of(cost), 0.02)
+        share = np.where(known, np.clip(paused / took, 0.0, 1.0), np.nan)
+        _single(slot, MEMORY, rows, share - _peers_of(share), 0.0025)
+
+
+def _compare_transfers(
+    slot: Slot, receiver: NDArray[np.intp], sender: NDArray[np.intp], sums: Floats, slot_seconds: float
+) -> None:
+    """What receivers and senders add to the cost of a byte, each apart from the other."""
+    if not len(sums):
+        return
+    size = slot.share.size
+    n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
+    noise = float(np.median(np.maximum(sums[:, 2] / n - cost**2, 0.0))) + 0.04
+    effects = _two_ways(cost, n, receiver, sender, size)
+    for signal, effect, end in zip((RECEIVE, SEND), effects, (receiver, sender), strict=True):
+        count = np.bincount(end, weights=n, minlength=size)
+        took = np.bincount(end, weights=sums[:, 3], minlength=size)
+        rows = np.flatnonzero((count > 0) & (took >= MIN_TRANSFER_SHARE * slot_seconds))
+        if len(rows) >= MIN_PEERS:
+            level = effect[rows]
+            slot.residual[signal, rows] = level - median_of_others(level[None, :])[0]
+            slot.variance[signal, rows] = noise / count[rows]
+            slot.tasks[signal, rows] = count[rows]
 
 
 def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -419,27 +529,6 @@ def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:
     some = np.isfinite(variance).any(axis=1)
     pooled: Floats = np.maximum(np.where(some, median_by_row(variance), 0.04), 1e-4)
     return pooled
-
-
-def _combine(
-    slot: Slot, signal: int, rows: NDArray[np.intp], residual: Floats, variance: Floats, weight: Floats, n: Floats
-) -> None:
-    """One number a worker from those of its prefixes, by weight."""
-    known = np.isfinite(residual) & (weight > 0)
-    weight = np.where(known, weight, 0.0)
-    whole = weight.sum(axis=0)
-    there = whole > 0
-    share = weight[:, there] / whole[there]
-    slot.residual[signal, rows[there]] = (share * np.where(known, residual, 0.0)[:, there]).sum(axis=0)
-    slot.variance[signal, rows[there]] = (share**2 * np.where(known, variance, 0.0)[:, there]).sum(axis=0)
-    slot.tasks[signal, rows[there]] = np.where(known, n, 0.0)[:, there].sum(axis=0)
-
-
-def _mean(values: Floats, weight: Floats) -> Floats:
-    whole = weight.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean: Floats = (np.where(weight > 0, values, 0.0) * weight).sum(axis=0) / whole
-    return mean
 
 
 def _single(slot: Slot, signal: int, rows: NDArray[np.intp], residual: Floats, variance: float) -> None:

@@ -327,3 +327,29 @@ def test_a_straggler_that_leaves_is_past() -> None:
     run.watch.left("w0", now=1e9 + 60)
     assert run.watch.findings == ()
     assert [past.finding.worker for past in run.watch.past] == ["w0"]
+
+
+def test_a_comparison_that_is_spread_over_polls_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = healthy(12, task=lambda rng: (f"f{rng.integers(4)}", 0.2 * float(rng.lognormal(0, 0.1)), 1e6))
+    cluster[1].slowness = slow(1.5, since=60)
+    at_once = SimulatedCluster(cluster).run(180)
+    monkeypatch.setattr("dask_efficiency.stragglers.slots.PIECE", 1)
+    monkeypatch.setattr("dask_efficiency.stragglers.online.MOST_A_POLL", 1)
+    in_pieces = SimulatedCluster(cluster)
+    in_pieces.run(1.25 * 3)
+    assert in_pieces.watch.comparing
+    in_pieces.run(180)
+    assert names(at_once.found) == names(in_pieces.found) == ["w1"]
+
+
+def test_workers_may_come_and_go_while_a_comparison_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.stragglers.slots.PIECE", 1)
+    monkeypatch.setattr("dask_efficiency.stragglers.online.MOST_A_POLL", 1)
+    cluster = healthy(40)
+    for i, worker in enumerate(cluster):
+        worker.joins_at = 3.0 * i
+    run = SimulatedCluster(cluster)
+    for i in range(30):
+        run.run(4)
+        run.watch.left(f"w{i}", now=1e9 + run.at)
+    assert run.found == []
