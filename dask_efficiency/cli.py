@@ -300,6 +300,7 @@ def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple
     help="Run it again with this taking no time.",
 )
 @click.option("--repair", multiple=True, metavar="WORKER", help="Run it again with this worker as fast as the others.")
+@click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
 @click.option("--before", metavar="TRACE", help="Say what changed on the path since this earlier run.")
 @click.option(
     "--chrome", metavar="FILE", help="Write the trace to this file or URL for ui.perfetto.dev or chrome://tracing."
@@ -314,6 +315,7 @@ def critical_path(
     speed_up: dict[str, float],
     without: tuple[str, ...],
     repair: tuple[str, ...],
+    speedups: bool,
     before: str | None,
     chrome: str | None,
     only_critical: bool,
@@ -330,10 +332,8 @@ def critical_path(
     if only_critical and chrome is None:
         raise click.UsageError("--only-critical needs --chrome FILE")
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
-    if before is not None and any(changes.values()):
-        raise click.UsageError(
-            "--before compares runs as they were; expected it without --what-if, --without, --repair"
-        )
+    if speedups + (before is not None) + any(changes.values()) > 1:
+        raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
     scope = {"target": target, "span": span}
     with _one_line_errors(), _unknown_names():
         found, changed = _paths(trace, scope, changes)
@@ -343,19 +343,25 @@ def critical_path(
         if html is not None:
             found.to_html(html)
     if as_json:
-        from dask_efficiency.report.path_data import to_dict
+        from dask_efficiency.report.path_data import improvements, to_dict
 
         data = to_dict(found)
         if changed is not None:
             data["what_if"] = to_dict(changed) | {"changes": changes}
         if earlier is not None:
             data["before"] = to_dict(earlier)
+        if speedups:
+            data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
     elif earlier is not None:
         from dask_efficiency.paths.compare import compare_paths
         from dask_efficiency.report.path_text import show_comparison
 
         show_comparison(compare_paths(earlier, found))
+    elif speedups:
+        from dask_efficiency.report.path_text import show_improvements
+
+        show_improvements(found)
     elif changed is not None:
         from dask_efficiency.report.path_text import show_what_if
 

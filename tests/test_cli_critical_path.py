@@ -61,6 +61,13 @@ def test_what_moved_onto_the_path_since_an_earlier_run_is_told() -> None:
     assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
 
 
+def test_where_an_improvement_would_help_is_told() -> None:
+    assert "Where 10 % would help most" in run("run.trace", "--speedups").stdout
+    found = json.loads(run("run.trace", "--speedups", "--json").stdout)["speedups"]
+    assert found[0]["what"] == "(transfer)"
+    assert found[0]["saved_seconds"] > 0
+
+
 def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
     assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).verdict}.\n")
@@ -88,7 +95,7 @@ def test_a_target_is_explained_alone() -> None:
         (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
         (["run.trace", "--target", "x"], 1, "no task 'x' in this trace"),
         (["run.trace", "--target", "load-1", "--span", "default"], 1, "target and span are given"),
-        (["run.trace", "--before", "run.trace", "--what-if", "sum=2"], 2, "--before compares runs as they were"),
+        (["run.trace", "--before", "run.trace", "--what-if", "sum=2"], 2, "expected one of --speedups, --before, and"),
         (["run.trace", "--before", "none.trace"], 1, "No such file or directory: "),
         (["run.trace", "--only-critical"], 2, "--only-critical needs --chrome FILE"),
     ],

@@ -15,6 +15,7 @@ from dask_efficiency.paths.bounds import floor_ns, slack_ns, slots, work_ns
 from dask_efficiency.paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.paths.scope import Question, Scope
 from dask_efficiency.paths.segments import Segments
+from dask_efficiency.paths.speedups import Speedup, replays, speedups
 from dask_efficiency.paths.verdict import verdict
 from dask_efficiency.paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
@@ -269,7 +270,7 @@ class CriticalPath:
         return self._of(replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes))
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
-        """Where an improvement by some percent would help most: a replay for each prefix and part. Needs pandas.
+        """Where an improvement by some percent would help most: replays for each prefix and part. Needs pandas.
 
         Parameters
         ----------
@@ -279,8 +280,11 @@ class CriticalPath:
         Returns
         -------
         DataFrame
-            By ``what``, most helpful first: ``saved_seconds`` of the makespan, which may be negative, and ``saved``,
-            its share of the makespan. Of the prefixes, the :data:`CANDIDATES` that are longest on the path.
+            By ``what``, a prefix or one of :data:`PARTS` in parentheses, most helpful first: ``saved_seconds`` of the
+            makespan; ``error_seconds``, the standard error of that over several replays (NaN of a large trace, which
+            is replayed once); and ``saved``, the share of the makespan. Of the prefixes, the :data:`CANDIDATES` that
+            are longest on the path. What is not clearly above its error may be nothing, or less: a faster part can
+            also put tasks into a worse order.
 
         Raises
         ------
@@ -289,36 +293,42 @@ class CriticalPath:
         """
         import pandas as pd
 
+        found = self.improvements(percent)
+        columns = {
+            "saved_seconds": [speedup.saved_seconds for speedup in found],
+            "error_seconds": [speedup.error_seconds for speedup in found],
+        }
+        frame = pd.DataFrame(columns, index=pd.Index([speedup.what for speedup in found], name="what"), dtype=float)
+        frame["saved"] = frame["saved_seconds"] / self.makespan_seconds if self.makespan_seconds else 0.0
+        return frame
+
+    def improvements(self, percent: float = 10.0) -> list[Speedup]:
+        """What :meth:`speedups` tells, without pandas."""
         if not 0 < percent <= 100:
             raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
-        saved = self._saved(1.0 - percent / 100)
-        frame = pd.DataFrame({"saved_seconds": pd.Series(saved, dtype=float)}).rename_axis("what")
-        frame["saved"] = frame["saved_seconds"] / self.makespan_seconds if self.makespan_seconds else 0.0
-        return frame.sort_values("saved_seconds", ascending=False, kind="stable")
-
-    def _saved(self, factor: float) -> dict[str, float]:
-        """Seconds by what takes ``factor`` of its time."""
+        factor, kinds = 1.0 - percent / 100, self.seconds("kind")
         prefixes = [name for name in self.seconds_computing() if name in self.trace.prefixes][:CANDIDATES]
-        kinds = self.seconds("kind")
         parts = [name for name, members in PARTS.items() if any(kind in kinds for kind in members)]
-        # Against a replay without changes: what a replay gets wrong, it gets wrong in both.
-        before = self._of(replay_with(self.trace, Changes(), self.causes)).makespan_seconds
-        wanted = [(name, Changes(prefixes={name: factor})) for name in prefixes]
-        wanted += [(name, Changes(parts={name: factor})) for name in parts]
-        return {
-            name: before - self._of(replay_with(self.trace, changed, self.causes)).makespan_seconds
-            for name, changed in wanted
-        }
+        tried = {name: Changes(prefixes={name: factor}) for name in prefixes}
+        tried |= {f"({name})": Changes(parts={name: factor}) for name in parts}
+        return speedups(self._makespan, tried, replays(len(self.trace.runs)))
+
+    def _makespan(self, changed: Changes) -> float:
+        again = replay_with(self.trace, changed, self.causes)
+        scope = self._question_of_a_replay().scope(again)
+        return (scope.stop - scope.start) / 1e9
 
     def _of(self, trace: RunTrace) -> CriticalPath:
         """The same question of another trace of this run."""
-        question = self.question
-        if question.window is not None:
-            # The window's times mean nothing there; the task that ended it does.
-            run = self.scope.run
-            task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
-            question = Question(target=self.trace.keys[task]) if task != MISSING else Question()
-        return _path(trace, question)
+        return _path(trace, self._question_of_a_replay())
+
+    def _question_of_a_replay(self) -> Question:
+        if self.question.window is None:
+            return self.question
+        # The window's times mean nothing there; the task that ended it does.
+        run = self.scope.run
+        task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
+        return Question(target=self.trace.keys[task]) if task != MISSING else Question()
 
     def __repr__(self) -> str:
         from dask_efficiency.report.path_text import render_plain

@@ -26,11 +26,14 @@ class Changes:
         Of each of :data:`REMOVABLE`.
     repaired
         Names of workers that compute as fast as the others.
+    seed
+        Of small differences at random in all computing times; None for none.
     """
 
     prefixes: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
     repaired: frozenset[str] = frozenset()
+    seed: int | None = None
 
     def part(self, name: str) -> float:
         """Factor of one of :data:`REMOVABLE`."""

@@ -12,6 +12,9 @@ from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
 
+#: Standard deviation of the logarithm of computing times that differ at random: enough for another order of tasks.
+NOISE = 0.01
+
 _INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
 
@@ -133,8 +136,10 @@ def _slot_waits(trace: RunTrace, causes: Causes, ready: Int64, executing: Int64)
 
 def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
     """By run: the factor of its computing time."""
-    factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])
-    return factors[prefix_of_runs(trace)]
+    factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
+    if changes.seed is None:
+        return factors
+    return factors * np.exp(np.random.default_rng(changes.seed).normal(0.0, NOISE, len(factors)))
 
 
 def prefix_of_runs(trace: RunTrace) -> Int32:

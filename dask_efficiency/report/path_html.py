@@ -17,12 +17,15 @@ from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.page import headline, lines_and_table, page, section
 from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import MEANINGS, colour_of
-from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, kinds, notes, title
+from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, improvements, kinds, notes, title
 from dask_efficiency.report.sections import Section
 from dask_efficiency.storage import writing
 
 #: Steps of the picture along the run: a kind that fills most of a step has it.
 STEPS = 400
+
+#: Runs of a trace of which a page tells where an improvement would help: some 3 seconds of replays.
+MOST_RUNS = 10_000
 
 _RULES = """
 .dask-efficiency .de-path{display:block;margin:10px 0 2px}
@@ -49,7 +52,7 @@ def render_page(path: CriticalPath) -> str:
     if path.floor_seconds:
         figures.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
     head = headline(title(path), context(path), path.verdict, figures)
-    return page(title(path), joined((head, *_parts(path))), data=to_dict(path), rules=_RULES)
+    return page(title(path), joined((head, *_parts(path), _improvements(path))), data=to_dict(path), rules=_RULES)
 
 
 def save_page(path: CriticalPath, target: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -61,7 +64,9 @@ def save_page(path: CriticalPath, target: str | os.PathLike[str], **storage_opti
 def page_section(path: CriticalPath) -> Html:
     """The path as a section of a page."""
     rules = Html(f"<style>{_RULES}</style>")
-    return section("Critical path: why it took so long", rules, line(f"{path.verdict}."), *_parts(path))
+    return section(
+        "Critical path: why it took so long", rules, line(f"{path.verdict}."), *_parts(path), _improvements(path)
+    )
 
 
 def _parts(path: CriticalPath) -> tuple[Html, ...]:
@@ -138,6 +143,17 @@ def _with_bars(part: Section) -> Html:
 def _bar(share: float) -> Html:
     shape = f'<rect width="{100 * share:.0f}%" height="12" fill="var(--de-dim)"/>'
     return Html(f'<div class="de-share"><svg width="100%" height="12" aria-hidden="true">{shape}</svg></div>')
+
+
+def _improvements(path: CriticalPath) -> Html:
+    """Where 10 % would help most, of a run that is replayed within a few seconds."""
+    part = improvements(path) if len(path.trace.runs) <= MOST_RUNS else Section("")
+    if not part.lines:
+        return Html("")
+    longest = max((float(row[1]) for row in part.rows), default=0.0)
+    rows = [(row[0], _bar(float(row[1]) / longest if longest else 0.0), *row[1:4]) for row in part.rows]
+    shown = table((*part.heads[:1], "", *part.heads[1:4]), rows, words=(0, 1)) if rows else ""
+    return section(part.title, *map(line, part.lines), shown)
 
 
 def _caveats(part: Section) -> Html:

@@ -121,6 +121,33 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
     return Section("What if", tuple(lines)), *differences(compare_paths(before, after), ("recorded", "what if"))
 
 
+def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
+    """Where an improvement by some percent would help most, by replays; the last column is a bar."""
+    found = path.improvements(percent)
+    largest = max((speedup.saved_seconds for speedup in found), default=0.0)
+    if largest <= 0:
+        return Section("")
+    # What is within its error is in no order, and its sign means nothing.
+    clear = [s for s in found if s.saved_seconds > 2 * s.error_seconds or math.isnan(s.error_seconds)]
+    worth = [s for s in clear if s.saved_seconds >= HARDLY * path.makespan_seconds][:TOP_NAMES]
+    lines = [f"What {percent:g} % less time in each would save, by replays of the run."]
+    if len(worth) < len(found):
+        lines.append(f"{_count(len(found) - len(worth), 'other')} would save little, or nothing that is certain.")
+    scale = time_scale(largest)
+    rows = tuple(
+        (
+            name_of(s.what),
+            scale.text(scale.steps(s.saved_seconds)),
+            "" if math.isnan(s.error_seconds) else scale.text(scale.steps(s.error_seconds)),
+            f"{100 * s.saved_seconds / path.makespan_seconds:.1f}",
+            "#" * math.ceil(BAR_LENGTH * s.saved_seconds / largest),
+        )
+        for s in worth
+    )
+    heads = ("what", f"saved, {scale.unit}", "+-", "% of the run", "")
+    return Section(f"Where {percent:g} % would help most", tuple(lines), heads if rows else (), rows, words=(0, 4))
+
+
 def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
     """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
     return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)

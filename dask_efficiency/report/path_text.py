@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from dask_efficiency.paths.compare import PathComparison
 from dask_efficiency.paths.path import CriticalPath
-from dask_efficiency.report.path_sections import context, differences, sections, title, what_if
+from dask_efficiency.report.path_sections import context, differences, improvements, sections, title, what_if
 from dask_efficiency.report.sections import Section, name_of
 from dask_efficiency.report.text import NARROWEST, plain_blocks, plain_section, rich_section, show_either, wrapped
 
@@ -38,6 +38,12 @@ def show_what_if(before: CriticalPath, after: CriticalPath, changes: str) -> Non
         The changes in words, as the beginning of a sentence.
     """
     said = _Said((title(before), f"{before.verdict}."), what_if(before, after, changes), (f"Then: {after.verdict}.",))
+    show_either(said, said.plain, None)
+
+
+def show_improvements(path: CriticalPath) -> None:
+    """Print where an improvement would help most."""
+    said = _Said((title(path), f"{path.verdict}."), (improvements(path),), ())
     show_either(said, said.plain, None)
 
 
@@ -85,7 +91,7 @@ class _Said:
             yield Text(text, style="bold")
         for section in self.sections:
             yield Text()
-            yield from rich_section(section, width)
+            yield from rich_section(_with_blocks(section), width)
         for text in self.last:
             yield Text(f"\n{text}")
 

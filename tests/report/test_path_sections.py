@@ -12,6 +12,7 @@ from dask_efficiency.report.path_sections import (
     by_name,
     context,
     differences,
+    improvements,
     kinds,
     notes,
     sections,
@@ -83,6 +84,14 @@ def test_a_change_that_makes_it_longer_is_explained() -> None:
     said = what_if(before, before.what_if(speed_up={"sum": 0.1}), "With 'sum' 0.1 times as fast")[0]
     assert "% longer." in said.lines[0]
     assert "in another order" in said.lines[1]
+
+
+def test_where_an_improvement_would_help_is_told_with_its_error() -> None:
+    section = improvements(transfers())
+    assert section.title == "Where 10 % would help most"
+    assert section.rows[0][0] == "(transfer)"
+    assert float(section.rows[0][1]) > 2 * float(section.rows[0][2])
+    assert [float(row[1]) for row in section.rows] == sorted((float(row[1]) for row in section.rows), reverse=True)
 
 
 def test_differences_add_up_to_the_whole() -> None:
