@@ -47,7 +47,7 @@ ROUNDING = 1e-9
 FEW = 3.0
 
 #: Whoever is further than this is not a peer to measure others by.
-PEER = 2.5
+PEER = 2.0
 
 #: Fewer of the workers are not enough to be the healthy ones.
 LEAST_HEALTHY = 0.2
