@@ -19,6 +19,8 @@ Interval = tuple[int, int]
 _BY_SCHEDULER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.SCHEDULER_QUEUE, Kind.RESULT_GATHER}
 _BY_WORKER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.READY_WAIT}
 _BY_SENDER = {Kind.TRANSFER}
+#: Of these, what a loop did about data is part of them, whoever's data it was.
+_MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
 
 _CODE = {kind: i for i, kind in enumerate(KINDS)}
 _Row = tuple[int, ...]
@@ -29,25 +31,27 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
 
     A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
     read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task, it is
-    ``spill`` or ``unspill``.
+    ``spill`` or ``unspill``. While a loop reads or writes data itself, a transfer stays one.
     """
-    blocked = _by_process(trace.blocked.worker, trace.blocked.start, trace.blocked.stop)
+    table = trace.blocked
+    blocked = _by_process(table.worker, table.start, table.stop)
+    # When in such a time it moved data is not known: taken as its beginning.
+    otherwise = _by_process(table.worker, table.start + np.maximum(table.moving_ns, 0), table.stop)
     disk = {Kind.SPILL: _disk(trace, "spill_ns", "ended"), Kind.UNSPILL: _disk(trace, "unspill_ns", "submitted")}
     if not blocked and not any(disk.values()):
         return segments
-    scheduler, nothing = blocked.get(MISSING, []), list[Interval]()
     rows: list[_Row] = []
     for row in zip(*(column.tolist() for column in segments.columns().values()), strict=True):
         kind, worker, sender = KINDS[row[0]], row[5], row[6]
         parts: Iterable[_Row] = [row]
+        when = otherwise if kind in _MOVES else blocked
         # MISSING among workers is no worker, not the scheduler.
-        here = blocked.get(worker, nothing) if worker != MISSING else nothing
-        if kind in _BY_WORKER:
-            parts = _cut(parts, here, kind, Kind.WORKER_LOOP)
+        if kind in _BY_WORKER and worker != MISSING:
+            parts = _cut(parts, when.get(worker, ()), kind, Kind.WORKER_LOOP)
         if kind in _BY_SENDER and sender != MISSING:
-            parts = _cut(parts, blocked.get(sender, nothing), kind, Kind.WORKER_LOOP, worker=sender)
+            parts = _cut(parts, when.get(sender, ()), kind, Kind.WORKER_LOOP, worker=sender)
         if kind in _BY_SCHEDULER:
-            parts = _cut(parts, scheduler, kind, Kind.SCHEDULER_TRANSITION)
+            parts = _cut(parts, when.get(MISSING, ()), kind, Kind.SCHEDULER_TRANSITION)
         for name, intervals in disk.items():
             parts = _cut_at_own_worker(parts, intervals, name)
         rows.extend(parts)

@@ -69,11 +69,11 @@ class WorkerRecorder:
         self._moved: list[list[int]] = []
         self._moved_keys: list[Any] = []
         self._senders: dict[str, int] = {}
-        self._blocked: list[tuple[int, int]] = []
+        self._blocked: list[tuple[int, int, int]] = []
         self._spill = SpillDigests(worker.digests_total)
         for ts in worker.state.executing:
             self._take_slot(self._row(ts))
-        self._watch = LoopWatch(worker, lambda start, stop: self._blocked.append((start, stop)))
+        self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
 
     def stop(self) -> None:
         """Record no more."""

@@ -39,7 +39,7 @@ RUN = (
 TRANSFER = ("sender", "nbytes", "queued", "start", "stop", "arrived")
 
 #: Of a time in which the event loop did not turn.
-BLOCKED = ("start", "stop")
+BLOCKED = ("start", "stop", "moving_ns")
 
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 

@@ -238,12 +238,10 @@ def _transfers(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transfers:
 
 
 def _blocked(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Blocked:
-    worker = np.concatenate([columns["blocked.worker"], columns["blocks.worker"]])
-    start, stop = (
-        clock.of(worker, np.concatenate([columns[f"blocked.{name}"], columns[f"blocks.{name}"]]))
-        for name in ("start", "stop")
-    )
-    return Blocked(worker=worker, start=start, stop=stop).take(np.argsort(start, kind="stable"))
+    table = {name: np.concatenate([columns[f"blocked.{name}"], columns[f"blocks.{name}"]]) for name in Blocked.dtypes()}
+    for name in ("start", "stop"):
+        table[name] = clock.of(table["worker"], table[name])
+    return Blocked.from_columns(table).take(np.argsort(table["start"], kind="stable"))
 
 
 def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, clients: list[str], clock: _Clock) -> Phases:

@@ -242,7 +242,10 @@ class _Export:
         blocked = self.trace.blocked
         chosen = (blocked.worker == worker) & (blocked.start != MISSING) & (blocked.stop >= blocked.start)
         start, stop = blocked.start[chosen], blocked.stop[chosen]
-        self._intervals(process, "event loop", start, stop, ["blocked"] * len(start), "event-loop")
+        # Its name is what most of it was.
+        moves = 2 * blocked.moving_ns[chosen] > stop - start
+        names = ["moves data" if so else "blocked" for so in moves.tolist()]
+        self._intervals(process, "event loop", start, stop, names, "event-loop")
 
     def _intervals(
         self, process: int, what: str, start: Int64, stop: Int64, names: Sequence[str], category: str

@@ -194,6 +194,8 @@ class Blocked(Table):
     worker: Int32
     start: Int64
     stop: Int64
+    #: Nanoseconds of it in which the loop itself read, wrote or (de)serialised messages; when is not known.
+    moving_ns: Int64
 
 
 @dataclass(frozen=True, slots=True)

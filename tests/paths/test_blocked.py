@@ -19,13 +19,20 @@ SCHEDULER = MISSING
 
 
 def relabelled(
-    kind: Kind, blocked: list[tuple[int, int, int]], *, worker: int = 0, sender: int = MISSING
+    kind: Kind, blocked: list[tuple[int, int, int]], *, worker: int = 0, sender: int = MISSING, moving: int = 0
 ) -> list[tuple[str, int, int]]:
     """One segment from 100 to 200, of worker 0; what becomes of it."""
     trace = replace(
         SAMPLES["tree"](),
         runs=Runs.empty(),
-        blocked=Blocked(*(np.array(column) for column in zip(*blocked, strict=True))) if blocked else Blocked.empty(),
+        blocked=Blocked.from_columns(
+            {
+                "worker": [process for process, _, _ in blocked],
+                "start": [start for _, start, _ in blocked],
+                "stop": [stop for _, _, stop in blocked],
+                "moving_ns": [moving] * len(blocked),
+            }
+        ),
     )
     columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [worker], "sender": [sender]}
     found = relabel(Segments.from_columns(columns), trace)
@@ -53,6 +60,26 @@ def test_a_blocked_sender_of_a_transfer_is_named() -> None:
     assert relabelled(Kind.TRANSFER, [(3, 90, 210)], sender=3) == [("worker-loop", 100, 200)]
 
 
+def test_while_a_loop_moves_data_a_transfer_stays_one_and_the_rest_of_that_time_is_the_loops() -> None:
+    for kind in (Kind.TRANSFER, Kind.TRANSFER_QUEUE):
+        assert relabelled(kind, [(0, 120, 180)], moving=60) == [(str(kind), 100, 200)]
+        assert relabelled(kind, [(0, 120, 180)], moving=20) == [
+            (str(kind), 100, 140),
+            ("worker-loop", 140, 180),
+            (str(kind), 180, 200),
+        ]
+    assert relabelled(Kind.TRANSFER, [(3, 90, 210)], sender=3, moving=120) == [("transfer", 100, 200)]
+
+
+def test_while_the_scheduler_passes_results_on_they_are_being_gathered() -> None:
+    assert relabelled(Kind.RESULT_GATHER, [(SCHEDULER, 90, 210)], moving=120) == [("result-gather", 100, 200)]
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
+def test_a_message_waits_for_the_loop_also_while_that_moves_data(kind: Kind) -> None:
+    assert relabelled(kind, [(0, 90, 210)], moving=120) == [("worker-loop", 100, 200)]
+
+
 @pytest.mark.parametrize("kind", [Kind.COMPUTE_CPU, Kind.GRAPH_UPDATE, Kind.CLIENT_SUBMIT, Kind.SPILL])
 def test_what_goes_on_meanwhile_stays_what_it_is(kind: Kind) -> None:
     assert relabelled(kind, [(SCHEDULER, 90, 210), (0, 90, 210)]) == [(str(kind), 100, 200)]
@@ -73,16 +100,19 @@ def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -
 
 
 @given(
-    st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 400), st.integers(-5, 400)), max_size=30),
+    st.lists(
+        st.tuples(st.integers(-1, 4), st.integers(0, 400), st.integers(-5, 400), st.integers(-1, 500)), max_size=30
+    ),
     st.sampled_from(sorted(SAMPLES)),
 )
 @settings(max_examples=100, deadline=None)
-def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, int]], name: str) -> None:
+def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, int, int]], name: str) -> None:
     trace = SAMPLES[name]()
     columns = {
-        "worker": [worker for worker, _, _ in intervals],
-        "start": [trace.start + start * 1_000_000 for _, start, _ in intervals],
-        "stop": [trace.start + (start + length) * 1_000_000 for _, start, length in intervals],
+        "worker": [worker for worker, _, _, _ in intervals],
+        "start": [trace.start + start * 1_000_000 for _, start, _, _ in intervals],
+        "stop": [trace.start + (start + length) * 1_000_000 for _, start, length, _ in intervals],
+        "moving_ns": [moving * 1_000_000 for _, _, _, moving in intervals],
     }
     blocked = Blocked.from_columns({key: np.array(column, np.int64) for key, column in columns.items()})
     path = critical_path(replace(trace, blocked=blocked))

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
+from distributed import protocol
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.plugins.loop_watch import LoopWatch
@@ -11,19 +13,19 @@ from dask_efficiency.plugins.loop_watch import LoopWatch
 INTERVAL_MS = 20
 
 
-async def watch(during: float, *, stop_first: bool = False) -> tuple[list[tuple[int, int]], int, int, int]:
-    blocked: list[tuple[int, int]] = []
+async def watch(
+    block: Callable[[], object], *, stop_first: bool = False
+) -> tuple[list[tuple[int, int, int]], int, int, int]:
+    blocked: list[tuple[int, int, int]] = []
     ticks: list[int] = []
     tick = PeriodicCallback(lambda: ticks.append(1), INTERVAL_MS)
     tick.start()
-    watch = LoopWatch(
-        SimpleNamespace(periodic_callbacks={"tick": tick}), lambda start, stop: blocked.append((start, stop))
-    )
+    watch = LoopWatch(SimpleNamespace(periodic_callbacks={"tick": tick}), lambda *row: blocked.append(row))
     await asyncio.sleep(0.05)
     if stop_first:
         watch.stop()
     start = time.monotonic_ns()
-    time.sleep(during)  # noqa: ASYNC251  # this is what is watched for
+    block()
     stop = time.monotonic_ns()
     await asyncio.sleep(0.05)
     watch.stop()
@@ -35,15 +37,35 @@ async def watch(during: float, *, stop_first: bool = False) -> tuple[list[tuple[
 
 
 def test_a_loop_that_does_not_turn_is_reported_with_when():
-    blocked, start, stop, _ = asyncio.run(watch(0.3))
-    begins, ends = max(blocked, key=lambda pair: pair[1] - pair[0])
+    blocked, start, stop, _ = asyncio.run(watch(lambda: time.sleep(0.3)))
+    begins, ends, moving = max(blocked, key=lambda pair: pair[1] - pair[0])
     assert start - 0.2e9 <= begins <= start + INTERVAL_MS * 1e6
     assert ends >= stop
+    assert moving == 0
 
 
 def test_once_stopped_it_reports_nothing():
-    blocked, start, _, _ = asyncio.run(watch(0.1, stop_first=True))
-    assert all(stop <= start for _, stop in blocked)
+    blocked, start, _, _ = asyncio.run(watch(lambda: time.sleep(0.1), stop_first=True))
+    assert all(stop <= start for _, stop, _ in blocked)
+
+
+def test_what_a_loop_did_not_turn_for_because_it_moved_data_is_told_apart():
+    message = {str(i): "x" for i in range(300_000)}
+    blocked, start, stop, _ = asyncio.run(watch(lambda: protocol.loads(protocol.dumps(message))))
+    begins, ends, moving = max(blocked, key=lambda row: row[2])
+    assert (stop - start) / 2 < moving <= ends - begins
+
+
+def test_to_stop_twice_does_no_harm():
+    tick = PeriodicCallback(print, INTERVAL_MS)
+
+    async def twice() -> None:
+        watch = LoopWatch(SimpleNamespace(periodic_callbacks={"tick": tick}), print)
+        watch.stop()
+        watch.stop()
+
+    asyncio.run(twice())
+    assert tick.callback is print
 
 
 def test_without_a_tick_to_watch_nothing_breaks():
