@@ -326,9 +326,11 @@ class SlotBook:
         told = np.isfinite(change).sum(axis=1)
         slowed = (change > math.log(1.1)).sum(axis=1)
         residual = level - others
-        alone = there.sum(axis=1) < MIN_PEERS
+        present = there.sum(axis=1)
+        alone = present < MIN_PEERS
         residual[alone] = np.nan
-        unfit = (told >= 2) & (alone | (slowed > told / 2))
+        # More than half of all: of those with a history alone, two that are a little slow would do.
+        unfit = (told >= 2) & (alone | (slowed > present / 2))
         for i in np.flatnonzero(unfit):
             as_before = float(np.nanquantile(change[i], 0.25 if told[i] > MIN_PEERS else 0.0))
             residual[i] = np.minimum(change[i], change[i] - as_before)
