@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.trace.clients import told
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool
@@ -70,8 +71,8 @@ def within(trace: RunTrace, start: int, stop: int) -> Scope:
         if not len(trace.runs):
             raise EmptyTraceError(f"no task ran in the trace {trace.name[:80]!r}")
         raise EmptyTraceError(f"no task ended between {start} and {stop} in the trace {trace.name[:80]!r}")
-    wanted = done & (trace.runs.outcome == Outcome.SUCCEEDED) & _of_tasks(trace, trace.tasks.wanted)
-    run = _latest(reported, wanted if wanted.any() else done)
+    heard = done & told(trace)
+    run = _latest(reported, heard if heard.any() else done)
     gather = _latest(phases.stop, gathers) if gathers.any() else MISSING
     if gather != MISSING and phases.stop[gather] < reported[run]:
         gather = MISSING

@@ -152,7 +152,7 @@ def _improvements(path: CriticalPath) -> Html:
         return Html("")
     longest = max((float(row[1]) for row in part.rows), default=0.0)
     rows = [(row[0], _bar(float(row[1]) / longest if longest else 0.0), *row[1:4]) for row in part.rows]
-    shown = table((*part.heads[:1], "", *part.heads[1:4]), rows, words=(0, 1)) if rows else ""
+    shown = table((*part.heads[:1], "", part.heads[1], "±", part.heads[3]), rows, words=(0, 1)) if rows else ""
     return section(part.title, *map(line, part.lines), shown)
 
 

@@ -17,13 +17,16 @@ from distributed import Client, LocalCluster, wait
 import tests.paths.workloads
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
 from dask_efficiency.trace.run_trace import Outcome
+from dask_efficiency.trace.tables import MISSING
 from tests.paths.workloads import (
     asks_for_more,
     dies_at_first,
     eight_megabytes,
+    fails,
     fails_at_first,
     instant,
     nap,
+    thirty_two_megabytes,
     tree,
     wide,
 )
@@ -97,6 +100,24 @@ def test_a_failed_try_is_on_the_path(client: Client, tmp_path: Path) -> None:
     assert path.seconds_computing()["fails_at_first"] >= 0.4
 
 
+def test_a_failure_that_the_client_waited_for_is_on_the_path_before_what_it_did_next(client: Client) -> None:
+    def work() -> None:
+        with pytest.raises(ZeroDivisionError):
+            client.submit(instant, client.submit(fails, seconds=0.4, pure=False)).result()
+        client.submit(nap, seconds=0.1, pure=False).result()
+
+    assert path_of(client, work).seconds_computing()["fails"] >= 0.4
+
+
+def test_a_run_that_ends_in_a_failure_has_a_path_to_it(client: Client) -> None:
+    def work() -> None:
+        client.submit(nap, seconds=0.1, pure=False).result()
+        with pytest.raises(ZeroDivisionError):
+            client.submit(fails, seconds=0.4, pure=False).result()
+
+    assert path_of(client, work).seconds_computing()["fails"] >= 0.4
+
+
 def test_a_worker_that_dies_is_on_the_path_with_what_it_ran(client: Client, tmp_path: Path) -> None:
     file = str(tmp_path / "died")
     path = path_of(client, lambda: client.submit(dies_at_first, file).result())
@@ -115,12 +136,31 @@ def test_a_task_that_is_stolen_waited_on_the_worker_it_was_taken_from(client: Cl
 
     path = path_of(client, work)
     assert path.seconds_computing()["nap"] >= 0.4
+    runs = path.trace.runs
+    taken = np.flatnonzero((runs.outcome == Outcome.CANCELLED) & (runs.start == MISSING))
+    assert len(taken), "nothing was stolen"
+    again = runs.outcome[np.isin(runs.task, runs.task[taken]) & (runs.worker != runs.worker[taken[0]])]
+    assert (again == Outcome.SUCCEEDED).all()
+    assert len(again) == len(taken)
 
 
 def test_a_task_that_waits_for_tasks_of_its_own_is_explained_by_them(client: Client) -> None:
     path = path_of(client, lambda: client.submit(asks_for_more, 0.6, pure=False).result())
     assert path.seconds_computing()["nap"] >= 0.6
     assert path.seconds_computing()["asks_for_more"] < 0.4
+
+
+def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> None:
+    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+    def move() -> None:
+        large = client.map(thirty_two_megabytes, range(9), workers=[first], pure=False)
+        client.gather(client.map(instant, large, workers=[second], pure=False))
+
+    found = path_of(client, move).seconds("kind")
+    # The tasks themselves, and the time until results were there, differ from one machine to the next.
+    others = ("worker-loop", "report", "scheduler-to-worker", "scheduler-transition", "executor-handoff")
+    assert found["transfer"] + found["transfer-queue"] > max(found[kind] for kind in others)
 
 
 def test_two_clients_at_once_have_a_path_to_the_last_result(client: Client, cluster: LocalCluster) -> None:

@@ -26,6 +26,17 @@ def eight_megabytes(*inputs: Any) -> bytes:
     return os.urandom(8_000_000)
 
 
+def fails(seconds: float) -> None:
+    """A task that fails."""
+    time.sleep(seconds)
+    raise ZeroDivisionError("as it should")
+
+
+def thirty_two_megabytes(*inputs: Any) -> bytes:
+    """A task with a large result."""
+    return b"x" * 32_000_000
+
+
 def fails_at_first(path: str) -> int:
     """A task that fails once; a file remembers."""
     time.sleep(0.2)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import PHASES, Graphs, Phases, Runs, RunTrace, Tasks
+from dask_efficiency.trace.clients import ClientLog, told
+from dask_efficiency.trace.run_trace import PHASES, Graphs, Outcome, Phases, Runs, RunTrace, Tasks
 from dask_efficiency.trace.tables import MISSING, Texts
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
@@ -81,3 +81,19 @@ def test_a_client_that_gathers_what_another_asked_for_waits_for_that() -> None:
 
 def test_a_client_of_which_nothing_is_known_did_something_since_the_start() -> None:
     assert ClientLog(trace_of([], [])).back(7, 50, 5) == ([(5, False)], MISSING)
+
+
+def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:
+    trace = trace_of([(UPLOAD, 10, 20)], [300])
+    failed = replace(trace.runs, outcome=np.full(1, Outcome.FAILED, trace.runs.outcome.dtype))
+    # Also where another task, which needs it, was asked for.
+    tasks = replace(trace.tasks, wanted=np.zeros(1, np.bool_))
+    assert ClientLog(replace(trace, runs=failed, tasks=tasks)).back(0, 310, 0) == ([(300, False)], 0)
+
+
+def test_a_failure_that_was_tried_again_was_not_waited_for() -> None:
+    trace = trace_of([(UPLOAD, 10, 20)], [300])
+    tries = {"task": [0, 0], "outcome": [Outcome.FAILED, Outcome.SUCCEEDED], "reported": [300, 900]}
+    twice = replace(trace, runs=Runs.from_columns(tries))
+    assert told(twice).tolist() == [False, True]
+    assert ClientLog(twice).back(0, 310, 0)[1] == MISSING
