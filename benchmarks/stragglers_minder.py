@@ -2,7 +2,7 @@
 
 And that within 0.25 s of CPU for 1500 machines x 15 minutes x 7 metrics.
 
-``python benchmarks/stragglers_minder.py`` trains on some windows, chooses every method's thresholds on others, and
+``python -m benchmarks.stragglers_minder`` trains on some windows, chooses every method's thresholds on others, and
 reports on a third part, with 95 % intervals from resampled windows. All Minders get the same choice of continuity:
 four minutes, for the whole of them or a share. A window counts as found if the right machine is named; every other
 machine that is named is a false alarm, also one that the fault spread to.
@@ -27,8 +27,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 
+from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from dask_efficiency.stragglers.lasting import independent, lasting
 from dask_efficiency.stragglers.levels import culprits, find_apart, measured
 from dask_efficiency.stragglers.minder.detector import WINDOW_SAMPLES, Minder, embedded

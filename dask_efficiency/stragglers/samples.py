@@ -24,7 +24,7 @@ BUSY = ("thread_cpu", "gpu", "thread_noncpu", "spill", "overhead", "paused", "wa
 #: Metrics of a worker's process, event loop and host.
 HOST = ("memory", "spilled", "net_read", "net_write", "disk_read", "disk_write", "loop_interval")
 
-#: What it means that a worker stands apart in a metric; that it uses less CPU says nothing on its own.
+#: What it means that a worker stands apart in a metric.
 CAUSES: Mapping[str, Cause] = {
     "gpu": Cause.GPU,
     "thread_noncpu": Cause.CONTENTION,
@@ -270,6 +270,17 @@ def _useful(samples: Samples) -> Samples:
         samples.step_seconds,
         samples.values[kept],
     )
+
+
+def cause_of(metrics: Sequence[str]) -> Cause:
+    """What slows a worker that stands apart in these metrics, the strongest first.
+
+    Notes
+    -----
+    Less CPU is what every kind of waiting makes of a share; where nothing tells of another kind, it waited for a core.
+    """
+    known = [CAUSES[name] for name in metrics if name in CAUSES]
+    return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
 
 def filled(values: Values, *, reach: int) -> Values:

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_efficiency.stragglers.samples import Samples, filled, samples_of
+from dask_efficiency.stragglers.finding import Cause
+from dask_efficiency.stragglers.samples import Samples, cause_of, filled, samples_of
 from dask_efficiency.trace.run_trace import RunTrace, Series, WorkerSpec
 from dask_efficiency.trace.tables import Texts
 
@@ -92,3 +93,9 @@ def test_gaps_are_filled_from_the_nearer_side_within_reach():
     result = filled(values, reach=2)[0]
     assert result[:7].tolist() == [1, 1, 1, 5, 5, 5, 5]
     assert np.isnan(result[7:]).all()
+
+
+def test_less_cpu_is_a_wait_for_a_core_unless_another_metric_says_for_what():
+    assert cause_of(["thread_cpu", "paused"]) == Cause.MEMORY
+    assert cause_of(["thread_cpu", "memory"]) == Cause.CONTENTION
+    assert cause_of(["rate"]) == Cause.UNKNOWN

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.finding import Evidence, Finding
 from dask_efficiency.stragglers.lasting import lasting
+from dask_efficiency.stragglers.levels import confidence_of
 from dask_efficiency.stragglers.minder.distances import robust_scores
 from dask_efficiency.stragglers.minder.network import Autoencoder
 from dask_efficiency.stragglers.minder.windows import normalised, windowed
-from dask_efficiency.stragglers.samples import CAUSES, REACH_SECONDS, WORSE, Samples, filled, samples_of
+from dask_efficiency.stragglers.samples import REACH_SECONDS, WORSE, Samples, cause_of, filled, samples_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,9 +67,9 @@ class Minder:
     """
 
     models: Mapping[str, Autoencoder]
-    threshold: float = 6.0
+    threshold: float = 2.5
     continuity_seconds: float = 240.0
-    share: float = 0.8
+    share: float = 0.9
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -158,7 +159,7 @@ class Minder:
         return Finding(
             worker=samples.workers[worker],
             host=samples.hosts[worker],
-            cause=CAUSES.get(metric, Cause.UNKNOWN),
+            cause=cause_of([metric]),
             score=score,
             confidence=confidence_of(score),
             since=samples.start + start * samples.step_seconds,
@@ -188,8 +189,3 @@ def evidence_of(samples: Samples, metric: str, worker: int, start: int, z: float
 
 def _is_worse(evidence: Evidence) -> bool:
     return (evidence.value - evidence.peers) * WORSE.get(evidence.signal, 0) >= 0
-
-
-def confidence_of(score: float) -> float:
-    """How often a finding with this score was right in ``benchmarks/stragglers_minder.py``, in [0, 1]."""
-    return float(1 - 0.3 / max(score, 1.0))

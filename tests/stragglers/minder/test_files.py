@@ -38,7 +38,7 @@ def test_a_detector_comes_back_exactly(path):
         ("räte", "cpu"),
         5.5,
         61.7,
-        0.8,
+        0.9,
     )
     windows = np.random.default_rng(0).random((9, 8, 1)).astype(np.float32)
     for name in MINDER.metrics:
