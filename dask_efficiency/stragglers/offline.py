@@ -211,7 +211,7 @@ def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
 
 def _confidence(above: float) -> float:
     """How often a score is right: on FlowBench 7 in 10 that are barely flagged, 9 in 10 twice as far, all at 5."""
-    return 1.0 - 0.3 / max(above, 1.0) ** 1.5
+    return 1.0 - 0.3 * math.pow(max(above, 1.0), -1.5)
 
 
 def _since(readings: Readings, worker: int, level: float) -> float:
