@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Given TORCH=1, torch is installed too; where it is already, demo and tests use it anyway.
 TORCH ?=
 TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
+# Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
+BENCH ?= overhead
 MATRIX_PYTHONS ?= 3.11 3.12 3.13
 MATRIX_DISTRIBUTED ?= 2026.1.0 newest
 
@@ -55,8 +57,8 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 	@$(BIN)/python -m dashboards.prove
 
 .PHONY: benchmark
-benchmark: $(VENV)/.stamp-test ## What the plugin costs: paired runs with and without it
-	@$(BIN)/python benchmarks/overhead.py
+benchmark: $(VENV)/.stamp-benchmark ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
+	@$(BIN)/python benchmarks/$(BENCH).py
 
 .PHONY: clean
 clean: ## Remove environments, caches and builds
@@ -88,6 +90,11 @@ $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report]' --group test --group lint
 	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor
+
+$(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test
+	@echo "Installing what the benchmarks need in $(VENV)"
+	@$(PIP) install --quiet --group benchmark
+	@touch $@
 
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing torch in $(VENV)"

@@ -97,7 +97,7 @@ class PathComparison:
     def __rich_console__(self, console: Any, options: Any) -> Any:
         from dask_efficiency.report.path_text import render_rich_comparison
 
-        yield from render_rich_comparison(self, options.max_width)
+        yield from render_rich_comparison(self, console, options)
 
 
 #: What changes are told by; workers of two runs need not be the same.

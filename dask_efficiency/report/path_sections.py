@@ -164,7 +164,7 @@ def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str])
         shown.append((f"{rest} more", rest_was, rest_now, ""))
     rows = [(name, *_change(scale, one, other), moved) for name, one, other, moved in [*shown, ("total", was, now, "")]]
     title = f"By {'task prefix' if by == 'prefix' else by}"
-    columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "")
+    columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "moved")
     return Section(title, (), columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,))
 
 

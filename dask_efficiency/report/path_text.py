@@ -58,9 +58,11 @@ def render_comparison(comparison: PathComparison, width: int = 80) -> str:
     return _comparison(comparison).plain(width)
 
 
-def render_rich_comparison(comparison: PathComparison, width: int) -> Iterator[RenderableType]:
-    """What differs between two paths as renderables of rich."""
-    yield from _comparison(comparison).rich(width)
+def render_rich_comparison(
+    comparison: PathComparison, console: Console, options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    """What differs between two paths as renderables of rich, as :func:`render_rich` does it."""
+    yield from _comparison(comparison).__rich_console__(console, options)
 
 
 def _comparison(comparison: PathComparison) -> _Said:
@@ -84,9 +86,13 @@ class _Said:
             [*(wrapped(text, width) for text in self.first), *tables, *(wrapped(text, width) for text in self.last)]
         )
 
-    def rich(self, width: int) -> Iterator[RenderableType]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from rich.text import Text
 
+        width = options.max_width
+        if options.ascii_only:
+            yield Text(self.plain(width))
+            return
         for text in self.first:
             yield Text(text, style="bold")
         for section in self.sections:
@@ -94,9 +100,6 @@ class _Said:
             yield from rich_section(_with_blocks(section), width)
         for text in self.last:
             yield Text(f"\n{text}")
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield from self.rich(options.max_width)
 
 
 def render_plain(path: CriticalPath, width: int = 80) -> str:

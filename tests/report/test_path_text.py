@@ -6,9 +6,10 @@ import re
 import pytest
 
 from dask_efficiency.paths.compare import compare_paths
-from dask_efficiency.paths.path import CriticalPath
+from dask_efficiency.paths.path import CriticalPath, critical_path
 from dask_efficiency.report.path_text import render_plain, show, show_what_if
 from tests.report.path_samples import hostile, transfers
+from tests.trace.samples import SAMPLES
 
 
 @pytest.mark.parametrize("width", [1, 40, 80, 200])
@@ -56,7 +57,8 @@ def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.Cap
 
 def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
     console = pytest.importorskip("rich.console")
-    comparison = compare_paths(transfers(), transfers().what_if(without=("transfer",)))
+    comparison = compare_paths(transfers(), critical_path(SAMPLES["spilling"]()))
+    assert "onto the path" in repr(comparison)
     text = repr(comparison)
     assert " ".join(text.split()).index(comparison.verdict) < text.index("By kind") < text.index("By task prefix")
     assert text.index("By task prefix") < text.index("Before: The run took") < text.index("Now: The run took")
