@@ -245,6 +245,19 @@ def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Cli
     assert_in_order(report.trace)
 
 
+def test_priorities_and_what_a_task_may_run_on_are_recorded(client: Client) -> None:
+    with efficiency_report(client, trace=True) as report:
+        urgent = client.submit(spin, 0.0, priority=7, pure=False)
+        # No worker has it, so it does not run; that it was asked for is recorded all the same.
+        never = client.submit(spin, 0.0, resources={"rare": 2}, pure=False)
+        urgent.result()
+        client.cancel(never)
+    trace = report.trace
+    # As the scheduler has it: what comes first is smaller.
+    assert trace.tasks.priority_user[whose(trace, urgent.key)] == -7
+    assert trace.constraints[whose(trace, never.key)]["resources"] == {"rare": 2.0}
+
+
 def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         left = client.submit(leave_the_pool, 0.05, 0.0, 0.1, pure=False)
