@@ -1,4 +1,4 @@
-"""DataMoves: how long an event loop itself reads, writes and (de)serialises messages."""
+"""DataMoves: how long an event loop reads, writes and (de)serialises messages, or waits while another thread does."""
 
 from __future__ import annotations
 
@@ -27,79 +27,134 @@ _LONG_NS = 1_000_000
 
 
 class DataMoves:
-    """Adds up how long the thread that makes it moves data, until :meth:`close`.
+    """Adds up how long data is moved by the thread that makes it, or keeps that thread waiting, until :meth:`close`.
 
     Calls of Tornado's streams and of Dask's protocol are timed. To look at the loop's stack from another thread
-    would cost a thread, and on Python 3.11 it can lock the process up: Dask does not do it there either. What other
-    threads serialise does not count, nor do comms that are not made of Tornado's streams.
-
-    Attributes
-    ----------
-    total_ns
-        Nanoseconds, less what the thread slept in them: as a rule, for the GIL that a task held.
+    would cost a thread, and on Python 3.11 it can lock the process up: Dask does not do it there either. Comms that
+    are not made of Tornado's streams do not count.
     """
 
     def __init__(self) -> None:
-        self.total_ns = 0
+        self._own_ns = 0
         self._thread = get_ident()
         self._schedstat = _open_schedstat()
-        self._ran_ns = self._ran()
+        self._ran_ns = self._turned_ns = self._ran()
         with _lock:
-            if not _moves:
+            if not _loops:
                 _install()
-            _moves.setdefault(self._thread, []).append(self)
+            _loops.setdefault(self._thread, []).append(self)
+        self._elsewhere_ns = _elsewhere()
 
     def close(self) -> None:
         """Add up no more; to be called once."""
         with _lock:
-            mine = _moves[self._thread]
+            mine = _loops[self._thread]
             mine.remove(self)
             if not mine:
-                del _moves[self._thread]
-            if not _moves:
+                del _loops[self._thread]
+            if not _loops:
                 _uninstall()
-        if self._schedstat is not None:
-            os.close(self._schedstat)
-            self._schedstat = None
+        _close(self._schedstat)
+        self._schedstat = None
 
-    def turn(self) -> None:
-        """Keep the figures for long calls fresh: the loop turned."""
-        self._ran_ns = self._ran()
+    def turn(self, took_ns: int) -> int:
+        """How much of the last turn of the event loop went to data.
+
+        Parameters
+        ----------
+        took_ns
+            Nanoseconds since the last call.
+
+        Returns
+        -------
+        int
+            Nanoseconds, at most as many. In calls of its own: less what it slept there, as a rule for the GIL
+            that a task held. While another thread (de)serialised: what it slept meanwhile.
+        """
+        before, self._turned_ns = self._turned_ns, self._ran()
+        self._ran_ns = self._turned_ns
+        slept = max(0, took_ns - (self._turned_ns - before))
+        elsewhere, self._elsewhere_ns = self._elsewhere_ns, _elsewhere()
+        moved, self._own_ns = self._own_ns, 0
+        return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
 
     def add(self, took_ns: int) -> None:
-        """A call that moved data is over."""
+        """A call of its own is over."""
         if took_ns > _LONG_NS:
-            before = self._ran_ns
-            self.turn()
+            before, self._ran_ns = self._ran_ns, self._ran()
             took_ns = max(0, min(took_ns, self._ran_ns - before))
-        self.total_ns += took_ns
+        self._own_ns += took_ns
 
     def _ran(self) -> int:
         """How long the thread ran, or would have if it had had a core."""
-        return thread_time_ns() + _waited(self._schedstat)
+        return thread_time_ns() + _scheduled(self._schedstat)[1]
+
+
+class _Elsewhere:
+    """How long a thread that is no event loop (de)serialised: Dask has one for large messages."""
+
+    def __init__(self) -> None:
+        self.schedstat = _open_schedstat()
+        self._total_ns = 0
+        self._since: int | None = None
+
+    def begin(self) -> None:
+        self._since = sum(_scheduled(self.schedstat))
+
+    def end(self) -> None:
+        self._total_ns = self.total_ns()
+        self._since = None
+
+    def total_ns(self) -> int:
+        """With the call that goes on; to be asked on any thread."""
+        total, since = self._total_ns, self._since
+        return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
 
 
 #: By thread: several servers may share an event loop.
-_moves: dict[int, list[DataMoves]] = {}
+_loops: dict[int, list[DataMoves]] = {}
+_others: dict[int, _Elsewhere] = {}
 _lock = Lock()
 _installed: list[tuple[Any, str, Any, Any]] = []
+
+
+def _elsewhere() -> int:
+    return sum(other.total_ns() for other in list(_others.values()))
 
 
 def _timed(call: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(call)
     def timed(*args: Any, **kwargs: Any) -> Any:
-        mine = _moves.get(get_ident())
-        if mine is None:
-            return call(*args, **kwargs)
+        thread = get_ident()
+        loops = _loops.get(thread)
+        if loops is None:
+            return _timed_elsewhere(thread, call, args, kwargs)
         start = monotonic_ns()
         try:
             return call(*args, **kwargs)
         finally:
             took = monotonic_ns() - start
-            for moves in mine:
+            for moves in loops:
                 moves.add(took)
 
     return timed
+
+
+def _timed_elsewhere(thread: int, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    other = _others.get(thread)
+    if other is None:
+        if not _loops or len(_others) >= _MOST_OTHERS:
+            return call(*args, **kwargs)
+        other = _others.setdefault(thread, _Elsewhere())
+    other.begin()
+    try:
+        return call(*args, **kwargs)
+    finally:
+        other.end()
+
+
+#: Threads that are no event loops and are looked after; more than Dask has by far.
+_MOST_OTHERS = 16
 
 
 def _install() -> None:
@@ -117,21 +172,31 @@ def _uninstall() -> None:
         if getattr(owner, name, None) is wrapper:
             setattr(owner, name, original)
     _installed.clear()
+    while _others:
+        _, other = _others.popitem()
+        _close(other.schedstat)
+        other.schedstat = None
 
 
 def _open_schedstat() -> int | None:
-    """Where Linux tells how long this thread waited for a core; None elsewhere."""
+    """Where Linux tells how long this thread ran and waited for a core; None elsewhere."""
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def _waited(schedstat: int | None) -> int:
-    """Nanoseconds that a thread waited for a core in all; 0 where nobody tells."""
+def _close(file: int | None) -> None:
+    if file is not None:
+        os.close(file)
+
+
+def _scheduled(schedstat: int | None) -> tuple[int, int]:
+    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where nobody tells."""
     if schedstat is None:
-        return 0
+        return 0, 0
     try:
-        return int(os.pread(schedstat, 100, 0).split()[1])
-    except (OSError, ValueError, IndexError):  # no reason to fail a message
-        return 0
+        ran, waited, _ = os.pread(schedstat, 100, 0).split()
+        return int(ran), int(waited)
+    except (OSError, ValueError):  # no reason to fail a message
+        return 0, 0

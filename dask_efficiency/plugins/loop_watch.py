@@ -23,8 +23,8 @@ class LoopWatch:
     server
         A scheduler or a worker.
     blocked
-        Called with the interval, nanoseconds of the monotonic clock, and with how many of them the loop itself
-        moved data. Its start lies between the last tick and the one that was due: the middle is reported.
+        Called with the interval, nanoseconds of the monotonic clock, and with how many of them went
+        to the moving of data. Its start lies between the last tick and the one that was due: the middle is reported.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int], object]) -> None:
@@ -32,7 +32,6 @@ class LoopWatch:
         self._tick = getattr(server, "periodic_callbacks", {}).get("tick")
         self._last = monotonic_ns()
         self._moves: DataMoves | None = None
-        self._moved = 0
         if self._tick is not None:
             self._interval = round(self._tick.callback_time * 1e6)
             self._original = self._tick.callback
@@ -52,10 +51,9 @@ class LoopWatch:
         now = monotonic_ns()
         moves = self._moves
         if moves is not None:
-            moves.turn()
-            moved, self._moved = moves.total_ns - self._moved, moves.total_ns
+            moving = moves.turn(now - self._last)
             start = self._last + self._interval // 2
             if now - self._last - self._interval > LATE_NS:
-                self._blocked(start, now, min(moved, now - start))
+                self._blocked(start, now, min(moving, now - start))
         self._last = now
         return self._original()

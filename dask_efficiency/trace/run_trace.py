@@ -194,7 +194,7 @@ class Blocked(Table):
     worker: Int32
     start: Int64
     stop: Int64
-    #: Nanoseconds of it in which the loop itself read, wrote or (de)serialised messages; when is not known.
+    #: Nanoseconds of it that reading, writing and (de)serialising messages took; when in it is not known.
     moving_ns: Int64
 
 
