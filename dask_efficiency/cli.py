@@ -225,9 +225,9 @@ def compare(
     elif html is not None:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.comparison_text import show
+        from dask_efficiency.report.comparison_text import comparison_document
 
-        show(found)
+        comparison_document(found).show()
     if max_loss is not None:
         _gate(found, max_loss)
 
@@ -355,23 +355,23 @@ def critical_path(
         click.echo(json.dumps(data, indent=1))
     elif earlier is not None:
         from dask_efficiency.paths.compare import compare_paths
-        from dask_efficiency.report.path_text import show_comparison
+        from dask_efficiency.report.path_text import comparison_document
 
-        show_comparison(compare_paths(earlier, found))
+        comparison_document(compare_paths(earlier, found)).show()
     elif speedups:
-        from dask_efficiency.report.path_text import show_improvements
+        from dask_efficiency.report.path_text import improvements_document
 
-        show_improvements(found)
+        improvements_document(found).show()
     elif changed is not None:
-        from dask_efficiency.report.path_text import show_what_if
+        from dask_efficiency.report.path_text import what_if_document
 
-        show_what_if(found, changed, _in_words(**changes))
+        what_if_document(found, changed, _in_words(**changes)).show()
     elif chrome is not None or html is not None:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.path_text import show
+        from dask_efficiency.report.path_text import path_document
 
-        show(found)
+        path_document(found).show()
 
 
 def _paths(

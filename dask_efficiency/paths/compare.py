@@ -90,14 +90,14 @@ class PathComparison:
         )
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import render_comparison
+        from dask_efficiency.report.path_text import comparison_document
 
-        return render_comparison(self)
+        return comparison_document(self).plain()
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import render_rich_comparison
+        from dask_efficiency.report.path_text import comparison_document
 
-        yield from render_rich_comparison(self, console, options)
+        yield comparison_document(self)
 
 
 #: What changes are told by; workers of two runs need not be the same.

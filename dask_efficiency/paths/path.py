@@ -331,14 +331,14 @@ class CriticalPath:
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import render_plain
+        from dask_efficiency.report.path_text import path_document
 
-        return render_plain(self)
+        return path_document(self).plain()
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import render_rich
+        from dask_efficiency.report.path_text import path_document
 
-        yield from render_rich(self, console, options)
+        yield path_document(self)
 
     def _repr_html_(self) -> str:
         from dask_efficiency.report.path_html import render_html

@@ -304,14 +304,14 @@ class Comparison:
         return caveats(self)
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.comparison_text import render_plain
+        from dask_efficiency.report.comparison_text import comparison_document
 
-        return render_plain(self)
+        return comparison_document(self).plain()
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.comparison_text import render_rich
+        from dask_efficiency.report.comparison_text import comparison_document
 
-        yield from render_rich(self, console, options)
+        yield comparison_document(self)
 
     def _repr_html_(self) -> str:
         from dask_efficiency.report.comparison_html import fragment

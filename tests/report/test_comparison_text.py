@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.report.compare import Comparison, compare
-from dask_efficiency.report.comparison_text import render_plain, show
+from dask_efficiency.report.comparison_text import comparison_document
 from dask_efficiency.report.model import EfficiencyReport
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
@@ -25,7 +25,7 @@ def rich_text(comparison: Comparison, width: int) -> str:
 def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
     before = report_of(seconds(thread_cpu=10, spill=2), name="old", wall_seconds=4.0)
     after = report_of(seconds(thread_cpu=10, spill=5), name="new", wall_seconds=5.0)
-    assert render_plain(compare(before, after)).splitlines()[:15] == [
+    assert comparison_document(compare(before, after)).plain().splitlines()[:15] == [
         "old -> new",
         "one run a side, so nothing tells how much runs differ among themselves",
         "",
@@ -48,37 +48,37 @@ def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
 def test_plain_text_is_ascii_without_trailing_spaces(
     before: list[EfficiencyReport], after: list[EfficiencyReport], width: int
 ) -> None:
-    text = render_plain(compare(before, after), width)
+    text = comparison_document(compare(before, after)).plain(width)
     assert all(" " <= character <= "~" or character == "\n" for character in text)
     assert not any(line.endswith(" ") for line in text.split("\n"))
 
 
 def test_no_line_is_wider_than_eighty_columns() -> None:
-    assert max(map(len, render_plain(LONG, 80).splitlines())) <= 80
+    assert max(map(len, comparison_document(LONG).plain(80).splitlines())) <= 80
     assert max(map(len, rich_text(LONG, 80).splitlines())) <= 80
 
 
 def test_hostile_names_do_not_reach_the_terminal() -> None:
     hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
     found = compare(by_hand(name="\x1b]0;title\x07"), by_hand(by_prefix=hostile, notes=HOSTILE_NAMES))
-    for text in (render_plain(found), rich_text(found, 140)):
+    for text in (comparison_document(found).plain(), rich_text(found, 140)):
         assert "\x1b" not in text
         assert "\u202e" not in text
 
 
 def test_both_renderers_say_the_verdict_and_every_section() -> None:
-    for text in (render_plain(LONG, 300), rich_text(LONG, 300)):
+    for text in (comparison_document(LONG).plain(300), rich_text(LONG, 300)):
         assert LONG.verdict in text
         assert "Mind when comparing" in text
         assert "~ marks" in text
 
 
 def test_the_representation_is_the_plain_text() -> None:
-    assert repr(LONG) == render_plain(LONG)
+    assert repr(LONG) == comparison_document(LONG).plain()
 
 
 def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    show(LONG)
+    comparison_document(LONG).show()
     assert "lost time rose" in capsys.readouterr().out
 
 
@@ -87,5 +87,5 @@ def test_show_is_in_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Screen()
-    show(LONG, screen)
+    comparison_document(LONG).show(screen)
     assert "\x1b[" in screen.shown()

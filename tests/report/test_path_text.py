@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.paths.compare import compare_paths
 from dask_efficiency.paths.path import CriticalPath, critical_path
-from dask_efficiency.report.path_text import render_plain, show, show_what_if
+from dask_efficiency.report.path_text import path_document, what_if_document
 from tests.report.path_samples import hostile, transfers
 from tests.trace.samples import SAMPLES
 
@@ -15,7 +15,7 @@ from tests.trace.samples import SAMPLES
 @pytest.mark.parametrize("width", [1, 40, 80, 200])
 @pytest.mark.parametrize("path", [transfers(), hostile()], ids=["transfers", "hostile"])
 def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, width: int) -> None:
-    text = render_plain(path, width)
+    text = path_document(path).plain(width)
     assert text.isascii()
     assert "\x1b" not in text
     assert all(line == line.rstrip() for line in text.splitlines())
@@ -25,15 +25,15 @@ def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, w
 
 def test_the_verdict_comes_before_the_tables() -> None:
     path = transfers()
-    text = " ".join(render_plain(path, 500).split())
+    text = " ".join(path_document(path).plain(500).split())
     assert text.index(path.verdict) < text.index("What the wall clock was spent on") < text.index("By task prefix")
 
 
 def test_a_path_is_shown_by_itself() -> None:
     path = transfers()
-    assert repr(path) == render_plain(path)
+    assert repr(path) == path_document(path).plain()
     stream = io.StringIO()
-    show(path, stream)
+    path_document(path).show(stream)
     assert path.verdict[:30] in stream.getvalue()
 
 
@@ -42,14 +42,14 @@ def test_rich_says_what_plain_text_says() -> None:
     path = transfers()
     screen = io.StringIO()
     console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(path)
-    words = re.findall(r"[\w.%-]+", render_plain(path))
+    words = re.findall(r"[\w.%-]+", path_document(path).plain())
     assert [word for word in words if word not in screen.getvalue() and not set(word) <= set("-")] == []
 
 
 def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.CaptureFixture[str]) -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
-    show_what_if(before, after, "With no transfer")
+    what_if_document(before, after, "With no transfer").show()
     said = " ".join(capsys.readouterr().out.split())
     assert before.verdict in said
     assert f"Then: {after.verdict}" in said
