@@ -98,5 +98,5 @@ $(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test
 
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing torch in $(VENV)"
-	@$(PIP) install --quiet --group torch
+	@$(PIP) install --quiet --group minder
 	@touch $@

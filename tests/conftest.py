@@ -1,4 +1,4 @@
-"""A browser for tests that need one; and property tests without deadline, under ``CI`` with the same examples."""
+"""A browser for tests that need one, second tries on busy machines, and property tests without deadline, under ``CI`` with the same examples."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ settings.register_profile(
 )
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+#: Times that a failed test is repeated, by its mark. Processes of a busy machine stall for tens of milliseconds, and
+#: sometimes for seconds, which says nothing of the accounts. What is wrong in them fails each time.
+RERUNS = {"known_answer": 3, "cluster": 2}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        reruns = max((times for mark, times in RERUNS.items() if mark in item.keywords), default=0)
+        if reruns:
+            item.add_marker(pytest.mark.flaky(reruns=reruns))
+
 
 CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [

@@ -101,8 +101,8 @@ class WorkerMeter:
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
         self._digests = Digests(worker.digests_total)
-        #: What its pace is compared by with that of other workers.
-        self._vitals = Vitals(worker)
+        #: What its pace is compared by with that of other workers; None where reading it failed.
+        self._vitals: Vitals | None = Vitals(worker)
         self._ended: list[_Ended] = []
         self._seceded: dict[Any, _Seceded] = {}
         #: Tasks cancelled and wanted again while their thread was at work: the scheduler will not
@@ -213,6 +213,11 @@ class WorkerMeter:
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
         self._restore_executors()
+
+    def _vitals_failed(self, error: Exception) -> None:
+        """Its pace is told no more, and the accounts go on."""
+        self._vitals = None
+        logger.error("dask_efficiency tells no more how fast %s is", self.worker.address, exc_info=error)
 
     def _failed_in_thread(self, error: Exception) -> None:
         self.worker.loop.add_callback(self._fail, error)
@@ -364,8 +369,11 @@ class WorkerMeter:
         self._ended.append((key, hold, outcome, cpu, wall, self._state.stimulus_log[-1]))
         if outcome is _SUCCEEDED:
             ts = self._state.tasks.get(key)
-            if ts is not None:
-                self._vitals.counter.task(hold.prefix, wall=wall, cpu=cpu, nbytes=input_bytes(ts) or ts.nbytes or 0)
+            if ts is not None and self._vitals is not None:
+                try:
+                    self._vitals.counter.task(hold.prefix, wall=wall, cpu=cpu, nbytes=input_bytes(ts) or ts.nbytes or 0)
+                except Exception as error:
+                    self._vitals_failed(error)
 
     def _used(self, key: Any, hold: Hold) -> tuple[int, int]:
         """(CPU, wall) nanoseconds in the thread while the task held its slot."""
@@ -502,7 +510,11 @@ class WorkerMeter:
                 at = monotonic_ns()
                 self._catch_up(at)
                 payload = encode(self._snapshot(at))
-                payload["pace"] = self._vitals.encode(self._live())
+                if self._vitals is not None:
+                    try:
+                        payload["pace"] = self._vitals.encode(self._live())
+                    except Exception as error:
+                        self._vitals_failed(error)
                 self._sample_hooks()
                 if self._recorder is not None:
                     try:

@@ -16,17 +16,6 @@ import tests.plugins.watch
 from dask_efficiency import EfficiencyPlugin
 from tests.plugins.watch import Attendance, eventually, nothing_runs
 
-#: Times that a failed test of a known answer is repeated: processes of a busy machine stall for tens of
-#: milliseconds, which says nothing of the accounts. What is wrong in them fails each time.
-RERUNS = 3
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "known_answer" in item.keywords:
-            item.add_marker(pytest.mark.flaky(reruns=RERUNS))
-
-
 # Workers started in other ways than by fork or spawn from here cannot import the tests.
 cloudpickle.register_pickle_by_value(tests.plugins.tasks)
 cloudpickle.register_pickle_by_value(tests.plugins.watch)

@@ -116,3 +116,18 @@ def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):
                 time.sleep(1)
         assert report.tasks["succeeded"] == 20
         assert caplog.text.count("looks for stragglers no more") == 1
+
+
+@pytest.mark.parametrize("method", ["encode", "counter"])
+def test_a_pace_that_cannot_be_read_costs_no_accounts(new_cluster, method):
+    def break_it(dask_worker: Any) -> None:
+        setattr(dask_worker.plugins["dask-efficiency-worker"].meter._vitals, method, None)
+
+    with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.run(break_it)
+        with efficiency_report(client) as report:
+            client.gather(client.map(spin, [0.05] * 20, pure=False))
+        assert report.tasks["succeeded"] == 20
+        assert not report.not_measured
+        assert "unmeasured" not in report.breakdown
