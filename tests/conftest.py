@@ -1,4 +1,7 @@
-"""A browser for tests that need one, second tries on busy machines, and property tests without deadline, under ``CI`` with the same examples."""
+"""What all tests share: a browser, second tries on busy machines, and how property tests run.
+
+They have no deadline, and under ``CI`` the same examples each time.
+"""
 
 from __future__ import annotations
 
