@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import threading
 import time
 from typing import Any
 
@@ -19,6 +21,12 @@ def block_worker(dask_worker: Any) -> None:
 def block_scheduler(dask_scheduler: Any) -> None:
     """Block the event loop of the scheduler once, soon."""
     dask_scheduler.loop.add_callback(lambda: dask_scheduler.loop.call_later(AFTER_SECONDS, time.sleep, BLOCK_SECONDS))
+
+
+def hold_the_gil() -> None:
+    """Keep the GIL of a process once, soon."""
+    wait = ctypes.PyDLL(None).poll  # unlike CDLL, this keeps it
+    threading.Timer(AFTER_SECONDS, wait, (None, 0, round(BLOCK_SECONDS * 1000))).start()
 
 
 def slow_link(dask_worker: Any, seconds: float) -> None:

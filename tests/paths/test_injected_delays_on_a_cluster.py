@@ -17,6 +17,7 @@ from tests.paths.delays import (
     BLOCK_SECONDS,
     block_scheduler,
     block_worker,
+    hold_the_gil,
     megabytes,
     slow_disk,
     slow_link,
@@ -93,6 +94,22 @@ def test_a_blocked_event_loop_of_the_scheduler_is_scheduler_transition(client: C
     client.run_on_scheduler(block_scheduler)
     path = path_of(client, chain(60), optimize_graph=False)
     assert path.seconds("kind")["scheduler-transition"] >= FOUND * BLOCK_SECONDS
+
+
+def test_a_worker_whose_gil_is_held_is_not_transfer(client: Client) -> None:
+    [first, second] = workers(client)
+    client.run(hold_the_gil, workers=[second])
+    with efficiency_report(client, trace=True) as report:
+        found = client.submit(step, workers=[first], pure=False)
+        for _ in range(30):
+            here = client.submit(step, found, seconds=0, workers=[second], pure=False)
+            found = client.submit(step, here, workers=[first], pure=False)
+        found.result()
+    assert report.trace is not None
+    kinds = critical_path(report.trace).seconds("kind")
+    # A task that ran there just then had to wait, too.
+    assert kinds["worker-loop"] + kinds["compute-noncpu"] >= FOUND * BLOCK_SECONDS
+    assert kinds["transfer"] + kinds["transfer-queue"] < BLOCK_SECONDS / 2
 
 
 def test_a_slow_link_is_transfer(client: Client) -> None:
