@@ -397,7 +397,7 @@ class Recorder:
     # -- what there is -----------------------------------------------------------------------
 
     def freeze(self) -> Frozen:
-        """A copy of all that is there; quick, as it is made on the event loop."""
+        """All that is there now; quick, as it is made on the event loop: what only grows is copied later."""
         chapters = [chapter for chapter in (self._older, self._newer) if chapter is not None]
         facts = {
             "prefixes": self.prefixes.all(),
@@ -409,11 +409,14 @@ class Recorder:
         return Frozen([_copy(chapter) for chapter in chapters], facts)
 
 
-#: Columns of a chapter by the name under which they travel.
-_PLAIN = {
+#: Columns of a chapter by the name under which they travel: those whose rows change, and those that only grow.
+_CHANGING = {
     "tasks.prefix": "prefix",
     "tasks.span": "span",
     "tasks.graph": "graph",
+    "tasks.priority": "priority",
+}
+_GROWING = {
     "edges.task": "edge_task",
     "edges.dependency": "edge_dependency",
     "log.at": "log_at",
@@ -444,7 +447,10 @@ _ROWS = {
 @dataclass(slots=True)
 class _Part:
     columns: dict[str, NDArray[Any]]
-    ids: dict[Any, int]
+    #: Columns that go on growing, and how many rows of them count.
+    growing: dict[str, tuple[array[Any], int]]
+    #: In the order of their numbers.
+    keys: list[Any]
     wanted: set[int]
     constraints: dict[int, dict[str, Any]]
     removals: list[int]
@@ -456,11 +462,13 @@ class _Part:
 
 
 def _copy(chapter: Chapter) -> _Part:
-    columns = {name: np.array(getattr(chapter, attribute)) for name, attribute in _PLAIN.items()}
-    columns["tasks.priority"] = np.array(chapter.priority).reshape(-1, 3)
+    columns = {name: np.array(getattr(chapter, attribute)) for name, attribute in _CHANGING.items()}
+    columns["tasks.priority"] = columns["tasks.priority"].reshape(-1, 3)
+    growing = {name: getattr(chapter, attribute) for name, attribute in _GROWING.items()}
     return _Part(
         columns,
-        dict(chapter.ids),
+        {name: (column, len(column)) for name, column in growing.items()},
+        list(chapter.ids),
         set(chapter.wanted),
         dict(chapter.constraints),
         list(chapter.removals),
@@ -470,6 +478,19 @@ def _copy(chapter: Chapter) -> _Part:
         chapter.first_graph,
         chapter.first_stimulus,
     )
+
+
+#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits.
+_PIECE = 50_000
+
+
+def _first(column: array[Any], rows: int) -> NDArray[Any]:
+    """A copy of a column's first rows while it goes on growing; an array that numpy looks at could not."""
+    copied = np.empty(rows, column.typecode)
+    for start in range(0, rows, _PIECE):
+        stop = min(start + _PIECE, rows)
+        copied[start:stop] = column[start:stop]
+    return copied
 
 
 @dataclass(slots=True)
@@ -484,16 +505,16 @@ class Frozen:
         ids: dict[Any, int] = {}
         renumbered = []
         for part in self.parts:
-            for key in part.ids:
+            for key in part.keys:
                 ids.setdefault(key, len(ids))
-            renumbered.append(np.fromiter((ids[key] for key in part.ids), np.int32, len(part.ids)))
+            renumbered.append(np.fromiter((ids[key] for key in part.keys), np.int32, len(part.keys)))
         pieces: dict[str, list[NDArray[Any]]] = {}
         constraints: dict[str, Any] = {}
         first_graph, first_stimulus = self.parts[0].first_graph, self.parts[0].first_stimulus
         log_rows = 0
         tasks = _no_tasks(len(ids))
         for part, number in zip(self.parts, renumbered, strict=True):
-            columns = dict(part.columns)
+            columns = part.columns | {name: _first(*growing) for name, growing in part.growing.items()}
             for name in ("prefix", "span", "graph"):
                 known = columns.pop(f"tasks.{name}")
                 known = _from(known, first_graph) if name == "graph" else known
