@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+import numpy as np
 from dask.delayed import Delayed, delayed
 from distributed import get_worker, worker_client
 
@@ -32,9 +33,9 @@ def fails(seconds: float) -> None:
     raise ZeroDivisionError("as it should")
 
 
-def thirty_two_megabytes(*inputs: Any) -> bytes:
+def thirty_two_megabytes(*inputs: Any) -> Any:
     """A task with a large result."""
-    return b"x" * 32_000_000
+    return np.ones(32_000_000, "u1")
 
 
 def fails_at_first(path: str) -> int:
