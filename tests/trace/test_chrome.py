@@ -117,6 +117,16 @@ def test_the_critical_path_has_a_track_and_arrows_of_the_kind_between_its_runs(t
     assert joined[0][1:] == [start[1], "report"]
 
 
+def test_an_event_loop_was_blocked_or_moved_data(tmp_path: Path) -> None:
+    trace = tree(4)
+    at = trace.start + MS
+    blocked = {"worker": [0, 0], "start": [at, at + MS], "stop": [at + MS, at + 2 * MS], "moving_ns": [0, MS]}
+    save_chrome(replace(trace, blocked=Blocked.from_columns(blocked)), tmp_path / "run.json")
+    content = json.loads((tmp_path / "run.json").read_bytes())
+    events = content["traceEvents"] if isinstance(content, dict) else content
+    assert [event["name"] for event in events if event.get("cat") == "event-loop"] == ["blocked", "moves data"]
+
+
 def test_only_the_critical_path_is_left_when_asked_for(tmp_path: Path) -> None:
     trace = transfer_bound()
     last = int(trace.runs.stop.argmax())
