@@ -58,7 +58,7 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 
 .PHONY: benchmark
 benchmark: $(VENV)/.stamp-benchmark ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
-	@$(BIN)/python benchmarks/$(BENCH).py
+	@$(BIN)/python -m benchmarks.$(BENCH)
 
 .PHONY: clean
 clean: ## Remove environments, caches and builds
