@@ -20,7 +20,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+#: Fewer examples than by hand, so that all tests take ten minutes on two cores.
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 #: Times that a failed test is repeated, by its mark. Processes of a busy machine stall for tens of milliseconds, and
