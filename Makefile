@@ -19,7 +19,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 .PHONY: demo
-demo: $(VENV)/.stamp-demo $(TORCH_STAMP) ## A workload of 20 seconds and its report (TORCH=1: with inference)
+demo: $(VENV)/.stamp-demo $(TORCH_STAMP) ## A workload of 10 to 20 seconds and its report (TORCH=1: with inference)
 	@$(BIN)/dask-efficiency demo
 
 .PHONY: test

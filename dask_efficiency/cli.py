@@ -44,7 +44,7 @@ def main() -> None:
 @click.option("--output", default="dask-efficiency-demo.json", show_default=True, help="File or URL to save to.")
 @click.option("--dashboard/--no-dashboard", default=False, show_default=True, help="Serve Dask's dashboard too.")
 def demo(workers: int, threads: int, output: str, dashboard: bool) -> None:
-    """Run a workload of about 20 seconds on a local cluster and report on it."""
+    """Run a workload of 10 to 20 seconds on a local cluster and report on it."""
     from dask_efficiency.demo import run_demo
 
     with _one_line_errors():
