@@ -1,0 +1,72 @@
+"""GpuMeter: what every way to watch a GPU has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dask_efficiency.gpu.records import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, as the meter's process numbers it."""
+
+    uuid: str
+    #: The model, for a person to read.
+    name: str = ""
+
+
+class GpuMeter(Protocol):
+    """Watches the devices of this process. Every method is called from one thread, which is no task's."""
+
+    #: ``cupti``, ``torch-events`` or ``none``.
+    kind: str
+    #: What the meter is, with versions; where ``kind`` is ``none``, why nothing is measured.
+    description: str
+    #: Whether it sees every operation, and not only an upper bound.
+    exact: bool
+
+    @property
+    def devices(self) -> Mapping[int, Device]:
+        """The devices seen so far, by the number that operations carry."""
+
+    @property
+    def dropped(self) -> int:
+        """Records that were lost so far."""
+
+    @property
+    def gaps(self) -> int:
+        """Nanoseconds so far during which it gave way to a profiler of the user's."""
+
+    def flush(self) -> Batch:
+        """What has become known since the last time; called about once a second."""
+
+    def close(self) -> Batch:
+        """Flush for the last time, and leave the process as it was found. Safe to call twice."""
+
+
+class NullMeter:
+    """Measures nothing, and says why."""
+
+    kind = "none"
+    exact = False
+    dropped = 0
+    gaps = 0
+
+    def __init__(self, reason: str) -> None:
+        self.description = reason
+
+    @property
+    def devices(self) -> Mapping[int, Device]:
+        """None."""
+        return {}
+
+    def flush(self) -> Batch:
+        """Nothing."""
+        return Batch()
+
+    def close(self) -> Batch:
+        """Nothing."""
+        return Batch()

@@ -1,0 +1,79 @@
+"""What a meter of the GPU saw: operations on devices, and the calls of threads that asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What an operation is, in the field ``activity``.
+KERNEL, COPY, FILL = range(3)
+
+#: What a call does to its thread, in the field ``waits``: it returns at once, or waits for the device and
+#: leaves the core to others, or waits and burns CPU the while.
+RETURNS, BLOCKS, SPINS = range(3)
+
+#: Work on a device. Times are monotonic nanoseconds, ``name`` an index into the batch's names or -1,
+#: ``correlation`` what it shares with the call that asked for it.
+OPERATION = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("device", np.int32),
+        ("stream", np.int64),
+        ("correlation", np.uint32),
+        ("activity", np.uint8),
+        ("name", np.int32),
+    ]
+)
+
+#: A thread's call into the driver. ``thread`` is the low 32 bits of what :func:`threading.get_ident` gives there.
+CALL = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("thread", np.uint32),
+        ("correlation", np.uint32),
+        ("waits", np.uint8),
+    ]
+)
+
+Operations = NDArray[np.void]
+Calls = NDArray[np.void]
+
+
+class TaskId(NamedTuple):
+    """One task's time in one thread: what the executor that measured it knows without asking anybody."""
+
+    #: :func:`threading.get_ident` of its thread.
+    thread: int
+    #: When it began there, monotonic nanoseconds.
+    start: int
+
+
+class TaskWindow(NamedTuple):
+    """From when to when a thread worked for one task."""
+
+    task: TaskId
+    #: When it ended, monotonic nanoseconds; -1 while it runs.
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became known by one flush of a meter."""
+
+    #: Of dtype :data:`OPERATION`; in any order, and later than the flush that brought their calls, or earlier.
+    operations: Operations = field(default_factory=lambda: np.empty(0, OPERATION))
+    #: Of dtype :data:`CALL`.
+    calls: Calls = field(default_factory=lambda: np.empty(0, CALL))
+    #: Names of kernels, readable.
+    names: Sequence[str] = ()
+    #: From a meter that sees no operations: at most so many nanoseconds of the device for a task.
+    bounds: Mapping[TaskId, int] = field(default_factory=dict)
+    #: Everything that ended before this instant is in this batch or in a former one, monotonic nanoseconds; it never
+    #: falls from one batch to the next.
+    known_until: int = 0

@@ -1,0 +1,125 @@
+"""GpuTotals: a worker's GPU accounts as its heartbeat carries them, in integer nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+
+class GpuUse(NamedTuple):
+    """What a task's thread did in calls that wait for the GPU: four parts of that time, in nanoseconds, and its CPU."""
+
+    #: A kernel of its own task ran: good time.
+    kernel: int = 0
+    #: No kernel of its own ran, and one of another task did, on a device that its own work was waiting for.
+    contention: int = 0
+    #: None of these, and a copy or fill of its own task ran.
+    copy: int = 0
+    #: None of these.
+    wait: int = 0
+    #: Of all four, the part in calls that burn CPU while they wait.
+    spun: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTotals:
+    """One device's time as one worker saw it: kernels + copies + idle == elapsed."""
+
+    uuid: str
+    name: str = ""
+    #: Since the meter was armed, up to the last instant of which everything is known.
+    elapsed: int = 0
+    #: At least one kernel ran.
+    kernels: int = 0
+    #: No kernel ran, and a copy or fill did.
+    copies: int = 0
+    idle: int = 0
+    #: Fair shares of kernels + copies by prefix, where m tasks at once have 1/m each; with
+    #: ``unattributed`` they add up to kernels + copies.
+    shares: Mapping[str, int] = field(default_factory=dict)
+    #: The share of work that no task is known to have asked for.
+    unattributed: int = 0
+    #: Of ``shares``, what lay after the end of its task.
+    tail: int = 0
+    #: Work that became known too late: its time is booked as idle, or as something else's.
+    late: int = 0
+
+    def since(self, earlier: DeviceTotals) -> DeviceTotals:
+        """What came on top of ``earlier``, totals of the same device and worker."""
+        shares = {prefix: ns - earlier.shares.get(prefix, 0) for prefix, ns in self.shares.items()}
+        return replace(
+            self,
+            elapsed=self.elapsed - earlier.elapsed,
+            kernels=self.kernels - earlier.kernels,
+            copies=self.copies - earlier.copies,
+            idle=self.idle - earlier.idle,
+            shares={prefix: ns for prefix, ns in shares.items() if ns},
+            unattributed=self.unattributed - earlier.unattributed,
+            tail=self.tail - earlier.tail,
+            late=self.late - earlier.late,
+        )
+
+
+class KernelTotals(NamedTuple):
+    """All kernels of one name that tasks of one prefix asked for."""
+
+    prefix: str
+    #: ``(other)`` for those beyond the number that is kept apart.
+    name: str
+    launches: int
+    #: The sum of their durations, nanoseconds; kernels that ran at once count twice.
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTotals:
+    """One worker's GPU accounts: what its tasks had of each device, and how well that is known."""
+
+    #: As :attr:`~dask_efficiency.gpu.meter.GpuMeter.kind` and ``description``.
+    meter: str = "none"
+    description: str = ""
+    devices: Sequence[DeviceTotals] = ()
+    #: The kernels that took most time; the rest under ``(other)``.
+    kernels: Sequence[KernelTotals] = ()
+    #: By prefix: work on the device while the task's thread did something else, nanoseconds.
+    hidden: Mapping[str, int] = field(default_factory=dict)
+    #: Sum of the durations of all kernels, and of those that a task is known to have asked for.
+    kernel_ns: int = 0
+    attributed_ns: int = 0
+    #: From a meter that sees no operations: at most so many nanoseconds of the device, by prefix.
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    dropped: int = 0
+    #: Nanoseconds during which the meter gave way to a profiler.
+    gaps: int = 0
+    #: CPU nanoseconds of the meter itself.
+    cost: int = 0
+    #: The last sensor readings, by device and name; see ``adapters/nvml.py`` for names and units.
+    readings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of kernel time that is some task's, 0 to 1; None where no kernel was seen."""
+        return self.attributed_ns / self.kernel_ns if self.kernel_ns else None
+
+    def since(self, earlier: GpuTotals) -> GpuTotals:
+        """What came on top of ``earlier``, of the same worker incarnation; readings are the latest."""
+        devices = {device.uuid: device for device in earlier.devices}
+        kernels = {(kernel.prefix, kernel.name): kernel for kernel in earlier.kernels}
+        known = [(now, kernels.get((now.prefix, now.name))) for now in self.kernels]
+        return replace(
+            self,
+            devices=[now.since(devices[now.uuid]) if now.uuid in devices else now for now in self.devices],
+            kernels=[
+                KernelTotals(now.prefix, now.name, now.launches - then.launches, now.ns - then.ns) if then else now
+                for now, then in known
+                if then is None or now.launches > then.launches
+            ],
+            hidden={prefix: ns - earlier.hidden.get(prefix, 0) for prefix, ns in self.hidden.items()},
+            kernel_ns=self.kernel_ns - earlier.kernel_ns,
+            attributed_ns=self.attributed_ns - earlier.attributed_ns,
+            bounds={prefix: ns - earlier.bounds.get(prefix, 0) for prefix, ns in self.bounds.items()},
+            dropped=self.dropped - earlier.dropped,
+            gaps=self.gaps - earlier.gaps,
+            cost=self.cost - earlier.cost,
+        )
