@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dask_efficiency.checks import MAX_NAME_LENGTH as MAX_NAME_LENGTH
+from dask_efficiency.checks import MAX_NAMES as MAX_NAMES
+from dask_efficiency.checks import MAX_NANOSECONDS as MAX_NANOSECONDS
+from dask_efficiency.checks import RefusedSnapshot as RefusedSnapshot
+from dask_efficiency.checks import counts, flag, listed, mapping, row, short, text, whole
+from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
 SCHEMA = 1
-
-#: No honest worker comes near these: a payload over them is refused whole.
-MAX_NAMES = 10_000
-MAX_NAME_LENGTH = 1_000
-#: 146 years of nanoseconds, and still far from the end of msgpack's integers.
-MAX_NANOSECONDS = 1 << 62
 
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"
@@ -23,10 +24,6 @@ OWN_WORK = "dask-efficiency itself"
 _BUCKETS = frozenset(map(str, (*TASK_BUCKETS, *FREE_BUCKETS)))
 _ACTIVE = frozenset(map(str, ACTIVE_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
-
-
-class RefusedSnapshot(ValueError):
-    """A payload that must not be booked; says which field, what it held and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,8 @@ class Snapshot:
     details: Mapping[str, int] = field(default_factory=dict)
     #: The last one of its incarnation: the worker is closing.
     final: bool = False
+    #: The GPU accounts; None where nothing has asked for a GPU yet.
+    gpu: GpuTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,7 @@ def encode(snapshot: Snapshot) -> dict[str, Any]:
         "outside": dict(snapshot.outside),
         "details": dict(snapshot.details),
         "final": snapshot.final,
+        **({} if snapshot.gpu is None else {"gpu": encode_gpu(snapshot.gpu)}),
     }
 
 
@@ -79,26 +79,26 @@ def decode(payload: object) -> Snapshot | NotMeasured:
     RefusedSnapshot
         On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
         absurdly large number, an unknown bucket, too many or too long names, buckets that do not
-        add up to nthreads x elapsed, or prefixes that do not add up to the buckets.
+        add up to nthreads x elapsed, prefixes that do not add up to the buckets, or GPU accounts out of order.
     """
-    fields = _mapping("snapshot", payload)
+    fields = mapping("snapshot", payload)
     _schema(fields.get("schema"))
     if "off" in fields:
-        return NotMeasured(_text("off", fields["off"]))
-    nthreads = _whole("nthreads", fields.get("nthreads"))
+        return NotMeasured(text("off", fields["off"]))
+    nthreads = whole("nthreads", fields.get("nthreads"))
     balance = Balance(
         nthreads=nthreads,
-        elapsed=_whole("elapsed", fields.get("elapsed")),
-        settled=_counts("settled", fields.get("settled"), _BUCKETS),
-        running=_whole("running", fields.get("running")),
+        elapsed=whole("elapsed", fields.get("elapsed")),
+        settled=counts("settled", fields.get("settled"), _BUCKETS),
+        running=whole("running", fields.get("running")),
         prefixes=_rows(fields.get("prefixes")),
-        tasks=_counts("tasks", fields.get("tasks"), _OUTCOMES),
-        active=_counts("active", fields.get("active"), _ACTIVE),
+        tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
+        active=counts("active", fields.get("active"), _ACTIVE),
     )
-    whole = sum(balance.settled.values()) + balance.running
-    if whole != nthreads * balance.elapsed:
+    booked = sum(balance.settled.values()) + balance.running
+    if booked != nthreads * balance.elapsed:
         raise RefusedSnapshot(
-            f"the buckets hold {whole} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
+            f"the buckets hold {booked} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
         )
     held = sum(balance.settled.get(bucket, 0) for bucket in TASK_BUCKETS) + balance.running
     active = sum(balance.active.values())
@@ -111,12 +111,13 @@ def decode(payload: object) -> Snapshot | NotMeasured:
         if by_prefix != settled:
             raise RefusedSnapshot(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {settled}, as settled")
     return Snapshot(
-        incarnation=_text("incarnation", fields.get("incarnation")),
-        seq=_whole("seq", fields.get("seq")),
+        incarnation=text("incarnation", fields.get("incarnation")),
+        seq=whole("seq", fields.get("seq")),
         balance=balance,
-        outside=_counts("outside", fields.get("outside")),
-        details=_counts("details", fields.get("details")),
-        final=_flag("final", fields.get("final")),
+        outside=counts("outside", fields.get("outside")),
+        details=counts("details", fields.get("details")),
+        final=flag("final", fields.get("final")),
+        gpu=decode_gpu(fields["gpu"]) if "gpu" in fields else None,
     )
 
 
@@ -134,28 +135,25 @@ def encode_window(window: WindowBalance) -> dict[str, Any]:
 
 def decode_window(payload: object) -> WindowBalance:
     """Check a window's accounts and read them; raises :class:`RefusedSnapshot` as :func:`decode`."""
-    fields = _mapping("window", payload)
+    fields = mapping("window", payload)
     _schema(fields.get("schema"))
-    listed = fields.get("rows")
-    if not isinstance(listed, (list, tuple)) or len(listed) > MAX_NAMES:
-        raise RefusedSnapshot(f"rows is {_short(listed)}; expected a list of at most {MAX_NAMES}")
     rows: dict[tuple[str, str], tuple[int, ...]] = {}
-    for entry in listed:
+    for entry in listed("rows", fields.get("rows")):
         if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-            raise RefusedSnapshot(f"a row is {_short(entry)}; expected span, prefix and nanoseconds")
+            raise RefusedSnapshot(f"a row is {short(entry)}; expected span, prefix and nanoseconds")
         span, prefix, values = entry
-        rows[_text("span", span), _text("prefix", prefix)] = _row("rows", values, len(TASK_BUCKETS) + 1)
+        rows[text("span", span), text("prefix", prefix)] = row("rows", values, len(TASK_BUCKETS) + 1)
     window = WindowBalance(
-        nthreads=_whole("nthreads", fields.get("nthreads")),
-        elapsed=_whole("elapsed", fields.get("elapsed")),
-        free=_counts("free", fields.get("free"), frozenset(map(str, FREE_BUCKETS))),
+        nthreads=whole("nthreads", fields.get("nthreads")),
+        elapsed=whole("elapsed", fields.get("elapsed")),
+        free=counts("free", fields.get("free"), frozenset(map(str, FREE_BUCKETS))),
         rows=rows,
-        tasks=_counts("tasks", fields.get("tasks"), _OUTCOMES),
+        tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
     )
-    whole = sum(window.free.values()) + sum(sum(row) for row in rows.values())
-    if whole != window.nthreads * window.elapsed:
+    booked = sum(window.free.values()) + sum(map(sum, rows.values()))
+    if booked != window.nthreads * window.elapsed:
         raise RefusedSnapshot(
-            f"the window holds {whole} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
+            f"the window holds {booked} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
         )
     return window
 
@@ -172,65 +170,11 @@ def _encode_balance(balance: Balance) -> dict[str, Any]:
     }
 
 
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
-        return f"a {type(value).__name__} too large to show"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _schema(value: object) -> None:
     if type(value) is not int or value != SCHEMA:
-        raise RefusedSnapshot(f"schema is {_short(value)}; expected {SCHEMA}")
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise RefusedSnapshot(f"{name} is {_short(value)}; expected True or False")
-    return value
-
-
-def _whole(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NANOSECONDS:
-        raise RefusedSnapshot(f"{name} is {_short(value)}; expected a whole number from 0 to 2**62")
-    return value
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
-        raise RefusedSnapshot(f"{name} is {_short(value)}; expected at most {MAX_NAME_LENGTH} characters")
-    return value
-
-
-def _mapping(name: str, value: object) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise RefusedSnapshot(f"{name} is {_short(value)}; expected a mapping")
-    if len(value) > MAX_NAMES:
-        raise RefusedSnapshot(f"{name} has {len(value)} entries; expected at most {MAX_NAMES}")
-    return value
-
-
-def _counts(name: str, value: object, known: frozenset[str] | None = None) -> dict[str, int]:
-    counts = {}
-    for key, n in _mapping(name, value).items():
-        if type(n) is not int or not 0 <= n <= MAX_NANOSECONDS:
-            _whole(f"{name}[{_short(key)}]", n)
-        counts[_text(name, key)] = n
-    if known is not None and not counts.keys() <= known:
-        raise RefusedSnapshot(f"{name} has {_short(sorted(counts.keys() - known))}; expected only {sorted(known)}")
-    return counts
-
-
-def _row(name: str, values: object, length: int) -> tuple[int, ...]:
-    if not isinstance(values, (list, tuple)) or len(values) != length:
-        raise RefusedSnapshot(f"a row of {name} is {_short(values)}; expected {length} numbers")
-    # All at once, for a scheduler reads thousands of these a second; then one by one, to say which is wrong.
-    if {*map(type, values)} == {int} and min(values) >= 0 and max(values) <= MAX_NANOSECONDS:
-        return tuple(values)
-    return tuple(_whole(name, value) for value in values)
+        raise RefusedSnapshot(f"schema is {short(value)}; expected {SCHEMA}")
 
 
 def _rows(value: object) -> dict[str, tuple[int, ...]]:
-    rows = _mapping("prefixes", value).items()
-    return {_text("prefixes", prefix): _row("prefixes", row, len(TASK_BUCKETS)) for prefix, row in rows}
+    rows = mapping("prefixes", value).items()
+    return {text("prefixes", prefix): row("prefixes", values, len(TASK_BUCKETS)) for prefix, values in rows}

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Ledger, Outcome, WindowBalance
 from dask_efficiency.wire import Snapshot, encode
 
@@ -89,6 +90,7 @@ def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
         outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         final=draw(st.booleans()),
+        gpu=draw(st.none() | gpu_totals()),
     )
 
 
@@ -118,3 +120,49 @@ def idle_payload(nthreads: int, elapsed: int, **changes: Any) -> dict[str, Any]:
     """The payload of a worker that did nothing for ``elapsed`` nanoseconds."""
     ledger = Ledger(nthreads, at=0)
     return {**encode(Snapshot("a", 1, ledger.balance(at=elapsed))), **changes}
+
+
+@st.composite
+def device_totals(draw: st.DrawFn, uuid: str) -> DeviceTotals:
+    """A device's time as some worker saw it: it adds up, and so do the shares."""
+    shares = draw(st.dictionaries(names, nanoseconds, max_size=3))
+    unattributed, idle = draw(nanoseconds), draw(nanoseconds)
+    used = sum(shares.values()) + unattributed
+    kernels = draw(st.integers(0, used))
+    return DeviceTotals(
+        uuid=uuid,
+        name=draw(names),
+        elapsed=used + idle,
+        kernels=kernels,
+        copies=used - kernels,
+        idle=idle,
+        shares=shares,
+        unattributed=unattributed,
+        tail=draw(nanoseconds),
+        late=draw(nanoseconds),
+    )
+
+
+@st.composite
+def gpu_totals(draw: st.DrawFn) -> GpuTotals:
+    """What some worker's GPU accounts might hold."""
+    uuids = draw(st.lists(st.sampled_from(["GPU-0", "GPU-1", "MIG-2"]), unique=True, max_size=3))
+    kernel_ns = draw(nanoseconds)
+    readings = st.dictionaries(st.sampled_from(["power_watts", "sm_clock_hertz"]), st.floats(0, 1e12))
+    return GpuTotals(
+        meter=draw(st.sampled_from(["cupti", "torch-events", "none"])),
+        description=draw(names),
+        devices=tuple(draw(device_totals(uuid)) for uuid in uuids),
+        kernels=tuple(
+            draw(st.lists(st.builds(KernelTotals, names, names, st.integers(0, 99), nanoseconds), max_size=3))
+        ),
+        hidden=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        kernel_ns=kernel_ns,
+        attributed_ns=draw(st.integers(0, kernel_ns)),
+        bounds=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        dropped=draw(st.integers(0, 9)),
+        gaps=draw(nanoseconds),
+        cost=draw(nanoseconds),
+        unknown_tasks=draw(st.integers(0, 9)),
+        readings={uuid: draw(readings) for uuid in uuids},
+    )

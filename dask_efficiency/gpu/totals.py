@@ -94,6 +94,8 @@ class GpuTotals:
     gaps: int = 0
     #: CPU nanoseconds of the meter itself.
     cost: int = 0
+    #: Tasks whose thread time was booked before their use of the device was known: none of it is ``gpu``.
+    unknown_tasks: int = 0
     #: The last sensor readings, by device and name; see ``adapters/nvml.py`` for names and units.
     readings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -109,12 +111,12 @@ class GpuTotals:
         known = [(now, kernels.get((now.prefix, now.name))) for now in self.kernels]
         return replace(
             self,
-            devices=[now.since(devices[now.uuid]) if now.uuid in devices else now for now in self.devices],
-            kernels=[
+            devices=tuple(now.since(devices[now.uuid]) if now.uuid in devices else now for now in self.devices),
+            kernels=tuple(
                 KernelTotals(now.prefix, now.name, now.launches - then.launches, now.ns - then.ns) if then else now
                 for now, then in known
                 if then is None or now.launches > then.launches
-            ],
+            ),
             hidden={prefix: ns - earlier.hidden.get(prefix, 0) for prefix, ns in self.hidden.items()},
             kernel_ns=self.kernel_ns - earlier.kernel_ns,
             attributed_ns=self.attributed_ns - earlier.attributed_ns,
@@ -122,4 +124,5 @@ class GpuTotals:
             dropped=self.dropped - earlier.dropped,
             gaps=self.gaps - earlier.gaps,
             cost=self.cost - earlier.cost,
+            unknown_tasks=self.unknown_tasks - earlier.unknown_tasks,
         )

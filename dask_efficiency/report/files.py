@@ -14,7 +14,10 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.checks import RefusedSnapshot
 from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
@@ -53,6 +56,8 @@ def _plain(value: Any) -> Any:
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
+    if isinstance(value, GpuTotals):
+        return encode_gpu(value)
     if isinstance(value, Breakdown):
         return value.to_nanoseconds()
     if isinstance(value, Mapping):
@@ -265,6 +270,13 @@ def _findings(value: Any, where: str) -> tuple[Finding, ...]:
         raise ReportFileError(f"{where!r}: {error}") from None
 
 
+def _gpu(value: Any, where: str) -> GpuTotals:
+    try:
+        return decode_gpu(value, where)
+    except RefusedSnapshot as refusal:
+        raise ReportFileError(str(refusal)) from None
+
+
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
@@ -300,10 +312,11 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "timeline": _timeline,
     "code": _texts,
     "stragglers": _findings,
+    "gpu": _mapping(_gpu),
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers"})
+_LATER = frozenset({"timeline", "code", "stragglers", "gpu"})
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

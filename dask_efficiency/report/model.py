@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ class EfficiencyReport:
     stragglers
         The workers that took longer than their peers for the same work, at some time in the window; the most certain
         first.
+    gpu
+        Worker name to what its tasks had of each GPU in the window, where anything asked for one; with
+        ``meter`` ``"none"`` where it could not be watched, and why.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -128,6 +132,7 @@ class EfficiencyReport:
     timeline: Timeline | None = None
     code: tuple[str, ...] = ()
     stragglers: tuple[Finding, ...] = ()
+    gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property

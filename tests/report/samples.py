@@ -11,6 +11,7 @@ from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.timeline import Timeline
+from tests.strategies import gpu_totals
 
 
 def seconds(**by_bucket: float) -> Breakdown:
@@ -133,4 +134,5 @@ reports = st.builds(
     timeline=st.none() | timelines(),
     code=st.lists(_names, max_size=3).map(tuple),
     stragglers=st.lists(findings(), max_size=3).map(tuple),
+    gpu=st.dictionaries(_names, gpu_totals(), max_size=2),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.timeline import Timeline
@@ -165,6 +166,8 @@ def test_another_version_is_refused(version: Any) -> None:
         ("notes", [1], "'notes'"),
         ("price_per_worker_hour", "much", "'price_per_worker_hour'"),
         ("code", "x = 1", "'code'"),
+        ("gpu", [], "'gpu'"),
+        ("gpu", {"a": {}}, r"gpu\.a\.meter is None"),
         ("timeline", [], "'timeline'"),
         ("timeline", {"bin_ns": 10}, r"'timeline' lacks 'elapsed_ns', 'activity'"),
         ("timeline", {"bin_ns": 0, "elapsed_ns": 5, "activity": {}}, r"'timeline\.bin_ns'"),
@@ -191,16 +194,16 @@ def test_a_missing_field_is_refused_by_name() -> None:
         from_dict(data | {"report": None})
 
 
-def test_a_file_of_before_there_were_timelines_is_read() -> None:
+def test_a_file_of_before_there_were_timelines_and_gpus_is_read() -> None:
     data = to_dict(replace(by_hand(), timeline=Timeline(10, 15, {"idle": (7, 3)}), code=("x = 1",)))
-    del data["report"]["timeline"], data["report"]["code"]
+    del data["report"]["timeline"], data["report"]["code"], data["report"]["gpu"]
     assert from_dict(data) == by_hand()
 
 
 def test_every_field_of_a_report_is_stored() -> None:
     timeline = Timeline(10, 15, {"idle": (7, 3)})
     changed = replace(by_hand(), environment={"dask": "2026.8.0"}, details={"x": 0.1}, outside={"y": 0.2})
-    changed = replace(changed, timeline=timeline, code=("x = 1",))
+    changed = replace(changed, timeline=timeline, code=("x = 1",), gpu={"a": GpuTotals("cupti", kernel_ns=3)})
     assert from_dict(to_dict(changed)) == changed
     assert to_dict(report_of(seconds(idle=1))).keys() == {"format", "version", "summary", "report"}
 

@@ -1,0 +1,84 @@
+"""Checks of plain data that came from elsewhere: what is out of order is refused, by field and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: No honest worker comes near these: a payload over them is refused whole.
+MAX_NAMES = 10_000
+MAX_NAME_LENGTH = 1_000
+#: 146 years of nanoseconds, and still far from the end of msgpack's integers.
+MAX_NANOSECONDS = 1 << 62
+
+
+class RefusedSnapshot(ValueError):
+    """A payload that must not be booked; says which field, what it held and what was expected."""
+
+
+def short(value: object) -> str:
+    """What a message can show of any value."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise RefusedSnapshot(f"{name} is {short(value)}; expected True or False")
+    return value
+
+
+def whole(name: str, value: object) -> int:
+    """A whole number, not negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NANOSECONDS:
+        raise RefusedSnapshot(f"{name} is {short(value)}; expected a whole number from 0 to 2**62")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """A text that is not too long."""
+    if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
+        raise RefusedSnapshot(f"{name} is {short(value)}; expected at most {MAX_NAME_LENGTH} characters")
+    return value
+
+
+def mapping(name: str, value: object) -> Mapping[Any, Any]:
+    """A mapping of not too many keys."""
+    if not isinstance(value, Mapping):
+        raise RefusedSnapshot(f"{name} is {short(value)}; expected a mapping")
+    if len(value) > MAX_NAMES:
+        raise RefusedSnapshot(f"{name} has {len(value)} entries; expected at most {MAX_NAMES}")
+    return value
+
+
+def listed(name: str, value: object) -> list[Any] | tuple[Any, ...]:
+    """A list that is not too long."""
+    if not isinstance(value, (list, tuple)) or len(value) > MAX_NAMES:
+        raise RefusedSnapshot(f"{name} is {short(value)}; expected a list of at most {MAX_NAMES}")
+    return value
+
+
+def counts(name: str, value: object, known: frozenset[str] | None = None) -> dict[str, int]:
+    """Whole numbers by name; only by known ones, where those are given."""
+    found = {}
+    for key, n in mapping(name, value).items():
+        if type(n) is not int or not 0 <= n <= MAX_NANOSECONDS:
+            whole(f"{name}[{short(key)}]", n)
+        found[text(name, key)] = n
+    if known is not None and not found.keys() <= known:
+        raise RefusedSnapshot(f"{name} has {short(sorted(found.keys() - known))}; expected only {sorted(known)}")
+    return found
+
+
+def row(name: str, values: object, length: int) -> tuple[int, ...]:
+    """So many whole numbers."""
+    if not isinstance(values, (list, tuple)) or len(values) != length:
+        raise RefusedSnapshot(f"a row of {name} is {short(values)}; expected {length} numbers")
+    # All at once, for a scheduler reads thousands of these a second; then one by one, to say which is wrong.
+    if {*map(type, values)} == {int} and min(values) >= 0 and max(values) <= MAX_NANOSECONDS:
+        return tuple(values)
+    return tuple(whole(name, value) for value in values)
