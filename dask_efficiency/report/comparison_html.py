@@ -15,7 +15,7 @@ from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.figures import format_seconds, format_share
 from dask_efficiency.report.lost_time import Part, percent_of, settled_parts
 from dask_efficiency.report.page import headline, page, section
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 
 #: Width of the column of bars, in pixels, and the height of a bar.
 _WIDTH, _HEIGHT = 120, 10

@@ -9,7 +9,8 @@ from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
 from dask_efficiency.report.comparison_verdict import format_rise
 from dask_efficiency.report.figures import Scale, format_share
-from dask_efficiency.report.sections import NAMES_IN_A_LINE, TOP_GROUPS, TOP_LABELS, Section, name_of
+from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
+from dask_efficiency.report.sections import TOP_GROUPS, TOP_LABELS
 
 #: Before a change that is not more than the runs differ among themselves.
 WITHIN = "~"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 from dask_efficiency.report.text import NARROWEST, plain_blocks, plain_section, rich_section, show_either, wrapped
 
 if TYPE_CHECKING:

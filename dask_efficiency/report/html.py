@@ -18,14 +18,13 @@ from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import in_order, lost_time, parts_of, percent_of
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.page import folded, headline, lines_and_table, page, section, whole_section
+from dask_efficiency.report.section import Section, name_of
 from dask_efficiency.report.sections import (
-    Section,
     advised,
     beside,
     context,
     factors,
     least_useful_first,
-    name_of,
     no_work,
     not_measured,
     notes,

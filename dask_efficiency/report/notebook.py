@@ -7,7 +7,8 @@ from html import escape
 from dask_efficiency.report.blocks import breakdown_figure, joined, line, losses, style, table
 from dask_efficiency.report.lost_time import lost_time
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections import Section, advised, context, no_work, sections, title
+from dask_efficiency.report.section import Section
+from dask_efficiency.report.sections import advised, context, no_work, sections, title
 
 
 def render_html(report: EfficiencyReport) -> str:

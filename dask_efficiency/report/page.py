@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from dask_efficiency.report.blocks import Html, joined, line, safe, style, table
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 
 #: The element that holds the data of a page.
 DATA_ID = "data"

@@ -18,7 +18,7 @@ from dask_efficiency.report.page import headline, lines_and_table, page, section
 from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import MEANINGS, colour_of
 from dask_efficiency.report.path_sections import bounds, by_host, by_name, context, improvements, kinds, notes, title
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 from dask_efficiency.storage import writing
 
 #: Steps of the picture along the run: a kind that fills most of a step has it.

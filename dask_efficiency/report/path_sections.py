@@ -17,7 +17,7 @@ from dask_efficiency.report.figures import (
     shorten,
     time_scale,
 )
-from dask_efficiency.report.sections import NOTE_LENGTH, Section, name_of
+from dask_efficiency.report.section import NOTE_LENGTH, Section, name_of
 
 #: Rows of a table by name; the rest is summed up.
 TOP_NAMES = 8

@@ -6,7 +6,7 @@ from dask_efficiency.paths.compare import PathComparison
 from dask_efficiency.paths.path import CriticalPath
 from dask_efficiency.report.document import Document
 from dask_efficiency.report.path_sections import context, differences, improvements, sections, title, what_if
-from dask_efficiency.report.sections import name_of
+from dask_efficiency.report.section import name_of
 
 
 def path_document(path: CriticalPath) -> Document:

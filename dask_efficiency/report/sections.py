@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.report.figures import (
-    NAME_LENGTH,
     apportion,
     format_percent,
     format_seconds,
     format_share,
     format_thread_time,
-    harmless,
-    shorten,
     time_scale,
 )
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
+from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.verdict import advice
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.stragglers.wording import MEANINGS
@@ -33,25 +30,7 @@ WORKERS_IN_FULL = 8
 WORST_WORKERS = 5
 TOP_GROUPS = 8
 TOP_LABELS = 12
-NAMES_IN_A_LINE = 3
 MAX_STRAGGLERS = 20
-NOTE_LENGTH = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled part of a report: sentences, then a table. All names in it are harmless."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    #: Positions of the columns that hold words; the others hold figures.
-    words: tuple[int, ...] = (0,)
-    #: It bears on how far the report can be trusted, so a renderer does not fold it away.
-    caveat: bool = False
-    #: Positions of the rows that are sums of those above them.
-    sums: tuple[int, ...] = ()
 
 
 def sections(report: EfficiencyReport) -> tuple[Section, ...]:
@@ -96,12 +75,6 @@ def no_work(report: EfficiencyReport) -> str:
 def advised(report: EfficiencyReport) -> dict[str, str]:
     """What to do, by bucket, for the losses that are worth it."""
     return {str(loss.bucket): advice(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE}
-
-
-def name_of(name: str) -> str:
-    """A user's name for display: harmless and bounded."""
-    # cut before and after: escaping makes a name longer, and a name may be megabytes long
-    return shorten(harmless(shorten(str(name), 4 * NAME_LENGTH)), NAME_LENGTH)
 
 
 def _count(number: int, noun: str) -> str:
@@ -291,9 +264,7 @@ def not_measured(report: EfficiencyReport) -> Section:
         by_reason.setdefault(reason, []).append(worker)
     lines = []
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:TOP_LABELS]:
-        named = ", ".join(name_of(name) for name in names[:NAMES_IN_A_LINE])
-        more = len(names) - NAMES_IN_A_LINE
-        lines.append(f"{named}{f' and {more} more' if more > 0 else ''}: {sentence(reason)}")
+        lines.append(f"{named(names)}: {sentence(reason)}")
     if len(by_reason) > TOP_LABELS:
         lines.append(f"{len(by_reason) - TOP_LABELS} more reasons")
     return Section("Not measured", tuple(lines), caveat=True)
@@ -303,7 +274,3 @@ def notes(report: EfficiencyReport) -> Section:
     """What a reader must know to trust the numbers."""
     return Section("Notes", tuple(map(sentence, report.notes)), caveat=True)
 
-
-def sentence(text: str) -> str:
-    """A user's or a scheduler's sentence for display: harmless and bounded."""
-    return shorten(harmless(shorten(str(text), NOTE_LENGTH)), NOTE_LENGTH)

@@ -8,7 +8,8 @@ from dask_efficiency.report.blocks import Html, joined, line, table
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.page import section
-from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, name_of, stragglers
+from dask_efficiency.report.section import name_of
+from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, stragglers
 from dask_efficiency.stragglers.finding import Evidence, Finding
 
 #: Signals of a finding that are drawn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dask_efficiency.report.figures import NAME_LENGTH, format_seconds, format_share
-from dask_efficiency.report.sections import NAMES_IN_A_LINE, Section, name_of
+from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, wrapped
 from dask_efficiency.stragglers.finding import Evidence, Finding
 from dask_efficiency.stragglers.offline import Judgement

@@ -15,7 +15,8 @@ from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import shorten
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, percent_of
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections import Section, advised, context, no_work, sections, title
+from dask_efficiency.report.section import Section
+from dask_efficiency.report.sections import advised, context, no_work, sections, title
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -14,7 +14,8 @@ from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections import least_useful_first, name_of
+from dask_efficiency.report.section import name_of
+from dask_efficiency.report.sections import least_useful_first
 
 #: Cells of a strip; of more workers, neighbours share one.
 MAX_CELLS = 250

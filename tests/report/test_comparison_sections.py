@@ -15,7 +15,8 @@ from dask_efficiency.report.comparison_sections import (
     title,
 )
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections import TOP_GROUPS, Section
+from dask_efficiency.report.section import Section
+from dask_efficiency.report.sections import TOP_GROUPS
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from dask_efficiency.report.document import Document
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 
 BARS = Section("Table", ("A sentence.",), ("name", "time", ""), (("a", "1", "####"), ("b", "2", "##")), words=(0, 2))
 WORDS = Section("Moves", (), ("name", "moved"), (("a", "onto the path"),), words=(0, 1))

@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.report.blocks import Html, joined, safe, table
 from dask_efficiency.report.page import embedded, folded, headline, page, section, whole_section
-from dask_efficiency.report.sections import Section
+from dask_efficiency.report.section import Section
 from tests.report.samples import HOSTILE_NAMES
 from tests.report.test_notebook import Reader
 

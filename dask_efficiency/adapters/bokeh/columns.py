@@ -17,7 +17,8 @@ from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.pie import OTHER, Wedge, label_point, radians, wedges
 from dask_efficiency.report.recent_prefixes import prefixes
 from dask_efficiency.report.recent_workers import FEW_WORKERS, MANY_WORKERS, QUANTILES, WorkersMoment, spread, workers
-from dask_efficiency.report.sections import format_times, name_of
+from dask_efficiency.report.section import name_of
+from dask_efficiency.report.sections import format_times
 from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.stragglers.wording import MEANINGS

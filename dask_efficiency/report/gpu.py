@@ -1,0 +1,260 @@
+"""GpuSummary: what the GPUs of a report did, in all and by device, prefix and kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.report.live import natural
+
+#: What a device does, in the order in which it is drawn.
+ACTIVITIES = ("kernels", "copies", "idle")
+
+#: Thread time within ``thread-noncpu`` that is known to be waiting for a GPU, by its name among a report's details.
+WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
+
+#: Kernels beyond those that a worker tells apart.
+OTHER_KERNELS = "(other)"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """One GPU's time as one worker saw it."""
+
+    worker: str
+    totals: DeviceTotals
+    #: Other workers used it too, and each sees its own work only.
+    shared: bool
+
+    @property
+    def label(self) -> str:
+        """Model and the beginning of the UUID: what tells it from others of its kind."""
+        model = self.totals.name.removeprefix("NVIDIA ")
+        return f"{model} {short_uuid(self.totals.uuid)}".strip()
+
+    @property
+    def activity(self) -> dict[str, int]:
+        """Nanoseconds by :data:`ACTIVITIES`; they add up to ``totals.elapsed``."""
+        return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """The GPU accounts of several workers.
+
+    A GPU that several workers use is in :attr:`devices` once for each of them, and in no sum over devices and no
+    factor: kernels of the one may have run while the other saw the GPU idle.
+    """
+
+    devices: tuple[DeviceTime, ...]
+    #: By prefix, nanoseconds of all devices: fair shares of kernels and copies.
+    shares: Mapping[str, int]
+    #: The part of kernels and copies that is no known task's.
+    unattributed: int
+    #: By prefix, work on a device while the task's thread did something else.
+    hidden: Mapping[str, int]
+    #: By prefix, at most so much GPU time, from meters that see no kernels.
+    bounds: Mapping[str, int]
+    #: The most time first; what was not told apart is last.
+    kernels: tuple[KernelTotals, ...]
+    #: Sum of the durations of all kernels, and of those that a task is known to have asked for.
+    kernel_ns: int
+    attributed_ns: int
+    dropped: int
+    gaps: int
+    #: CPU nanoseconds of the meters.
+    cost: int
+    #: Workers by kind and description of their meter.
+    meters: Mapping[tuple[str, str], tuple[str, ...]]
+    #: Workers that are not measured, by the reason.
+    refused: Mapping[str, tuple[str, ...]]
+    #: The last sensor readings by device.
+    readings: Mapping[str, Mapping[str, float]]
+
+    @property
+    def own(self) -> tuple[DeviceTime, ...]:
+        """The devices that one worker used alone."""
+        return tuple(device for device in self.devices if not device.shared)
+
+    @property
+    def activity(self) -> dict[str, int]:
+        """Nanoseconds by :data:`ACTIVITIES` of the devices that one worker used alone."""
+        return {name: sum(device.activity[name] for device in self.own) for name in ACTIVITIES}
+
+    @property
+    def elapsed(self) -> int:
+        """Nanoseconds for which these devices were watched."""
+        return sum(device.totals.elapsed for device in self.own)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the kernels' durations that is some task's, in [0, 1]; NaN where no kernel was seen."""
+        return self.attributed_ns / self.kernel_ns if self.kernel_ns else math.nan
+
+    @property
+    def tail(self) -> int:
+        """Nanoseconds of work that lay after the end of its task."""
+        return sum(device.totals.tail for device in self.devices)
+
+    @property
+    def late(self) -> int:
+        """Nanoseconds of work that became known too late to be booked."""
+        return sum(device.totals.late for device in self.devices)
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """Factors of the devices' efficiency, each in [0, 1]; empty where no device is one worker's alone.
+
+        ``load balance``: mean over maximum of the devices' kernel time. ``communication``: the largest kernel time
+        over the largest time of kernels and copies. ``orchestration``: that over the elapsed time, so what is
+        missing is time in which even the busiest device got nothing to do. Their product is the *device parallel
+        efficiency*: mean kernel time over elapsed time.
+
+        References
+        ----------
+        BSC's DLB, module TALP, version 3.6: the GPU metrics of its POP hybrid model. We differ: a device counts
+        from when it was watched, so each time is taken as a share of its device's elapsed time, and the mean is
+        weighted with that.
+        """
+        watched = [device.totals for device in self.own if device.totals.elapsed]
+        if not watched:
+            return {}
+        elapsed = sum(device.elapsed for device in watched)
+        mean = sum(device.kernels for device in watched) / elapsed
+        kernels = max(device.kernels / device.elapsed for device in watched)
+        busy = max((device.kernels + device.copies) / device.elapsed for device in watched)
+        return {
+            "load balance": min(mean / kernels, 1.0) if kernels else 1.0,
+            "communication": kernels / busy if busy else 1.0,
+            "orchestration": busy,
+        }
+
+    @property
+    def parallel_efficiency(self) -> float:
+        """Kernel time over elapsed time, in [0, 1]; NaN where no device is one worker's alone."""
+        return self.activity["kernels"] / self.elapsed if self.elapsed else math.nan
+
+
+def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
+    """The accounts of all workers together; None where there is nothing to say."""
+    measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none"}
+    refused = {name: totals.description for name, totals in by_worker.items() if totals.meter == "none"}
+    refused = {name: reason for name, reason in refused.items() if reason}
+    if not measured and not refused:
+        return None
+    users = Counter(device.uuid for totals in measured.values() for device in totals.devices)
+    devices = [
+        DeviceTime(name, device, users[device.uuid] > 1)
+        for name, totals in measured.items()
+        for device in totals.devices
+        if device.elapsed
+    ]
+    everyone = measured.values()
+    return GpuSummary(
+        devices=tuple(sorted(devices, key=lambda device: (natural(device.worker), device.totals.uuid))),
+        shares=_summed(device.totals.shares for device in devices),
+        unattributed=sum(device.totals.unattributed for device in devices),
+        hidden=_summed(totals.hidden for totals in everyone),
+        bounds=_summed(totals.bounds for totals in everyone),
+        kernels=_kernels(kernel for totals in everyone for kernel in totals.kernels),
+        kernel_ns=sum(totals.kernel_ns for totals in everyone),
+        attributed_ns=sum(totals.attributed_ns for totals in everyone),
+        dropped=sum(totals.dropped for totals in everyone),
+        gaps=sum(totals.gaps for totals in everyone),
+        cost=sum(totals.cost for totals in everyone),
+        meters=_grouped({name: (totals.meter, totals.description) for name, totals in measured.items()}),
+        refused=_grouped(refused),
+        readings={uuid: row for totals in everyone for uuid, row in totals.readings.items()},
+    )
+
+
+def offload_efficiency(whole: Breakdown, details: Mapping[str, float]) -> float:
+    """Device offload efficiency: the part of their computing time for which tasks did not wait for a GPU, in [0, 1].
+
+    Parameters
+    ----------
+    whole, details
+        Of a report.
+
+    Returns
+    -------
+    float
+        CPU time over CPU time and waiting for GPUs, their own kernels' time included; NaN where there is neither.
+
+    References
+    ----------
+    As for :attr:`GpuSummary.factors`. We differ: TALP counts all of a thread's time in the GPU's runtime, ours only
+    those calls that wait.
+    """
+    waited = whole[Bucket.GPU] + waiting_seconds(details)
+    both = whole[Bucket.THREAD_CPU] + waited
+    return whole[Bucket.THREAD_CPU] / both if both else math.nan
+
+
+def waiting_seconds(details: Mapping[str, float]) -> float:
+    """Thread-seconds in which tasks waited for a GPU that did not run a kernel of theirs."""
+    return sum(details.get(name, 0.0) for name in WAITS)
+
+
+def short_uuid(uuid: str) -> str:
+    """The beginning of a GPU's UUID; of another name, all of it."""
+    kind, _, rest = uuid.partition("-")
+    return f"{kind}-{rest.split('-')[0]}" if rest and kind in ("GPU", "MIG") else uuid
+
+
+def plain(found: GpuSummary) -> dict[str, Any]:
+    """The headline numbers as plain data, times in integer nanoseconds; a number that is not known is None."""
+    return {
+        "devices": [
+            {
+                "uuid": device.totals.uuid,
+                "name": device.totals.name,
+                "worker": device.worker,
+                "shared": device.shared,
+                "elapsed_ns": device.totals.elapsed,
+                "activity_ns": device.activity,
+            }
+            for device in found.devices
+        ],
+        "elapsed_ns": found.elapsed,
+        "activity_ns": found.activity,
+        "parallel_efficiency": _known(found.parallel_efficiency),
+        "factors": found.factors,
+        "coverage": _known(found.coverage),
+        "shares_ns": dict(found.shares),
+        "unattributed_ns": found.unattributed,
+    }
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _summed(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sums by key, the largest first, without what is nothing."""
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row)
+    return {name: ns for name, ns in total.most_common() if ns > 0}
+
+
+def _kernels(rows: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
+    found: dict[tuple[str, str], KernelTotals] = {}
+    for row in rows:
+        key = (row.prefix, row.name) if row.name != OTHER_KERNELS else ("", OTHER_KERNELS)
+        before = found.get(key, KernelTotals(*key, 0, 0))
+        found[key] = KernelTotals(*key, before.launches + row.launches, before.ns + row.ns)
+    return tuple(sorted(found.values(), key=lambda kernel: (kernel.name == OTHER_KERNELS, -kernel.ns)))
+
+
+def _grouped(values: Mapping[str, Any]) -> dict[Any, tuple[str, ...]]:
+    """Names by value, the value of most names first."""
+    found: dict[Any, tuple[str, ...]] = {}
+    for name, value in values.items():
+        found[value] = (*found.get(value, ()), name)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
