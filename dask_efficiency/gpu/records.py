@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 KERNEL, COPY, FILL = range(3)
 
 #: What a call does to its thread, in the field ``waits``: it returns at once, or waits for the device and
-#: leaves the core to others, or waits and burns CPU the while.
-RETURNS, BLOCKS, SPINS = range(3)
+#: leaves the core to others, or waits and burns CPU the while. The last begins or ends the recording of a graph: what is
+#: asked for between the two is not done.
+RETURNS, BLOCKS, SPINS, CAPTURES = range(4)
 
 #: Work on a device. Times are monotonic nanoseconds, ``name`` an index into the batch's names or -1,
 #: ``correlation`` what it shares with the call that asked for it.
@@ -31,6 +32,7 @@ OPERATION = np.dtype(
 )
 
 #: A thread's call into the driver. ``thread`` is the low 32 bits of what :func:`threading.get_ident` gives there.
+#: ``correlation`` is 0 where it asks for no operation: it only waits, or it failed.
 CALL = np.dtype(
     [
         ("start", np.int64),

@@ -1,0 +1,149 @@
+"""Raw buffers of CUPTI's activity records to arrays of operations and calls, some tenths of a microsecond a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.gpu.calls import ASKS, CAPTURES, COPIES, DRIVER_TABLE, LONG, RUNTIME_TABLE, WAITS
+from dask_efficiency.gpu.layouts import (
+    CALL_OFFSETS,
+    CONCURRENT_KERNEL,
+    COPY_OFFSETS,
+    DRIVER,
+    KERNEL_OFFSETS,
+    MEMCPY,
+    MEMSET,
+    RUNTIME,
+    Layout,
+)
+from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Calls, Operations
+from dask_efficiency.gpu.records import CAPTURES as CAPTURING
+
+#: No record is shorter than its kind and something to tell, and all are multiples of this.
+_ALIGNMENT = 8
+_UNNAMED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a buffer held. Times are as CUPTI's clock has them, not yet monotonic."""
+
+    #: ``name`` is an index into ``pointers``.
+    operations: Operations
+    calls: Calls
+    #: Addresses of kernels' names, each once.
+    pointers: NDArray[np.uint64]
+    #: Records without times, and one for a rest of the buffer that could not be read.
+    dropped: int = 0
+
+
+def decode(
+    buffer: bytes | bytearray | memoryview | NDArray[np.uint8],
+    valid: int,
+    layout: Layout,
+    sizes: Mapping[int, int] | None = None,
+    *,
+    waiting: int = SPINS,
+) -> Decoded:
+    """Read a buffer that CUPTI has completed.
+
+    Parameters
+    ----------
+    buffer
+        Records one after another, as CUPTI wrote them.
+    valid
+        Bytes of it that are filled.
+    layout
+        Of this version of CUPTI, from :func:`~dask_efficiency.gpu.layouts.layout_for`.
+    sizes
+        Bytes of records by kind, as the distances between the pointers of ``cuptiActivityGetNextRecord`` have shown
+        them; they go before the layout's, and know kinds that it does not.
+    waiting
+        What a call that waits does to its thread, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
+
+    Returns
+    -------
+    Decoded
+        Whatever the buffer holds: a record of unknown size ends the reading, and is counted.
+    """
+    valid = min(max(valid, 0), len(buffer))
+    words = np.frombuffer(buffer, np.uint32, count=valid // 4)
+    at, kinds, lost = _walk(words, {**layout.sizes, **(sizes or {})})
+    kernels, names = _operations(words, at[kinds == CONCURRENT_KERNEL], KERNEL_OFFSETS, KERNEL)
+    copies, _ = _operations(words, at[kinds == MEMCPY], COPY_OFFSETS, COPY)
+    fills, _ = _operations(words, at[kinds == MEMSET], COPY_OFFSETS, FILL)
+    runtime = _calls(words, at[kinds == RUNTIME], RUNTIME_TABLE, waiting)
+    driver = _calls(words, at[kinds == DRIVER], DRIVER_TABLE, waiting)
+    operations = np.concatenate([kernels, copies, fills])
+    timed = (operations["end"] >= operations["start"]) & (operations["start"] > 0)
+    untimed = len(operations) - int(timed.sum())
+    if untimed:
+        operations = operations[timed]
+    return Decoded(operations, np.concatenate([runtime, driver]), names, lost + untimed)
+
+
+def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
+    """Where each record begins, in words; its kind; and 1 where a rest could not be read."""
+    steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
+    begins: list[int] = []
+    append, kind_at = begins.append, memoryview(words)
+    position, end, lost = 0, len(words), 0
+    try:
+        # every step is at least two words, so this ends
+        while position < end:
+            step = steps[kind_at[position]]
+            append(position)
+            position += step
+    except KeyError:
+        lost = 1
+    if position > end:
+        # the last record is cut off
+        begins.pop()
+        lost = 1
+    at = np.array(begins, np.int64)
+    return at, words[at], lost
+
+
+def _operations(
+    words: NDArray[np.uint32], at: NDArray[np.int64], offsets: Mapping[str, int], activity: int
+) -> tuple[Operations, NDArray[np.uint64]]:
+    found = np.empty(len(at), OPERATION)
+    found["start"] = _long(words, at, offsets["start"])
+    found["end"] = _long(words, at, offsets["end"])
+    found["device"] = words[at + offsets["deviceId"] // 4]
+    found["stream"] = words[at + offsets["streamId"] // 4]
+    found["correlation"] = words[at + offsets["correlationId"] // 4]
+    found["activity"] = activity
+    found["name"] = _UNNAMED
+    if "name" not in offsets:
+        return found, np.empty(0, np.uint64)
+    pointers, found["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)
+    return found, pointers
+
+
+def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int) -> Calls:
+    numbers = words[at + CALL_OFFSETS["cbid"] // 4]
+    does = table[np.minimum(numbers, len(table) - 1)]
+    start, end = _long(words, at, CALL_OFFSETS["start"]), _long(words, at, CALL_OFFSETS["end"])
+    # times of 0 say that there are none
+    keep = (does > 0) & (start > 0) & (end >= start)
+    if not keep.all():
+        at, does, start, end = at[keep], does[keep], start[keep], end[keep]
+    found = np.empty(len(at), CALL)
+    found["start"] = start
+    found["end"] = end
+    found["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
+    asked = ((does == ASKS) | (does == COPIES)) & (words[at + CALL_OFFSETS["returnValue"] // 4] == 0)
+    found["correlation"] = np.where(asked, words[at + CALL_OFFSETS["correlationId"] // 4], 0)
+    waited = (does == WAITS) | (does == COPIES) | ((does == ASKS) & (found["end"] - found["start"] >= LONG))
+    found["waits"] = np.where(waited, waiting, np.where(does == CAPTURES, CAPTURING, RETURNS))
+    return found
+
+
+def _long(words: NDArray[np.uint32], at: NDArray[np.int64], offset: int) -> NDArray[np.uint64]:
+    """The 64-bit field at an offset that is a multiple of 8, as are the records."""
+    return words[: len(words) // 2 * 2].view(np.uint64)[(at + offset // 4) // 2]
