@@ -1,0 +1,1 @@
+"""CuptiMeter: kernels of this process, exact, from CUPTI's activity records."""

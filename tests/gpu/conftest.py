@@ -1,0 +1,28 @@
+"""The stub of a GPU for tests: compiled once, and begun anew for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.gpu import stub as module
+
+
+@pytest.fixture(scope="session")
+def stub_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the stub's libraries are, for processes of a test."""
+    if module.COMPILER is None:
+        pytest.skip("no C compiler here to make the stub of CUPTI with; on Debian: apt-get install gcc")
+    return module.build(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture
+def stub(stub_directory: Path) -> Iterator[ModuleType]:
+    """The stub in this process, with one device; nothing is to be measured when the test is over."""
+    module.load(stub_directory)
+    yield module
+    module.cupti.stub_reset()
+    module.cuda.stub_devices(0, 0, 0)
