@@ -8,12 +8,14 @@ it leaves no record of work on the device.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a call does: asks for work and returns at once; asks for a copy and waits for it; only waits; begins or ends the
-#: recording of a graph, in which what is asked for is not done.
-ASKS, COPIES, WAITS, CAPTURES = range(1, 5)
+#: What a call does: asks for work and returns at once; asks for a copy and waits for it; only waits; begins the recording
+#: of a graph, in which what is asked for is not done; ends it.
+ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
 
 #: A call that only asks has waited, too, if it took so long, nanoseconds: the queue was full, or the copy pageable.
 LONG = 50_000
@@ -34,7 +36,8 @@ RUNTIME_ASKS = _numbers(
 RUNTIME_COPIES = _numbers((31, 40), 144, 160, 162, (215, 224), 245, 249)
 #: The synchronisations, and ``cudaFree``, which waits for the device.
 RUNTIME_WAITS = _numbers(22, 126, 131, 137, 165, 239, 534)
-RUNTIME_CAPTURES = _numbers((315, 316), (319, 320), (452, 453))
+RUNTIME_BEGINS_GRAPH = _numbers((315, 316), (452, 453))
+RUNTIME_ENDS_GRAPH = _numbers((319, 320))
 
 #: Without the first versions of functions, for 32-bit addresses, of which there are second ones.
 DRIVER_ASKS = _numbers(
@@ -43,21 +46,37 @@ DRIVER_ASKS = _numbers(
 )
 DRIVER_COPIES = _numbers(276, 278, 280, 282, (284, 288), 290, 292, 305, 318, 320, (397, 410))
 DRIVER_WAITS = _numbers(17, 121, 126, 245, 440, 800)
-DRIVER_CAPTURES = _numbers((495, 498), (539, 540), (720, 721))
+DRIVER_BEGINS_GRAPH = _numbers((495, 496), (539, 540), (720, 721))
+DRIVER_ENDS_GRAPH = _numbers((497, 498))
+
+_RUNTIME = {
+    ASKS: RUNTIME_ASKS,
+    COPIES: RUNTIME_COPIES,
+    WAITS: RUNTIME_WAITS,
+    BEGINS_GRAPH: RUNTIME_BEGINS_GRAPH,
+    ENDS_GRAPH: RUNTIME_ENDS_GRAPH,
+}
+_DRIVER = {
+    ASKS: DRIVER_ASKS,
+    COPIES: DRIVER_COPIES,
+    WAITS: DRIVER_WAITS,
+    BEGINS_GRAPH: DRIVER_BEGINS_GRAPH,
+    ENDS_GRAPH: DRIVER_ENDS_GRAPH,
+}
 
 #: Everything to enable: ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. A version that does not
 #: know a number refuses it.
-RUNTIME_CALLS = sorted(RUNTIME_ASKS | RUNTIME_COPIES | RUNTIME_WAITS | RUNTIME_CAPTURES)
-DRIVER_CALLS = sorted(DRIVER_ASKS | DRIVER_COPIES | DRIVER_WAITS | DRIVER_CAPTURES)
+RUNTIME_CALLS = sorted(frozenset().union(*_RUNTIME.values()))
+DRIVER_CALLS = sorted(frozenset().union(*_DRIVER.values()))
 
 
-def _table(asks: frozenset[int], copies: frozenset[int], waits: frozenset[int], captures: frozenset[int]) -> NDArray[np.uint8]:
+def _table(numbers: Mapping[int, frozenset[int]]) -> NDArray[np.uint8]:
     table = np.zeros(1024, np.uint8)
-    for what, numbers in ((ASKS, asks), (COPIES, copies), (WAITS, waits), (CAPTURES, captures)):
-        table[list(numbers)] = what
+    for what, which in numbers.items():
+        table[list(which)] = what
     return table
 
 
 #: What each call does, by its number; 0 for those that do not matter. The last entry stands for all beyond.
-RUNTIME_TABLE = _table(RUNTIME_ASKS, RUNTIME_COPIES, RUNTIME_WAITS, RUNTIME_CAPTURES)
-DRIVER_TABLE = _table(DRIVER_ASKS, DRIVER_COPIES, DRIVER_WAITS, DRIVER_CAPTURES)
+RUNTIME_TABLE = _table(_RUNTIME)
+DRIVER_TABLE = _table(_DRIVER)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.calls import ASKS, CAPTURES, COPIES, DRIVER_TABLE, LONG, RUNTIME_TABLE, WAITS
+from dask_efficiency.gpu import calls as does
 from dask_efficiency.gpu.layouts import (
     CALL_OFFSETS,
     CONCURRENT_KERNEL,
@@ -20,8 +20,19 @@ from dask_efficiency.gpu.layouts import (
     RUNTIME,
     Layout,
 )
-from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Calls, Operations
-from dask_efficiency.gpu.records import CAPTURES as CAPTURING
+from dask_efficiency.gpu.records import (
+    BEGINS_GRAPH,
+    CALL,
+    COPY,
+    ENDS_GRAPH,
+    FILL,
+    KERNEL,
+    OPERATION,
+    RETURNS,
+    SPINS,
+    Calls,
+    Operations,
+)
 
 #: No record is shorter than its kind and something to tell, and all are multiples of this.
 _ALIGNMENT = 8
@@ -76,8 +87,8 @@ def decode(
     kernels, names = _operations(words, at[kinds == CONCURRENT_KERNEL], KERNEL_OFFSETS, KERNEL)
     copies, _ = _operations(words, at[kinds == MEMCPY], COPY_OFFSETS, COPY)
     fills, _ = _operations(words, at[kinds == MEMSET], COPY_OFFSETS, FILL)
-    runtime = _calls(words, at[kinds == RUNTIME], RUNTIME_TABLE, waiting)
-    driver = _calls(words, at[kinds == DRIVER], DRIVER_TABLE, waiting)
+    runtime = _calls(words, at[kinds == RUNTIME], does.RUNTIME_TABLE, waiting)
+    driver = _calls(words, at[kinds == DRIVER], does.DRIVER_TABLE, waiting)
     operations = np.concatenate([kernels, copies, fills])
     timed = (operations["end"] >= operations["start"]) & (operations["start"] > 0)
     untimed = len(operations) - int(timed.sum())
@@ -127,20 +138,22 @@ def _operations(
 
 def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int) -> Calls:
     numbers = words[at + CALL_OFFSETS["cbid"] // 4]
-    does = table[np.minimum(numbers, len(table) - 1)]
+    what = table[np.minimum(numbers, len(table) - 1)]
     start, end = _long(words, at, CALL_OFFSETS["start"]), _long(words, at, CALL_OFFSETS["end"])
+    failed = words[at + CALL_OFFSETS["returnValue"] // 4] != 0
     # times of 0 say that there are none
-    keep = (does > 0) & (start > 0) & (end >= start)
+    keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))
     if not keep.all():
-        at, does, start, end = at[keep], does[keep], start[keep], end[keep]
+        at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
+    effects = np.array([RETURNS, RETURNS, waiting, waiting, BEGINS_GRAPH, ENDS_GRAPH], np.uint8)
     found = np.empty(len(at), CALL)
     found["start"] = start
     found["end"] = end
     found["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
-    asked = ((does == ASKS) | (does == COPIES)) & (words[at + CALL_OFFSETS["returnValue"] // 4] == 0)
-    found["correlation"] = np.where(asked, words[at + CALL_OFFSETS["correlationId"] // 4], 0)
-    waited = (does == WAITS) | (does == COPIES) | ((does == ASKS) & (found["end"] - found["start"] >= LONG))
-    found["waits"] = np.where(waited, waiting, np.where(does == CAPTURES, CAPTURING, RETURNS))
+    found["correlation"] = words[at + CALL_OFFSETS["correlationId"] // 4]
+    found["correlation"][failed | (what > does.COPIES)] = 0
+    found["waits"] = effects[what]
+    found["waits"][(what == does.ASKS) & (end - start >= does.LONG)] = waiting
     return found
 
 

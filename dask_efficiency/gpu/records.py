@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 KERNEL, COPY, FILL = range(3)
 
 #: What a call does to its thread, in the field ``waits``: it returns at once, or waits for the device and
-#: leaves the core to others, or waits and burns CPU the while. The last begins or ends the recording of a graph: what is
-#: asked for between the two is not done.
-RETURNS, BLOCKS, SPINS, CAPTURES = range(4)
+#: leaves the core to others, or waits and burns CPU the while. The last two begin and end the recording of a graph:
+#: what is asked for in between is not done.
+RETURNS, BLOCKS, SPINS, BEGINS_GRAPH, ENDS_GRAPH = range(5)
 
 #: Work on a device. Times are monotonic nanoseconds, ``name`` an index into the batch's names or -1,
 #: ``correlation`` what it shares with the call that asked for it.
