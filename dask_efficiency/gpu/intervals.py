@@ -1,0 +1,90 @@
+"""Sets of instants as sorted, disjoint intervals of nanoseconds, and their algebra."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """Half-open intervals. Those of a set are sorted, disjoint and not empty; pieces may be in any order."""
+
+    start: Int64
+    stop: Int64
+
+    @property
+    def lengths(self) -> Int64:
+        """Of each."""
+        return self.stop - self.start
+
+
+NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def length(intervals: Intervals) -> int:
+    """How long a set is in all."""
+    return int(intervals.stop.sum() - intervals.start.sum())
+
+
+def union(start: Int64, stop: Int64) -> Intervals:
+    """The set of instants that any of the pieces covers; pieces that touch become one, empty ones vanish."""
+    some = stop > start
+    if not some.all():
+        start, stop = start[some], stop[some]
+    if not len(start):
+        return NOTHING
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, stop = start[order], stop[order]
+    reached = np.maximum.accumulate(stop)
+    opens = np.empty(len(start), np.bool_)
+    opens[0] = True
+    np.greater(start[1:], reached[:-1], out=opens[1:])
+    closes = np.append(opens[1:], True)
+    return Intervals(start[opens], reached[closes])
+
+
+def overlaps(pieces: Intervals, by: Intervals) -> tuple[Intervals, NDArray[np.intp]]:
+    """What lies in both: of each piece in turn, the part in each interval of a set, and the piece's index.
+
+    Parameters
+    ----------
+    pieces
+        Any intervals, which may overlap.
+    by
+        A set.
+
+    Returns
+    -------
+    parts, indices
+        None of the parts is empty. They are a set if the pieces are.
+    """
+    first = np.searchsorted(by.stop, pieces.start, side="right")
+    count = np.searchsorted(by.start, pieces.stop, side="left") - first
+    count[(count < 0) | (pieces.stop <= pieces.start)] = 0
+    which = np.repeat(np.arange(len(count)), count)
+    begun = np.cumsum(count) - count
+    other = np.arange(len(which)) + (first - begun)[which]
+    start = np.maximum(pieces.start[which], by.start[other])
+    return Intervals(start, np.minimum(pieces.stop[which], by.stop[other])), which
+
+
+def intersection(a: Intervals, b: Intervals) -> Intervals:
+    """The set of instants in both sets."""
+    return overlaps(a, b)[0] if len(a.start) and len(b.start) else NOTHING
+
+
+def difference(a: Intervals, b: Intervals) -> Intervals:
+    """The set of instants in the first set and not in the second."""
+    if not len(a.start) or not len(b.start):
+        return a
+    gaps = Intervals(
+        np.concatenate([[min(a.start[0], b.start[0])], b.stop]),
+        np.concatenate([b.start, [max(a.stop[-1], b.stop[-1])]]),
+    )
+    some = gaps.stop > gaps.start
+    return intersection(a, Intervals(gaps.start[some], gaps.stop[some]))
