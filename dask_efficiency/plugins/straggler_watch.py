@@ -32,10 +32,6 @@ TOPIC = "dask-efficiency"
 #: A slot is this long, and two heartbeats at least.
 SLOT_SECONDS = 2.5
 
-#: What a slot's thread does when its worker's memory is full.
-_FULL = (str(Bucket.PAUSED), str(Bucket.SPILL))
-
-
 class Stragglers:
     """The watch of one meter. If it fails, it says so once and the meter goes on without it."""
 
@@ -82,10 +78,14 @@ class Stragglers:
                 self._refused.add(address)
                 logger.warning("dask_efficiency refused the pace of %s: %s", address, refusal)
             return
-        full = sum(presence.activity.get(bucket, 0) for bucket in _FULL) / 1e9 / max(1, presence.nthreads)
+        paused, spilling = (
+            presence.activity.get(str(bucket), 0) / 1e9 / max(1, presence.nthreads)
+            for bucket in (Bucket.PAUSED, Bucket.SPILL)
+        )
         lag = ws.metrics.get("event_loop_interval")
         lag = float(lag) if isinstance(lag, (int, float)) else math.nan
-        self._watch.receive(address, pace, at=at, paused=full, lag=lag)
+        held = float(ws.nbytes)
+        self._watch.receive(address, pace, at=at, paused=paused, spilling=spilling, held=held, lag=lag)
 
     def poll(self, at: int) -> None:
         """Judge, when a slot is over."""

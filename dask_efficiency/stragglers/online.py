@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.stragglers.pace import Pace
-from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_of_others
+from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.stragglers.slots import (
     CPU_SHARE,
     DISK,
@@ -44,6 +44,9 @@ CLEARED = 0.5
 #: How far from its peers, in units of their spread, times sqrt(2 ln(workers x signals)): so far does none of them come
 #: by chance. The factor is for spreads that are estimated from few workers.
 SENSITIVITY = 1.3
+
+#: With few workers it takes more: sqrt(1 + this / peers) times as much.
+FEW_WORKERS = 3.0
 
 #: A flagged worker is cleared below this part of what flags one.
 HYSTERESIS = 0.5
@@ -188,11 +191,35 @@ class StragglerWatch:
         if finding is not None:
             self.past.append(Past(finding, now))
 
-    def receive(self, worker: str, pace: Pace, *, at: int, paused: float, lag: float) -> None:
-        """What a heartbeat brought: totals, seconds that its slots were paused or spilling, and the lag of its loop."""
+    def receive(
+        self,
+        worker: str,
+        pace: Pace,
+        *,
+        at: int,
+        paused: float = 0.0,
+        spilling: float = 0.0,
+        held: float = math.nan,
+        lag: float = math.nan,
+    ) -> None:
+        """What a heartbeat brought.
+
+        Parameters
+        ----------
+        worker, pace
+            Whose, and its totals.
+        at
+            Monotonic nanoseconds.
+        paused, spilling
+            Seconds so far that its slots were paused, and spilling.
+        held
+            Bytes of the results that it holds now; NaN where that is not known.
+        lag
+            Seconds between two turns of its event loop; NaN where that is not known.
+        """
         if worker not in self._hosts:  # its last heartbeat came late
             return
-        self._book.receive(worker, pace, at=at, paused=paused)
+        self._book.receive(worker, pace, at=at, paused=paused, spilling=spilling, held=held)
         self._lags[worker] = lag
 
     # -- judging -----------------------------------------------------------------------------
@@ -304,11 +331,12 @@ class StragglerWatch:
             share = weight / total
             mean = (share * np.where(inside, residual, 0.0)).sum(axis=0).astype(np.float64)
             noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
+            noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
             worse = inside & (residual > (LEAST_EFFECT / 2)[None, :, None])
             adverse = (worse.sum(axis=0) / count).astype(np.float64)
             mean[~complete] = np.nan
             z = mean / np.sqrt(self._scale(group, mean)[:, None] ** 2 + noise)
-        limit = SENSITIVITY * math.sqrt(2 * math.log(max(2, len(rows)) * len(SIGNALS)))
+        limit = _limit(len(rows))
         return _Judged(mean, z, limit, total, complete, adverse)
 
     def _scale(self, group: Hashable, mean: Floats) -> Floats:
@@ -461,6 +489,24 @@ class StragglerWatch:
             ring = getattr(self, name)
             empty = np.full((*ring.shape[:-1], more), np.nan, np.float32)
             setattr(self, name, np.concatenate([ring, empty], axis=-1))
+
+
+def _limit(workers: int) -> float:
+    """How far from its peers none of so many healthy workers comes: the fewer, the less is known of their spread."""
+    by_chance = math.sqrt(2 * math.log(max(2, workers) * len(SIGNALS)))
+    return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
+
+
+def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: NDArray[np.bool_]) -> Floats:
+    """Variance of the means as their slots tell it: half from the worker's own, half from its peers'.
+
+    It holds whatever the tasks are like, and what the system does to all of them for a while.
+    """
+    squares = (share**2).sum(axis=0)
+    apart = (share * np.where(inside, residual - mean, 0.0) ** 2).sum(axis=0)
+    own = np.where(squares < 1, apart * squares / (1 - squares), np.nan)
+    usual = np.where(np.isfinite(own).any(axis=1), median_by_row(own), np.nan)
+    return np.nan_to_num((own + usual[:, None]) / 2)
 
 
 def _ring(*shape: int) -> Ring:

@@ -37,6 +37,12 @@ MIN_SIZE_VARIANCE = 0.1
 #: What a task takes grows with its size by this power at most.
 MAX_POWER = 1.5
 
+#: Variance of the logarithm of what a prefix's tasks take, before any is known, as if so many tasks had told; and
+#: what counts of it at most.
+USUAL_NOISE = 0.04
+USUAL_TASKS = 2.0
+MOST_NOISE = 2.0
+
 #: Bytes in a slot that say something of the disk's speed.
 MIN_DISK_BYTES = 1e6
 
@@ -115,13 +121,15 @@ class SlotBook:
         self._taken = 0
         self._columns: dict[str, int] = {}
         self._used_at = np.zeros(MAX_PREFIXES, np.int64)
-        size, sums, vitals = len(self._free), len(TASK_SUMS), len(VITAL_SUMS) + 2
+        size, sums, vitals = len(self._free), len(TASK_SUMS), len(VITAL_SUMS) + 3
         # Workers are the last axis of all.
         self._now = np.zeros((MAX_PREFIXES, sums, size))
         self._base = np.zeros((MAX_PREFIXES, sums, size))
-        #: The vital sums, nanoseconds of the last heartbeat, and seconds paused.
+        #: The vital sums, nanoseconds of the last heartbeat, and seconds paused and spilling.
         self._vitals = np.full((vitals, size), np.nan)
         self._vitals_base = np.full((vitals, size), np.nan)
+        #: Bytes of its results.
+        self._held = np.full(size, np.nan)
         #: Usual logarithm of seconds a task, by prefix, and slots that it comes from.
         self._usual = np.full((MAX_PREFIXES, size), np.nan)
         self._known = np.zeros((MAX_PREFIXES, size))
@@ -166,7 +174,7 @@ class SlotBook:
             if not (self._group_of == self._groups[known.group].id).any():
                 del self._groups[known.group]
 
-    def receive(self, worker: str, pace: Pace, *, at: int, paused: float) -> None:
+    def receive(self, worker: str, pace: Pace, *, at: int, paused: float, spilling: float, held: float) -> None:
         """A worker's totals came; a total below the last one is that of a new beginning."""
         known = self._rows.get(worker)
         if known is None:
@@ -183,8 +191,9 @@ class SlotBook:
             self._now[columns, :, row] = pace.tasks
         self._receive_transfers(known, pace)
         known.running = pace.running
-        self._vitals[:-2, row] = pace.vitals
-        self._vitals[-2:, row] = at, paused
+        self._vitals[:-3, row] = pace.vitals
+        self._vitals[-3:, row] = at, paused, spilling
+        self._held[row] = held
 
     def _receive_transfers(self, known: _Row, pace: Pace) -> None:
         if pace.senders == known.senders:
@@ -240,7 +249,7 @@ class SlotBook:
             rows = np.flatnonzero(self._group_of[: shape[1]] == group.id)
             yield from self._compare_tasks(slot, group, rows, at, learn)
             self._add_running(slot, group, rows)
-            _compare_vitals(slot, rows, vitals[:, rows], told[rows])
+            _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows])
             yield len(rows) * len(VITAL_SUMS)
         pairs = self._pairs(shape[1])
         yield 2 * len(pairs[0])
@@ -302,8 +311,8 @@ class SlotBook:
             share_noise = _pooled(sums[_SHARE], sums[_SHARE2], n)
             # What a prefix says counts by the time that its tasks would take the peers.
             weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
-            duration.add(residual, noise[:, None] / n, weight, n)
-            share_sums.add(below, share_noise[:, None] / n, weight, n)
+            duration.add(residual, noise[:, None] / n * _of_reference(there), weight, n)
+            share_sums.add(below, share_noise[:, None] / n * _of_reference(there), weight, n)
             on_cpu.add(share, share_noise[:, None] / n, weight, n)
 
     def _with_history(
@@ -428,6 +437,7 @@ _ARRAYS = {
     "_base": 0.0,
     "_vitals": np.nan,
     "_vitals_base": np.nan,
+    "_held": np.nan,
     "_usual": np.nan,
     "_known": 0.0,
     "_group_of": -1,
@@ -442,25 +452,45 @@ class _Sums:
     value: Floats
     variance: Floats
     tasks: Floats
+    #: Squares of the weights, with the value and with its square: how much the prefixes disagree.
+    weight2: Floats
+    value2: Floats
+    square2: Floats
 
     @classmethod
     def of(cls, workers: int) -> _Sums:
         """Of nothing yet."""
-        return cls(*(np.zeros(workers) for _ in range(4)))
+        return cls(*(np.zeros(workers) for _ in range(7)))
 
     def add(self, value: Floats, variance: Floats, weight: Floats, n: Floats) -> None:
         """Some prefixes more, all of shape (prefixes, workers); what is NaN does not count."""
         known = np.isfinite(value) & (weight > 0)
         weight = np.where(known, weight, 0.0)
         self.weight += weight.sum(axis=0)
-        self.value += (weight * np.where(known, value, 0.0)).sum(axis=0)
-        self.variance += (weight**2 * np.where(known, variance, 0.0)).sum(axis=0)
+        value = np.where(known, value, 0.0)
+        self.value += (weight * value).sum(axis=0)
+        squares = weight**2
+        self.variance += (squares * np.where(known, variance, 0.0)).sum(axis=0)
+        self.weight2 += squares.sum(axis=0)
+        self.value2 += (squares * value).sum(axis=0)
+        self.square2 += (squares * value**2).sum(axis=0)
         self.tasks += np.where(known, n, 0.0).sum(axis=0)
 
     def mean(self) -> tuple[Floats, Floats, Floats]:
-        """Mean, its variance, and tasks; NaN where there was nothing."""
+        """Mean, its variance, and tasks; NaN where there was nothing.
+
+        A worker is slow at all that it does: where its prefixes disagree, it is the work, and the mean says less.
+        """
         whole = np.where(self.weight > 0, self.weight, np.nan)
-        return self.value / whole, self.variance / whole**2, self.tasks
+        mean = self.value / whole
+        apart = np.maximum(self.square2 - 2 * mean * self.value2 + mean**2 * self.weight2, 0.0)
+        return mean, np.maximum(self.variance, apart) / whole**2, self.tasks
+
+
+def _of_reference(there: NDArray[np.bool_]) -> Floats:
+    """By how much more a difference to the median of others varies than a value alone, by prefix."""
+    others = np.maximum(there.sum(axis=1, keepdims=True) - 1, 1)
+    return np.asarray(1.0 + math.pi / 2 / others)
 
 
 def _add_censored(slot: Slot, row: int, excess: float) -> None:
@@ -474,8 +504,10 @@ def _add_censored(slot: Slot, row: int, excess: float) -> None:
     slot.tasks[DURATION, row] = tasks + 0.25
 
 
-def _compare_vitals(slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_]) -> None:
-    seconds, nbytes, wait, cpu, elapsed, paused = gained
+def _compare_vitals(
+    slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_], held: Floats
+) -> None:
+    seconds, nbytes, wait, cpu, elapsed, paused, spilling = gained
     took = elapsed / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
         known = took > 0
@@ -483,7 +515,9 @@ def _compare_vitals(slot: Slot, rows: NDArray[np.intp], gained: Floats, told: ND
         slot.cpu[rows] = np.where(known, cpu / took, np.nan)
         cost = np.where(nbytes >= MIN_DISK_BYTES, np.log(seconds / nbytes), np.nan)
         _single(slot, DISK, rows, cost - _peers_of(cost), 0.02)
-        share = np.where(known, np.clip(paused / took, 0.0, 1.0), np.nan)
+        # Who holds more than its peers spills more, and is no slower for the same work.
+        fair = np.nan_to_num(np.minimum(1.0, _peers_of(held) / held), nan=1.0)
+        share = np.where(known, np.clip((paused + fair * spilling) / took, 0.0, 1.0), np.nan)
         _single(slot, MEMORY, rows, share - _peers_of(share), 0.0025)
 
 
@@ -520,17 +554,17 @@ def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     power = np.where(spread > MIN_SIZE_VARIANCE, np.clip(together / spread, 0.0, MAX_POWER), 0.0)
     level = level - power[:, None] * (sums[_SIZE] / n - size[:, None])
     noise = np.maximum(noise - power**2 * _pooled(sums[_SIZE], sums[_SIZE2], n), 1e-4)
-    return level, noise, power, size
+    # What the logarithm of a mean varies by is more than what the mean of logarithms does: a few long tasks weigh.
+    return level, np.expm1(np.minimum(noise, MOST_NOISE)), power, size
 
 
 def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:
-    """Variance among a worker's tasks, of the usual worker, by prefix."""
-    variance = np.maximum(squares / n - (total / n) ** 2, 0.0) * n / np.maximum(n - 1, 1)
-    # Not the median over those of a single task: that has no variance.
-    variance = np.where(n > 1, variance, np.nan)
-    some = np.isfinite(variance).any(axis=1)
-    pooled: Floats = np.maximum(np.where(some, median_by_row(variance), 0.04), 1e-4)
-    return pooled
+    """Variance among a worker's tasks, by prefix, from all workers together."""
+    tasks = np.where(n > 1, n, np.nan)
+    within = np.nansum(np.maximum(squares - total**2 / tasks, 0.0), axis=1)
+    free = np.nansum(tasks - 1, axis=1)
+    pooled: Floats = (within + USUAL_TASKS * USUAL_NOISE) / (free + USUAL_TASKS)
+    return np.maximum(pooled, 1e-4)
 
 
 def _single(slot: Slot, signal: int, rows: NDArray[np.intp], residual: Floats, variance: float) -> None:
