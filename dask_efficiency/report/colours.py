@@ -27,6 +27,13 @@ COLOURS: dict[Bucket, str] = {
     Bucket.RUNNING: "#84e3ff",
 }
 
+#: What a GPU does, by the names of :data:`dask_efficiency.report.gpu.ACTIVITIES`; the copies' by the same search.
+GPU_COLOURS: dict[str, str] = {
+    "kernels": COLOURS[Bucket.GPU],
+    "copies": "#0d5173",
+    "idle": COLOURS[Bucket.IDLE],
+}
+
 #: What stands for "the rest" beside the buckets.
 OTHER_COLOUR = "#ccaed2"
 

@@ -18,6 +18,7 @@ from dask_efficiency.checks import RefusedSnapshot
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
@@ -84,6 +85,7 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
         "running_seconds": report.breakdown[Bucket.RUNNING],
         "no_work_seconds": report.breakdown[Bucket.NO_WORK],
         "factors": report.factors,
+        "gpu": None if (gpus := summary(report.gpu)) is None else plain(gpus),
         "losses": tuple(asdict(loss) | {"bucket": str(loss.bucket)} for loss in report.losses),
     }
     return {name: _plain(number) for name, number in numbers.items()}

@@ -66,9 +66,12 @@ class GpuSummary:
     kernel_ns: int
     attributed_ns: int
     dropped: int
+    #: Nanoseconds for which meters gave way to a profiler.
     gaps: int
     #: CPU nanoseconds of the meters.
     cost: int
+    #: Tasks that were booked before their use of a GPU was known.
+    unknown_tasks: int
     #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
     #: Workers that are not measured, by the reason.
@@ -167,6 +170,7 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
         dropped=sum(totals.dropped for totals in everyone),
         gaps=sum(totals.gaps for totals in everyone),
         cost=sum(totals.cost for totals in everyone),
+        unknown_tasks=sum(totals.unknown_tasks for totals in everyone),
         meters=_grouped({name: (totals.meter, totals.description) for name, totals in measured.items()}),
         refused=_grouped(refused),
         readings={uuid: row for totals in everyone for uuid, row in totals.readings.items()},

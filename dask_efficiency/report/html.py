@@ -15,6 +15,7 @@ from dask_efficiency.report import path_html, timeline_figure, worker_strips
 from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, small_bar, table
 from dask_efficiency.report.figures import format_percent, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.files import to_dict
+from dask_efficiency.report.gpu_html import gpu_section
 from dask_efficiency.report.lost_time import in_order, lost_time, parts_of, percent_of
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.page import folded, headline, lines_and_table, page, section, whole_section
@@ -233,6 +234,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
     _timeline,
     _critical_path,
     straggler_section,
+    gpu_section,
     _workers,
     _prefixes,
     _spans,

@@ -15,6 +15,7 @@ from dask_efficiency.report.figures import (
     format_thread_time,
     time_scale,
 )
+from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence
@@ -42,6 +43,7 @@ def sections(report: EfficiencyReport) -> tuple[Section, ...]:
         prefixes(report),
         spans(report),
         stragglers(report),
+        *gpu_sections(report),
         beside("Outside the thread slots (shown beside, not added)", report.outside),
         beside("Known more finely (shown beside, not added)", report.details),
         not_measured(report),
@@ -272,5 +274,4 @@ def not_measured(report: EfficiencyReport) -> Section:
 
 def notes(report: EfficiencyReport) -> Section:
     """What a reader must know to trust the numbers."""
-    return Section("Notes", tuple(map(sentence, report.notes)), caveat=True)
-
+    return Section("Notes", (*map(sentence, report.notes), *gpu_notes(report)), caveat=True)

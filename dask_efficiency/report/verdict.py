@@ -12,6 +12,7 @@ from dask_efficiency.report.figures import (
     harmless,
     shorten,
 )
+from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 
@@ -80,6 +81,7 @@ def verdict(report: EfficiencyReport) -> str:
         clauses = [f"Nothing was measured: all of {table.settled} {unit} are unmeasured{_reason(report)}"]
     else:
         clauses = [_efficiency(report, table, unit), *_runtime(report), *_largest_loss(report, table, unit)]
+    clauses += _gpus(report)
     if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         clauses.append(f"{table.running.thread_time} {unit} are still running")
     return "; ".join(clauses)
@@ -105,6 +107,14 @@ def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[
     if unmeasured >= WORTH_SAYING:
         clauses.append(f"{format_share(unmeasured)} was not measured")
     return clauses
+
+
+def _gpus(report: EfficiencyReport) -> list[str]:
+    found = summary(report.gpu)
+    if found is None or not found.elapsed:
+        return []
+    idle = format_share(found.activity["idle"] / found.elapsed)
+    return [f"the GPU{'s were' if len(found.own) > 1 else ' was'} idle {idle} of the time"]
 
 
 def _runtime(report: EfficiencyReport) -> list[str]:

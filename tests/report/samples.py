@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.timeline import Timeline
-from tests.strategies import gpu_totals
+from tests.strategies import any_gpu_totals
+
+SECOND = 1_000_000_000
+
+KERNEL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+    "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+)
 
 
 def seconds(**by_bucket: float) -> Breakdown:
@@ -46,6 +54,64 @@ def by_hand(**fields: Any) -> EfficiencyReport:
         "nthreads": {"a": 2, "b": 2},
     }
     return report_of(**(given | fields))
+
+
+def gpu_totals(uuid: str = "GPU-1f0c2d34-aaaa", **fields: Any) -> GpuTotals:
+    """A worker that watched one GPU for 10 s: kernels for 4 s, copies for 1 s, idle for 5 s.
+
+    Of the 5 s, ``train`` has 3.5 s, ``load`` 1 s and nobody 0.5 s; kernels of 3.6 s of 4 s are known to be a task's.
+    """
+    device = DeviceTotals(
+        uuid,
+        "NVIDIA H100 80GB HBM3",
+        elapsed=10 * SECOND,
+        kernels=4 * SECOND,
+        copies=1 * SECOND,
+        idle=5 * SECOND,
+        shares={"train": 3_500_000_000, "load": SECOND},
+        unattributed=500_000_000,
+        tail=200_000_000,
+    )
+    given: dict[str, Any] = {
+        "meter": "cupti",
+        "description": "CUPTI 13.0",
+        "devices": (device,),
+        "kernels": (
+            KernelTotals("train", KERNEL, 1000, 3_000_000_000),
+            KernelTotals("train", "triton_poi_fused_add_0", 500, 600_000_000),
+            KernelTotals("", "(other)", 20, 400_000_000),
+        ),
+        "hidden": {"train": 300_000_000},
+        "kernel_ns": 4 * SECOND,
+        "attributed_ns": 3_600_000_000,
+        "cost": 50_000_000,
+    }
+    return GpuTotals(**(given | fields))
+
+
+def with_gpus(**fields: Any) -> EfficiencyReport:
+    """:func:`by_hand`'s two workers, with a GPU each: the second of half the kernels and no copies."""
+    idle = DeviceTotals(
+        "GPU-77e1b0aa-bbbb",
+        "NVIDIA H100 80GB HBM3",
+        elapsed=10 * SECOND,
+        kernels=2 * SECOND,
+        idle=8 * SECOND,
+        shares={"train": 2 * SECOND},
+    )
+    kernels = (KernelTotals("train", KERNEL, 500, 2 * SECOND),)
+    second = gpu_totals(
+        devices=(idle,), kernels=kernels, hidden={}, kernel_ns=2 * SECOND, attributed_ns=2 * SECOND, cost=0
+    )
+    given: dict[str, Any] = {
+        "by_worker": {
+            "a": seconds(thread_cpu=3, gpu=3, spill=3, idle=1),
+            "b": seconds(thread_cpu=3, gpu=1, thread_noncpu=2, failed=1, no_work=2, running=1),
+        },
+        "gpu": {"a": gpu_totals(), "b": second},
+        "details": {"thread-noncpu: GPU wait": 1.0, "thread-noncpu: GPU copies": 0.5},
+    }
+    return by_hand(**(given | fields))
 
 
 #: Names that try to break out of a terminal, of rich's markup, of HTML or of a column.
@@ -134,5 +200,5 @@ reports = st.builds(
     timeline=st.none() | timelines(),
     code=st.lists(_names, max_size=3).map(tuple),
     stragglers=st.lists(findings(), max_size=3).map(tuple),
-    gpu=st.dictionaries(_names, gpu_totals(), max_size=2),
+    gpu=st.dictionaries(_names, any_gpu_totals(), max_size=2),
 )

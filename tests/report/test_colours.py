@@ -1,7 +1,7 @@
 import pytest
 
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.report.colours import COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
+from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
 
 
 def test_every_bucket_has_a_colour_and_a_letter_of_its_own() -> None:
@@ -84,11 +84,11 @@ OKLAB = [
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_any_two_buckets_can_be_told_apart(sight: str) -> None:
     seen = {}
-    for bucket, colour in COLOURS.items():
+    for bucket, colour in (COLOURS | {"copies": GPU_COLOURS["copies"]}).items():
         light = [min(max(channel, 0.0), 1.0) for channel in times(SIGHTS[sight], linear(colour))]
         seen[bucket] = times(OKLAB, [cone ** (1 / 3) for cone in times(CONES, light)])
     # in Oklab 0.02 is about the smallest difference that is noticed side by side
-    for one in Bucket:
-        for other in Bucket:
+    for one in seen:
+        for other in seen:
             distance = sum((a - b) ** 2 for a, b in zip(seen[one], seen[other], strict=True)) ** 0.5
             assert one is other or distance > 0.05, (one, other)

@@ -14,7 +14,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.timeline import Timeline
-from tests.report.samples import by_hand, report_of, reports, seconds
+from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, with_gpus
 
 
 @given(reports)
@@ -60,6 +60,13 @@ def test_the_summary_holds_the_headline_numbers_and_is_not_read() -> None:
     assert data["summary"]["factors"]["memory"] == 13 / 16
     data["summary"] = "anything"
     assert from_dict(data) == by_hand()
+
+
+def test_the_summary_holds_what_the_gpus_did() -> None:
+    gpu = to_dict(with_gpus())["summary"]["gpu"]
+    assert gpu["activity_ns"] == {"kernels": 6 * SECOND, "copies": 1 * SECOND, "idle": 13 * SECOND}
+    assert gpu["parallel_efficiency"] == 0.3
+    assert to_dict(by_hand())["summary"]["gpu"] is None
 
 
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:

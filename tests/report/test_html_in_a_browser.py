@@ -11,7 +11,7 @@ import pytest
 from dask_efficiency.report.lost_time import loss_cells, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.timeline import Timeline
-from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds, with_gpus
 from tests.report.test_html import large
 
 CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))"
@@ -55,8 +55,9 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
         report_of(),
         report_of(seconds(thread_cpu=1, running=9), seconds(unmeasured=5), not_measured={"w1": "no package"}),
         large(100, 200),
+        with_gpus(),
     ],
-    ids=["empty", "running and unmeasured", "large"],
+    ids=["empty", "running and unmeasured", "large", "gpus"],
 )
 def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(
     open_page: Any, report: EfficiencyReport, scheme: str

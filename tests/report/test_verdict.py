@@ -4,7 +4,7 @@ from hypothesis import given
 from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import DESCRIPTIONS, advice, verdict
-from tests.report.samples import by_hand, report_of, reports, seconds
+from tests.report.samples import by_hand, gpu_totals, report_of, reports, seconds, with_gpus
 
 
 def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost_most() -> None:
@@ -20,6 +20,13 @@ def test_the_verdict_of_a_priced_report_says_what_the_loss_is_worth() -> None:
     # 3.1 thread-seconds of a worker with one thread, at 139.35 an hour: 0.12
     report = report_of(seconds(thread_cpu=19.8, spill=3.1), price_per_worker_hour=139.35, nthreads={"w0": 1})
     assert verdict(report).endswith("the largest loss is spill, 3.1 thread-seconds, worth 0.120")
+
+
+def test_the_verdict_says_how_much_the_gpus_were_idle() -> None:
+    assert "; the GPUs were idle 65 % of the time; " in verdict(with_gpus())
+    assert "; the GPU was idle 50 % of the time; " in verdict(with_gpus(gpu={"a": gpu_totals()}))
+    # each worker sees its own work only
+    assert "GPU" not in verdict(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()}))
 
 
 def test_much_running_time_is_said_and_no_ideal_is_promised() -> None:

@@ -1,0 +1,130 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.report.gpu import (
+    ACTIVITIES,
+    GpuSummary,
+    offload_efficiency,
+    plain,
+    short_uuid,
+    summary,
+    waiting_seconds,
+)
+from tests.report.samples import SECOND, gpu_totals, seconds, with_gpus
+from tests.strategies import any_gpu_totals
+
+workers = st.dictionaries(st.text(max_size=5), any_gpu_totals(), max_size=4)
+
+
+def of(**by_worker: GpuTotals) -> GpuSummary:
+    found = summary(by_worker)
+    assert found is not None
+    return found
+
+
+def device(uuid: str, kernels: int, copies: int, idle: int, **fields: object) -> GpuTotals:
+    totals = DeviceTotals(uuid, "", kernels + copies + idle, kernels, copies, idle, unattributed=kernels + copies)
+    return gpu_totals(devices=(replace(totals, **fields),))  # type: ignore[arg-type]
+
+
+def test_without_a_gpu_there_is_no_summary() -> None:
+    assert summary({}) is None
+    assert summary({"a": GpuTotals()}) is None
+
+
+def test_a_refusal_is_worth_a_summary() -> None:
+    assert of(a=GpuTotals(description="CUDA 11.8 is too old")).refused == {"CUDA 11.8 is too old": ("a",)}
+
+
+def test_the_factors_by_hand() -> None:
+    # kernels 40 and 20 s of 100 s, kernels and copies 50 and 20 s: 30 / 40, 40 / 50, 50 / 100
+    found = of(a=device("x", 40, 10, 50), b=device("y", 20, 0, 80))
+    assert found.factors == pytest.approx({"load balance": 0.75, "communication": 0.8, "orchestration": 0.5})
+    assert found.parallel_efficiency == pytest.approx(0.3)
+
+
+def test_a_device_that_was_watched_for_less_time_counts_for_less() -> None:
+    # it ran kernels all of its 10 s, the other for 10 of 90 s: the mean is 20 of 100 s, the largest share is 1
+    found = of(a=device("x", 10, 0, 0), b=device("y", 10, 0, 80))
+    assert found.factors == pytest.approx({"load balance": 0.2, "communication": 1, "orchestration": 1})
+
+
+def test_devices_that_only_copied_are_not_out_of_balance() -> None:
+    assert of(a=device("x", 0, 5, 5)).factors == {"load balance": 1.0, "communication": 0.0, "orchestration": 0.5}
+
+
+@given(workers)
+def test_the_factors_are_shares_and_their_product_is_the_parallel_efficiency(by_worker: dict[str, GpuTotals]) -> None:
+    found = summary(by_worker)
+    if found is None or not found.elapsed:
+        assert found is None or not found.factors
+        return
+    assert all(0 <= factor <= 1 for factor in found.factors.values())
+    assert math.prod(found.factors.values()) == pytest.approx(found.parallel_efficiency, rel=1e-9)
+
+
+@given(workers)
+def test_nothing_is_lost_in_the_summary(by_worker: dict[str, GpuTotals]) -> None:
+    found = summary(by_worker)
+    measured = [totals for totals in by_worker.values() if totals.meter != "none"]
+    if found is None:
+        assert not measured
+        return
+    assert sum(found.activity[name] for name in ACTIVITIES) == found.elapsed
+    watched = [device.totals for device in found.devices]
+    assert found.unattributed + sum(found.shares.values()) == sum(row.kernels + row.copies for row in watched)
+    assert sum(kernel.ns for kernel in found.kernels) == sum(row.ns for totals in measured for row in totals.kernels)
+    assert json.loads(json.dumps(plain(found), allow_nan=False))["elapsed_ns"] == found.elapsed
+
+
+def test_a_gpu_of_two_workers_is_flagged_and_in_no_sum() -> None:
+    found = of(a=device("x", 4, 0, 6), b=device("x", 5, 0, 5), c=device("y", 1, 0, 9))
+    assert [(row.worker, row.shared) for row in found.devices] == [("a", True), ("b", True), ("c", False)]
+    assert (found.elapsed, found.activity["kernels"]) == (10, 1)
+    assert found.factors == pytest.approx({"load balance": 1.0, "communication": 1.0, "orchestration": 0.1})
+    assert math.isnan(of(a=device("x", 4, 0, 6), b=device("x", 5, 0, 5)).parallel_efficiency)
+
+
+def test_a_device_of_which_no_time_is_known_is_left_out() -> None:
+    assert of(a=device("x", 0, 0, 0)).devices == ()
+
+
+def test_kernels_of_a_name_and_prefix_are_added_up_over_the_workers() -> None:
+    found = summary(with_gpus().gpu)
+    assert found is not None
+    assert [(row.launches, row.ns) for row in found.kernels] == [
+        (1500, 5 * SECOND),
+        (500, 600_000_000),
+        (20, 400_000_000),
+    ]
+
+
+def test_what_was_not_told_apart_comes_last_however_much_it_is() -> None:
+    rows = (KernelTotals("p", "(other)", 9, 900), KernelTotals("", "(other)", 1, 100), KernelTotals("p", "k", 1, 1))
+    assert [row.name for row in of(a=gpu_totals(kernels=rows)).kernels] == ["k", "(other)"]
+    assert of(a=gpu_totals(kernels=rows)).kernels[-1].ns == 1000
+
+
+def test_a_gpu_is_called_by_its_model_and_the_beginning_of_its_uuid() -> None:
+    assert of(a=gpu_totals("GPU-1f0c2d34-aaaa-bbbb")).devices[0].label == "H100 80GB HBM3 GPU-1f0c2d34"
+    assert short_uuid("MIG-41b36d12-5b5e") == "MIG-41b36d12"
+    assert short_uuid("no uuid") == "no uuid"
+    assert of(a=device("GPU-x-y", 1, 0, 0)).devices[0].label == "GPU-x"
+
+
+def test_the_device_offload_efficiency_by_hand() -> None:
+    # 6 s of CPU, 3 s for kernels of their own, 1 s for nothing
+    whole = seconds(thread_cpu=6, gpu=3, idle=5)
+    assert offload_efficiency(whole, {"thread-noncpu: GPU wait": 1.0, "thread-noncpu: disk": 9.0}) == 0.6
+    assert math.isnan(offload_efficiency(seconds(idle=1), {}))
+
+
+def test_waiting_is_all_three_kinds_of_it() -> None:
+    details = {f"thread-noncpu: GPU {what}": 1.0 for what in ("wait", "contention", "copies", "else")}
+    assert waiting_seconds(details) == 3.0

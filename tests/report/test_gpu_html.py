@@ -1,0 +1,49 @@
+import re
+
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.report.colours import GPU_COLOURS
+from dask_efficiency.report.gpu_html import GPUS_WITH_BARS, gpu_section
+from dask_efficiency.report.html import render_page
+from tests.report.samples import HOSTILE_NAMES, KERNEL, by_hand, gpu_totals, with_gpus
+from tests.report.test_notebook import Reader
+
+
+def test_a_page_without_gpus_has_no_section_of_them() -> None:
+    assert gpu_section(by_hand()) == ""
+    assert gpu_section(with_gpus(gpu={"a": GpuTotals(description="no CUPTI here")})) == ""
+
+
+def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
+    page = gpu_section(with_gpus())
+    first = re.findall(r'<svg class="de-bar".*?</svg>', page)[0]
+    widths = re.findall(r'width="([\d.]+)%" height="12" fill="(#\w+)"', first)
+    assert widths == [("40.0", GPU_COLOURS["kernels"]), ("10.0", GPU_COLOURS["copies"]), ("50.0", GPU_COLOURS["idle"])]
+    assert "<title>kernels 40.0 %, copies 10.0 %, idle 50.0 %</title>" in first
+
+
+def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
+    page = gpu_section(with_gpus())
+    assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in page
+
+
+def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:
+    def watched(i: int) -> GpuTotals:
+        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
+        return gpu_totals(devices=(device,), kernels=())
+
+    many = GPUS_WITH_BARS + 1
+    page = gpu_section(with_gpus(gpu={f"w{i}": watched(i) for i in range(many)}))
+    assert f"<summary>All {many} GPUs</summary>" in page
+    assert page.count("GPU-00000000") == 2
+
+
+def test_hostile_names_are_text() -> None:
+    for name in HOSTILE_NAMES:
+        device = DeviceTotals(name, name, elapsed=2, kernels=1, idle=1, shares={name: 1})
+        kernel = KernelTotals(name, name, 1, 1)
+        totals = gpu_totals(devices=(device,), kernels=(kernel,), kernel_ns=1, attributed_ns=1, hidden={name: 1})
+        page = gpu_section(with_gpus(gpu={name: totals}))
+        assert page in render_page(with_gpus(gpu={name: totals}))
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        Reader(page)
