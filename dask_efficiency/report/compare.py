@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.report.files import load_report
+from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
+from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import FACTORS, EfficiencyReport
 
 if TYPE_CHECKING:
@@ -133,6 +135,17 @@ class Comparison:
         """Factors of the efficiency, each in [0, 1]. Medians of factors are no factors of the median."""
         sides = [[report.factors for report in reports] for reports in (self.before, self.after)]
         return {name: Difference(*(_finite(row[name] for row in rows) for rows in sides)) for name in FACTORS}
+
+    @property
+    def gpu(self) -> dict[str, Difference[float]]:
+        """Shares of the GPUs' time by activity, each in [0, 1]; empty unless both sides have them."""
+        shares = [
+            [found.shares_of_time for run in runs if (found := summary(run.gpu)) is not None and found.elapsed]
+            for runs in (self.before, self.after)
+        ]
+        if not all(shares):
+            return {}
+        return {name: Difference(*(tuple(row[name] for row in rows) for rows in shares)) for name in GPU_ACTIVITIES}
 
     @property
     def workers(self) -> Difference[int]:

@@ -38,6 +38,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "efficiency": _difference(comparison.efficiency),
         "load_balance": _difference(comparison.load_balance),
         "factors": {name: _difference(factor) for name, factor in comparison.factors.items()},
+        "gpu": {name: _difference(share) for name, share in comparison.gpu.items()},
         "workers": _difference(comparison.workers),
         "threads": _difference(comparison.threads),
         "tasks": {name: _difference(count) for name, count in comparison.tasks.items()},

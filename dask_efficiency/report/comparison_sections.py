@@ -118,6 +118,7 @@ def run(comparison: Comparison) -> Section:
         _time_row("ideal time", ideal, scale),
         _number_row("efficiency", comparison.efficiency, format_share, _points),
         _number_row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),
+        *(_number_row(f"GPU {name}", share, format_share, _points) for name, share in comparison.gpu.items()),
         _number_row("workers", comparison.workers, str, "{:+d}".format),
         _number_row("threads", comparison.threads, str, "{:+d}".format),
         *(_number_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in _tasks(comparison)),

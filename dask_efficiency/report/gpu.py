@@ -95,6 +95,11 @@ class GpuSummary:
         return sum(device.totals.elapsed for device in self.own)
 
     @property
+    def shares_of_time(self) -> dict[str, float]:
+        """Shares of :attr:`elapsed`, each in [0, 1], by :data:`ACTIVITIES`; NaN where nothing was watched."""
+        return {name: ns / self.elapsed if self.elapsed else math.nan for name, ns in self.activity.items()}
+
+    @property
     def coverage(self) -> float:
         """Share of the kernels' durations that is some task's, in [0, 1]; NaN where no kernel was seen."""
         return self.attributed_ns / self.kernel_ns if self.kernel_ns else math.nan
@@ -140,7 +145,7 @@ class GpuSummary:
     @property
     def parallel_efficiency(self) -> float:
         """Kernel time over elapsed time, in [0, 1]; NaN where no device is one worker's alone."""
-        return self.activity["kernels"] / self.elapsed if self.elapsed else math.nan
+        return self.shares_of_time["kernels"]
 
 
 def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:

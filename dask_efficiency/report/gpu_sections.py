@@ -100,7 +100,7 @@ def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     """What the GPUs did as a whole, and how long tasks waited for them."""
     said = []
     if found.elapsed:
-        shares = {name: format_share(ns / found.elapsed) for name, ns in found.activity.items()}
+        shares = {name: format_share(share) for name, share in found.shares_of_time.items()}
         number = len({device.totals.uuid for device in found.own})
         said.append(
             f"kernels ran {shares['kernels']} of the time, copies alone {shares['copies']}, and "

@@ -113,7 +113,7 @@ def _gpus(report: EfficiencyReport) -> list[str]:
     found = summary(report.gpu)
     if found is None or not found.elapsed:
         return []
-    idle = format_share(found.activity["idle"] / found.elapsed)
+    idle = format_share(found.shares_of_time["idle"])
     return [f"the GPU{'s were' if len(found.own) > 1 else ' was'} idle {idle} of the time"]
 
 

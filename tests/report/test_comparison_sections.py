@@ -3,6 +3,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from dask_efficiency.gpu.totals import DeviceTotals
 from dask_efficiency.report.compare import compare
 from dask_efficiency.report.comparison_sections import (
     causes,
@@ -18,7 +19,7 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import TOP_GROUPS
 from tests.report.comparison_samples import sides
-from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
+from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus
 
 
 def figures(section: Section) -> dict[str, tuple[str, ...]]:
@@ -72,6 +73,15 @@ def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
 def test_what_is_unknown_on_both_sides_has_no_row() -> None:
     nothing = report_of(seconds(no_work=5), wall_seconds=0.0)
     assert not {"wall time", "ideal time", "efficiency"} & figures(run(compare(nothing, nothing))).keys()
+
+
+def test_gpus_are_compared_where_both_sides_have_them() -> None:
+    idle = gpu_totals(devices=(DeviceTotals("x", elapsed=10, kernels=1, idle=9, unattributed=1),))
+    rows = figures(run(compare(with_gpus(), with_gpus(gpu={"a": idle}))))
+    assert rows["GPU kernels"] == ("30 %", "10 %", "-20.0 points")
+    assert rows["GPU copies"] == ("5.0 %", "0 %", "-5.0 points")
+    assert rows["GPU idle"] == ("65 %", "90 %", "+25.0 points")
+    assert not any(row.startswith("GPU") for row in figures(run(compare(with_gpus(), by_hand()))))
 
 
 def test_factors_are_shown_where_any_has_changed() -> None:
