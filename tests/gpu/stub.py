@@ -1,7 +1,7 @@
 """A GPU that is not there: libraries in C that the real meter loads, and kernels that last as long as a test says.
 
-In a test: the fixture ``stub`` of tests/gpu/conftest.py. In a worker of another process: ``stub.load(directory)`` with the
-directory that the test's fixture has, once, in a task; then :func:`launch` and :func:`sync` from tasks.
+In a test: the fixture ``stub`` of tests/gpu/conftest.py. In a worker of another process: ``stub.load(directory)`` with
+the directory that the test's fixture has, once, in a task; then :func:`launch` and :func:`sync` from tasks.
 All times are monotonic nanoseconds, all durations seconds.
 """
 

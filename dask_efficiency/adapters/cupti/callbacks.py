@@ -1,8 +1,8 @@
-"""Where CUPTI gets its buffers and returns them to: two functions that need no interpreter, over memory that is never freed.
+"""Where CUPTI gets its buffers and returns them to: two functions that need no Python, over memory that is never freed.
 
-CUPTI calls them while it holds locks of its own. A callback in Python would wait there for the GIL; a thread that launches a
-kernel while it holds the GIL (many extensions do) would wait for CUPTI: a deadlock. So they are a few machine instructions,
-compiled beforehand from ``callbacks.c``, and work until the process has ended, whatever becomes of the interpreter.
+CUPTI calls them while it holds locks of its own. A callback in Python would wait there for the GIL; a thread that
+launches a kernel while it holds the GIL (many extensions do) would wait for CUPTI: a deadlock. So they are a few machine
+instructions, compiled beforehand from ``callbacks.c``, and work until the process ends, whatever becomes of Python.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import platform
 import sys
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -55,19 +56,20 @@ _CODE = {
 
 
 class CallbacksUnavailable(OSError):
-    """This machine, or this system, does not let the callbacks run."""
+    """The processor is unknown, or the system does not let the callbacks run."""
 
 
 class BufferPool:
     """Buffers lent to CUPTI, and the addresses of the two functions that lend them.
 
-    Its memory stays the process's for ever: CUPTI may write to a buffer, and call, at any later time. What CUPTI has not
-    touched takes no memory.
+    Its memory stays the process's for ever: CUPTI may write to a buffer, and call, at any later time. A buffer that
+    CUPTI has not touched takes none.
 
     Parameters
     ----------
     count, size
-        How many buffers, and the bytes of each. Without a free one CUPTI drops records, and counts them.
+        How many buffers, and the bytes of each. Without a free one CUPTI drops records, and counts them. A buffer comes
+        back when all in it has ended, so that small ones are known sooner: the default holds some 500 launches.
 
     Raises
     ------
@@ -75,7 +77,7 @@ class BufferPool:
         On another processor than x86-64 or ARM64, or where the system lets no memory be executed.
     """
 
-    def __init__(self, count: int = 64, size: int = 2 * 2**20) -> None:
+    def __init__(self, count: int = 512, size: int = 128 * 2**10) -> None:
         code = _CODE.get(platform.machine()) if sys.platform == "linux" else None
         if code is None:
             raise CallbacksUnavailable(f"no callbacks for {platform.machine()} on {sys.platform}")
@@ -85,8 +87,10 @@ class BufferPool:
         self._table = _words(table, _SLOTS + 2 * count)
         self._table[[_COUNT, _SIZE, _BASE]] = count, size, base
         self._states = self._table[_SLOTS::2]
+        self._written_off = np.zeros(count, bool)
         self._valid = self._table[_SLOTS + 1 :: 2]
         self._bytes = np.ctypeslib.as_array((ctypes.c_uint8 * (count * size)).from_address(base)).reshape(count, size)
+        self._first_words = self._bytes.view(np.uint64)[:, 0]
         page = _load(code, table)
         #: Addresses, as ``cuptiActivityRegisterCallbacks`` takes them.
         self.request = page + code.request
@@ -102,19 +106,36 @@ class BufferPool:
         """Buffers that CUPTI brought here and that are somebody else's."""
         return int(self._table[_FOREIGN])
 
-    @property
-    def lent(self) -> int:
-        """Buffers in CUPTI's hands."""
-        return int((self._states == LENT).sum())
+    def lent(self) -> NDArray[np.bool_]:
+        """By number, whether CUPTI holds records in a buffer; not those that were written off."""
+        held: NDArray[np.bool_] = (self._states == LENT) & (self._first_words != 0) & ~self._written_off
+        return held
+
+    def free(self) -> NDArray[np.bool_]:
+        """By number, whether no record can be in a buffer."""
+        empty: NDArray[np.bool_] = (self._states == FREE) | ((self._states == LENT) & (self._first_words == 0))
+        return empty
+
+    def write_off(self) -> None:
+        """Wait no longer for the buffers that CUPTI holds now: another client's callbacks may have got them."""
+        self._written_off |= self._states == LENT
 
     def filled(self) -> list[tuple[int, NDArray[np.uint8]]]:
         """The buffers that were brought back, each with its number and its valid bytes, in place."""
-        return [(int(i), self._bytes[i, : int(self._valid[i])]) for i in np.flatnonzero(self._states == DONE)]
+        with _FENCE:  # what follows is not read before the states are
+            done = np.flatnonzero(self._states == DONE)
+        return [(int(i), self._bytes[i, : min(int(self._valid[i]), self.size)]) for i in done]
 
     def release(self, number: int) -> None:
         """Let CUPTI have a buffer again; its bytes must not be used any more."""
-        self._states[number] = FREE
+        self._first_words[number] = 0
+        self._written_off[number] = False
+        with _FENCE:
+            self._states[number] = FREE
 
+
+#: Taking and releasing any lock keeps the processor from reordering.
+_FENCE = threading.Lock()
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p

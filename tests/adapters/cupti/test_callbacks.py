@@ -38,13 +38,17 @@ def test_a_buffer_goes_out_and_comes_back_with_what_was_written_there():
     assert (size, records) == (4096, 0)
     assert first is not None
     assert second == first + 4096
-    assert pool.lent == 2
+    assert pool.free().all()
+    assert not pool.lent().any()
+    ctypes.memmove(first, b"records", 7)
     ctypes.memmove(second, b"records", 7)
     bring_back(pool, second, 7)
     ((number, content),) = pool.filled()
     assert bytes(content) == b"records"
-    assert pool.lent == 1
+    assert pool.lent().tolist() == [True, False, False]
+    assert pool.free().tolist() == [False, False, True]
     pool.release(number)
+    assert pool.free().tolist() == [False, True, True]
     assert pool.filled() == []
     assert ask(pool)[0] == second
 
@@ -62,13 +66,26 @@ def test_a_buffer_of_somebody_else_is_left_alone_and_counted(offset: int):
     pool = BufferPool(count=2, size=4096)
     first = ask(pool)[0]
     bring_back(pool, first + offset, 100)
-    assert (pool.foreign, pool.lent, pool.filled()) == (1, 1, [])
+    assert (pool.foreign, pool.filled()) == (1, [])
+
+
+def test_a_buffer_that_is_written_off_counts_again_when_it_comes_back():
+    pool = BufferPool(count=2, size=4096)
+    address = ask(pool)[0]
+    assert address is not None
+    ctypes.memmove(address, b"records", 7)
+    pool.write_off()
+    assert not pool.lent().any()
+    bring_back(pool, address, 7)
+    pool.release(pool.filled()[0][0])
+    ctypes.memmove(ask(pool)[0], b"records", 7)
+    assert pool.lent().tolist() == [True, False]
 
 
 def test_two_pools_do_not_know_each_other():
     one, other = BufferPool(count=1, size=4096), BufferPool(count=1, size=4096)
     bring_back(other, ask(one)[0], 5)
-    assert (other.foreign, one.lent, one.filled()) == (1, 1, [])
+    assert (other.foreign, one.filled(), other.filled()) == (1, [], [])
 
 
 def test_many_threads_at_once_never_get_the_same_buffer():
@@ -103,7 +120,14 @@ def test_where_no_memory_may_be_executed_it_says_so(monkeypatch: pytest.MonkeyPa
 
 #: How the bytes in callbacks.py were made of callbacks.c; other compilers make other bytes that do the same.
 FLAGS = (
-    "-Os -ffreestanding -fPIC -fno-toplevel-reorder -fno-stack-protector -fno-asynchronous-unwind-tables".split(),
+    [
+        "-Os",
+        "-ffreestanding",
+        "-fPIC",
+        "-fno-toplevel-reorder",
+        "-fno-stack-protector",
+        "-fno-asynchronous-unwind-tables",
+    ],
     {"x86_64": ["-fcf-protection=none"], "aarch64": ["-mcmodel=tiny", "-mno-outline-atomics"]},
 )
 

@@ -1,0 +1,175 @@
+"""libcupti: found where this process has it already, called with every error turned into a reason."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from glob import escape, glob
+from pathlib import Path
+
+from dask_efficiency.gpu.layouts import DRIVER, RUNTIME
+
+#: Names the libcupti to use, where it is in no usual place. One that is in the process already goes before it.
+VARIABLE = "DASK_EFFICIENCY_CUPTI"
+
+#: ``CUptiResult``, in words that say what to do.
+_REASONS = {
+    15: "CUPTI could not initialise",
+    27: "CUPTI does not support this device or system",
+    33: "CUPTI does not support this virtual GPU",
+    35: "the driver lets only administrators profile (NVreg_RestrictProfilingToAdminUsers)",
+    39: "another profiler has CUPTI: Nsight, compute-sanitizer, or a torch.profiler that ran before",
+    40: "this virtual GPU may not be profiled",
+    41: "CUPTI does not support confidential computing",
+    42: "CUPTI does not support this mining processor",
+    43: "CUPTI does not support this MIG instance",
+    44: "CUPTI does not support linked GPUs (SLI)",
+    45: "CUPTI does not support this Windows Subsystem for Linux",
+}
+MULTIPLE_SUBSCRIBERS = 39
+
+
+class CuptiError(OSError):
+    """A call of CUPTI failed; the text says which and why, for a report."""
+
+    def __init__(self, function: str, code: int, name: str = "") -> None:
+        reason = _REASONS.get(code) or f"{name or 'error'} ({code})"
+        super().__init__(f"{reason}, says {function}")
+        self.code = code
+
+
+class Cupti:
+    """The functions of one libcupti that the meter needs; each raises :class:`CuptiError` where CUPTI refuses.
+
+    Parameters
+    ----------
+    path
+        A file, which is not loaded a second time if the process has it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        # Calls release the GIL: CUPTI waits for threads that may hold it.
+        self._library = ctypes.CDLL(path)
+
+    @property
+    def version(self) -> int:
+        """``CUPTI_API_VERSION`` of the library."""
+        version = ctypes.c_uint32()
+        self._call("cuptiGetVersion", ctypes.byref(version))
+        return version.value
+
+    def timestamp(self) -> int:
+        """Now, by the clock of the records."""
+        now = ctypes.c_uint64()
+        self._call("cuptiGetTimestamp", ctypes.byref(now))
+        return now.value
+
+    def probe(self) -> None:
+        """Find out whether another profiler has CUPTI."""
+        subscriber = ctypes.c_void_p()
+        # No callback is enabled, so none is called; any function will do that is always there.
+        never = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
+        self._call("cuptiSubscribe", ctypes.byref(subscriber), never, None)
+        self._call("cuptiUnsubscribe", subscriber)
+
+    def register(self, request: int, done: int) -> None:
+        """From now on CUPTI gets its buffers from one address and returns them to the other."""
+        self._call("cuptiActivityRegisterCallbacks", ctypes.c_void_p(request), ctypes.c_void_p(done))
+
+    def enable(self, kind: int) -> None:
+        """Record activities of a kind."""
+        self._call("cuptiActivityEnable", ctypes.c_int(kind))
+
+    def disable(self, kind: int) -> None:
+        """Record no more activities of a kind."""
+        self._call("cuptiActivityDisable", ctypes.c_int(kind))
+
+    def enable_call(self, api: int, number: int, on: bool = True) -> bool:
+        """Record calls of a function of the runtime's or the driver's API, or no more; whether this version can."""
+        function = {RUNTIME: "cuptiActivityEnableRuntimeApi", DRIVER: "cuptiActivityEnableDriverApi"}[api]
+        call = getattr(self._library, function, None)
+        return call is not None and call(ctypes.c_uint32(number), ctypes.c_uint8(on)) == 0
+
+    def flush(self, *, forced: bool = False) -> None:
+        """Have the buffers returned: those in which everything has ended, or all."""
+        self._call("cuptiActivityFlushAll", ctypes.c_uint32(forced))
+
+    def dropped(self) -> int:
+        """Records that were dropped since the last time."""
+        count = ctypes.c_size_t()
+        self._call("cuptiActivityGetNumDroppedRecords", None, ctypes.c_uint32(0), ctypes.byref(count))
+        return count.value
+
+    def sizes(self, address: int, valid: int, *, most: int = 64) -> dict[int, int]:
+        """Bytes of records by kind, from the distances between the first records of a buffer."""
+        found: dict[int, int] = {}
+        record, last = ctypes.c_void_p(), 0
+        for _ in range(most):
+            arguments = ctypes.c_void_p(address), ctypes.c_size_t(valid), ctypes.byref(record)
+            if self._library.cuptiActivityGetNextRecord(*arguments) != 0 or not record.value:
+                break
+            if last:
+                found[ctypes.c_uint32.from_address(last).value] = record.value - last
+            last = record.value
+        return found
+
+    def _call(self, function: str, *arguments: object) -> None:
+        call = getattr(self._library, function, None)
+        if call is None:
+            raise CuptiError(function, -1, f"{self.path} has no such function")
+        code = call(*arguments)
+        if code != 0:
+            raise CuptiError(function, code, self._name(code))
+
+    def _name(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        known = self._library.cuptiGetResultString(ctypes.c_int(code), ctypes.byref(text)) == 0
+        return text.value.decode(errors="replace") if known and text.value else ""
+
+
+def find(newest: int | None = None) -> str | None:
+    """The libcupti to use: the one in this process, else one that :data:`VARIABLE` names, else an installed one.
+
+    Parameters
+    ----------
+    newest
+        The newest major version that the driver can run; None for any.
+
+    Returns
+    -------
+    str or None
+        A path; None where there is no libcupti.
+    """
+    loaded = _loaded()
+    if loaded or (named := os.environ.get(VARIABLE)):
+        return loaded or named
+    installed = sorted(_installed(), key=_major, reverse=True)
+    return next((path for path in installed if newest is None or _major(path) <= newest), None)
+
+
+def _loaded() -> str | None:
+    """Two libcupti in one process would be in each other's way, so what torch has loaded is the one."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    paths = (line[line.index("/") :] for line in lines if "/libcupti" in line)
+    return next((path for path in paths if "libcupti.so" in path or "libcupti-" in path), None)
+
+
+def _installed() -> Iterator[str]:
+    """Of NVIDIA's packages, then of a CUDA toolkit."""
+    packages = [os.path.join(entry, "nvidia", name, "lib") for entry in sys.path for name in ("cu13", "cuda_cupti")]
+    roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    toolkits = [os.path.join(root, at) for root in roots for at in ("extras/CUPTI/lib64", "lib64", "lib")]
+    for directory in packages + toolkits:
+        yield from glob(os.path.join(escape(directory), "libcupti.so.[0-9]*"))
+
+
+def _major(path: str) -> int:
+    """The major version of CUDA in a library's file name."""
+    number = os.path.basename(path).removeprefix("libcupti.so.").split(".")[0]
+    return int(number) if number.isdigit() else 0

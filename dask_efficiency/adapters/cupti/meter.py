@@ -1,0 +1,294 @@
+"""CuptiMeter: every kernel, copy and blocking call of this process, exact to the nanosecond."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.adapters import libcuda
+from dask_efficiency.adapters.cupti import library
+from dask_efficiency.adapters.cupti.callbacks import BufferPool
+from dask_efficiency.adapters.cupti.clock import Reading, RecordClock
+from dask_efficiency.adapters.cupti.kineto import KinetoWatch
+from dask_efficiency.adapters.cupti.library import Cupti, CuptiError
+from dask_efficiency.adapters.cupti.names import KernelNames
+from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.decode import Decoded, decode
+from dask_efficiency.gpu.layouts import CONCURRENT_KERNEL, DRIVER, MEMCPY, MEMSET, RUNTIME, layout_for
+from dask_efficiency.gpu.meter import Device
+from dask_efficiency.gpu.records import BLOCKS, SPINS, Batch
+
+#: What is recorded beside calls. Never the kind KERNEL (3): it would let no two kernels run at once.
+_KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET)
+_CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
+
+#: A record that ends later than this after its flush was misread.
+_FUTURE_NS = 1_000_000_000
+
+
+class CuptiRefused(RuntimeError):
+    """CUPTI cannot be used in this process; the text says why, for a report."""
+
+
+class _OnePool:
+    """The process's pool: CUPTI has room for one client's callbacks, and may call them until the process ends."""
+
+    pool: BufferPool | None = None
+    #: Calls of the functions that change what CUPTI records come from one thread at a time.
+    lock = threading.Lock()
+
+    @classmethod
+    def get(cls) -> BufferPool:
+        """Made at the first call."""
+        if cls.pool is None:
+            cls.pool = BufferPool()
+        return cls.pool
+
+
+class CuptiMeter:
+    """Watches the devices of this process through CUPTI's activity records.
+
+    It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` runs that uses CUDA
+    it gives way, which shows in :attr:`gaps`.
+
+    Raises
+    ------
+    CuptiRefused
+        Where it cannot measure: no context yet, no library, one of a version that is not known, another profiler.
+    """
+
+    kind = "cupti"
+    exact = True
+
+    def __init__(self) -> None:
+        driver = libcuda.loaded_driver()
+        found = libcuda.devices(driver) if driver is not None else []
+        if driver is None or not any(device.active for device in found):
+            raise CuptiRefused("nothing has initialised CUDA in this process")
+        path = library.find(libcuda.driver_major(driver))
+        if path is None:
+            raise CuptiRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
+        self._devices = {device.number: Device(device.uuid, device.name) for device in found}
+        self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
+        self._names = KernelNames()
+        self._lock = _OnePool.lock
+        self._dropped = self._gaps = 0
+        self._sizes: dict[int, int] = {}
+        #: Since when Kineto has CUPTI, monotonic nanoseconds; None while we have it.
+        self._away_since: int | None = None
+        self._closed = False
+        self._known_until = 0
+        try:
+            self._cupti = Cupti(path)
+            version = self._cupti.version
+            layout = layout_for(version)
+            if layout is None:
+                raise CuptiRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
+            self._layout = layout
+            self._pool = _OnePool.get()
+            self._kineto = KinetoWatch(self.give_way)
+        except (OSError, AttributeError) as error:
+            raise CuptiRefused(str(error)) from error
+        try:
+            if self._kineto.running or self._kineto.monitored:
+                raise CuptiRefused("a torch.profiler is running")
+            with self._lock:
+                self._cupti.probe()
+                self._begin()
+        except (CuptiError, CuptiRefused) as error:
+            self._kineto.close()
+            raise CuptiRefused(str(error)) from error
+        self._at_exit = atexit.register(self.close)
+        how = "chosen calls" if self._filtered else "all calls"
+        self.description = f"CUPTI {version}, {layout.kernel_record}, {how}"
+
+    @property
+    def devices(self) -> Mapping[int, Device]:
+        """Every device that the process may use."""
+        return self._devices
+
+    @property
+    def dropped(self) -> int:
+        """Records that CUPTI had no buffer for, that had no times, or that could not be read."""
+        return self._dropped
+
+    @property
+    def gaps(self) -> int:
+        """Nanoseconds without records, because Kineto had CUPTI or the wall clock was set."""
+        away = time.monotonic_ns() - self._away_since if self._away_since is not None else 0
+        return self._gaps + away
+
+    def flush(self) -> Batch:
+        """What has become known; takes CUPTI back from a torch.profiler that has ended.
+
+        Raises
+        ------
+        CuptiRefused
+            If it cannot measure any more.
+        """
+        with self._lock:
+            if self._closed:
+                return Batch(known_until=self._known_until)
+            if self._kineto.monitored:
+                self._leave()
+                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one")
+            try:
+                if self._away_since is not None:
+                    return self._return() if not self._kineto.running else self._collect(self._known_until)
+                if self._kineto.running:
+                    # It began in a way that told nobody: what CUPTI holds goes to Kineto, which leaves it alone.
+                    self._leave()
+                    return self._collect(self._known_until)
+                return self._flush()
+            except CuptiError as error:
+                raise CuptiRefused(str(error)) from error
+
+    def give_way(self) -> None:
+        """Let another client have CUPTI's callbacks; safe to call from any thread.
+
+        What CUPTI holds comes back before, so that nothing of ours ever comes to the other.
+        """
+        with self._lock:
+            if not self._closed and self._away_since is None:
+                self._end()
+                self._leave()
+
+    def close(self) -> Batch:
+        """Record nothing more, and bring what is known."""
+        if not self._lock.acquire(timeout=5):  # at the process's exit nothing may wait for ever
+            return Batch()
+        try:
+            if self._closed:
+                return Batch(known_until=self._known_until)
+            self._closed = True
+            self._kineto.close()
+            atexit.unregister(self._at_exit)
+            now = time.monotonic_ns()
+            if self._away_since is not None:
+                self._gaps += now - self._away_since
+                self._away_since = None
+                return self._collect(self._known_until)
+            try:
+                self._read_clock(now)
+            finally:
+                self._end()
+            return self._collect(now)
+        except CuptiError:
+            return Batch(known_until=self._known_until)
+        finally:
+            self._lock.release()
+
+    def _begin(self) -> None:
+        """Have CUPTI record, into our buffers; on an error nothing is recorded."""
+        self._cupti.register(self._pool.request, self._pool.done)
+        self._clock = RecordClock(self._reading(), wall=time.time_ns())
+        self._last_flush = time.monotonic_ns()
+        #: When each buffer was last seen free: what is in it began after that.
+        self._free_at = np.full(len(self._pool.free()), self._last_flush, np.int64)
+        try:
+            for kind in _KINDS:
+                self._cupti.enable(kind)
+            self._filtered = self._enable_calls()
+            self._cupti.dropped()
+        except CuptiError:
+            self._end()
+            raise
+
+    def _enable_calls(self) -> bool:
+        """Record the calls that matter; whether those alone. Before CUDA 12.5 there are all calls or none."""
+        accepted = {
+            api: [self._cupti.enable_call(api, number) for number in numbers] for api, numbers in _CALLS.items()
+        }
+        # A version refuses the numbers that came after it, and those are never the first.
+        filtered = all(results[0] for results in accepted.values())
+        if not filtered:
+            for api in _CALLS:
+                self._cupti.enable(api)
+        return filtered
+
+    def _end(self) -> None:
+        """Record nothing more, and have every buffer returned."""
+        for api, numbers in _CALLS.items():
+            for number in numbers:
+                self._cupti.enable_call(api, number, on=False)
+        for kind in (*_KINDS, *_CALLS):
+            with suppress(CuptiError):
+                self._cupti.disable(kind)
+        with suppress(CuptiError):
+            self._cupti.flush(forced=True)
+
+    def _leave(self) -> None:
+        self._away_since = time.monotonic_ns()
+        self._pool.write_off()
+
+    def _return(self) -> Batch:
+        """Take CUPTI back after Kineto, whose clock may be another."""
+        batch = self._collect(self._known_until)
+        self._begin()
+        assert self._away_since is not None
+        self._gaps += self._last_flush - self._away_since
+        self._away_since = None
+        return batch
+
+    def _flush(self) -> Batch:
+        begin = time.monotonic_ns()
+        self._free_at[self._pool.free()] = begin
+        self._read_clock(begin)
+        self._cupti.flush()
+        return self._collect(begin)
+
+    def _collect(self, begin: int) -> Batch:
+        """Decode the buffers that came back; ``begin`` is when the flush began that was to bring them."""
+        decoded = []
+        for number, content in self._pool.filled():
+            decoded.append(self._decode(content))
+            self._pool.release(number)
+            self._free_at[number] = begin
+        with_records = self._pool.lent()
+        known = min(begin, int(self._free_at[with_records].min())) if with_records.any() else begin
+        self._known_until = max(self._known_until, known)
+        self._dropped += self._cupti.dropped() + sum(part.dropped for part in decoded)
+        return self._batch(decoded)
+
+    def _decode(self, content: NDArray[np.uint8]) -> Decoded:
+        if not self._sizes:
+            self._sizes = self._cupti.sizes(content.ctypes.data, len(content))
+        return decode(content, len(content), self._layout, self._sizes, waiting=self._waiting)
+
+    def _batch(self, decoded: list[Decoded]) -> Batch:
+        if not decoded:
+            return Batch(known_until=self._known_until)
+        names: list[str] = []
+        for part in decoded:
+            named = part.operations["name"] >= 0
+            part.operations["name"][named] += len(names)
+            names += self._names.at(part.pointers.tolist())
+        operations = np.concatenate([part.operations for part in decoded])
+        calls = np.concatenate([part.calls for part in decoded])
+        for records in (operations, calls):
+            for field in ("start", "end"):
+                records[field] = self._clock.monotonic(records[field])
+        credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
+        self._dropped += len(operations) - int(credible.sum())
+        return Batch(operations[credible], calls, names, known_until=self._known_until)
+
+    def _read_clock(self, now: int) -> None:
+        if self._clock.read(self._reading()):
+            self._gaps += now - self._last_flush
+        self._last_flush = now
+
+    def _reading(self) -> Reading:
+        """Both clocks at one instant, the narrowest of a few tries."""
+        tries = []
+        for _ in range(5):
+            before = time.monotonic_ns()
+            record = self._cupti.timestamp()
+            after = time.monotonic_ns()
+            tries.append((after - before, Reading(record, (before + after) // 2)))
+        return min(tries)[1]

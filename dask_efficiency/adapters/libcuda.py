@@ -1,0 +1,88 @@
+"""What CUDA's driver, once a framework has loaded it, says of its devices; no context is ever made."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import uuid
+from typing import NamedTuple
+
+#: ``CU_CTX_SCHED_MASK`` and ``CU_CTX_SCHED_BLOCKING_SYNC``: all other ways to wait for a device burn CPU.
+_SCHEDULE, _BLOCKS = 0x7, 0x4
+
+
+class CudaDevice(NamedTuple):
+    """A device, as the driver numbers those that this process may use."""
+
+    number: int
+    #: As NVML and ``nvidia-smi -L`` write it.
+    uuid: str
+    name: str
+    #: Whether something in this process uses it: its primary context is there.
+    active: bool
+    #: Whether a thread that waits for it burns CPU.
+    spins: bool
+
+
+def loaded_driver() -> ctypes.CDLL | None:
+    """The driver's library if this process has loaded it already, else None."""
+    try:
+        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except (OSError, AttributeError):  # not loaded, or a system without RTLD_NOLOAD
+        return None
+
+
+def in_use(driver: ctypes.CDLL) -> bool:
+    """Whether this process has a primary context on any device."""
+    return any(_primary_context(driver, device)[0] for _, device in _handles(driver))
+
+
+def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
+    """All devices that this process may use; empty before CUDA is initialised."""
+    found = []
+    for number, device in _handles(driver):
+        active, flags = _primary_context(driver, device)
+        spins = flags & _SCHEDULE != _BLOCKS
+        found.append(CudaDevice(number, _uuid(driver, device), _name(driver, device), active, spins))
+    return found
+
+
+def driver_major(driver: ctypes.CDLL) -> int | None:
+    """The newest major version of CUDA that the driver can run; None where it does not tell."""
+    version = ctypes.c_int()
+    return version.value // 1000 if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+
+
+def _handles(driver: ctypes.CDLL) -> list[tuple[int, int]]:
+    count = ctypes.c_int()
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    handles = []
+    for number in range(count.value):
+        device = ctypes.c_int()
+        if driver.cuDeviceGet(ctypes.byref(device), number) == 0:
+            handles.append((number, device.value))
+    return handles
+
+
+def _primary_context(driver: ctypes.CDLL, device: int) -> tuple[bool, int]:
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) != 0:
+        return False, 0
+    return bool(active.value), flags.value
+
+
+def _uuid(driver: ctypes.CDLL, device: int) -> str:
+    content = (ctypes.c_uint8 * 16)()
+    # The second version gives a MIG instance its own.
+    get = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
+    if get(content, device) != 0:
+        return f"unknown-{device}"
+    # A process that may use an instance sees it only, and by this variable only.
+    kind = "MIG" if os.environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG") else "GPU"
+    return f"{kind}-{uuid.UUID(bytes=bytes(content))}"
+
+
+def _name(driver: ctypes.CDLL, device: int) -> str:
+    content = ctypes.create_string_buffer(256)
+    return content.value.decode(errors="replace") if driver.cuDeviceGetName(content, 256, device) == 0 else ""
