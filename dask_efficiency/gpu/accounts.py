@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.gpu.attribution import MAX_AGE, WAIT, WORK, Attribution, Joined
+from dask_efficiency.gpu.blocking import OTHERS_KERNEL, STRETCH, blocked, label
+from dask_efficiency.gpu.intervals import Int64
+from dask_efficiency.gpu.kernels import KernelTable
 from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.sharing import divide
+from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
+
+#: Stands for the prefix of tasks that nobody has named yet, as they run. Its figures may fall, when they are named.
+RUNNING = "(running)"
+#: Stands for prefixes beyond those that are told apart, and for tasks that nobody has named a minute after their end.
+OTHER = "(other)"
+#: Stands for the prefix where no task is known to have asked for the work.
+UNATTRIBUTED = "(unattributed)"
+
+MAX_PREFIXES = 1000
+#: Operations that wait for older ones, 60 bytes each. Beyond, what is older is not waited for.
+MAX_PENDING = 400_000
+#: Stretches of tasks whose threads may be in a call that waits, 25 bytes each. Beyond, the oldest are forgotten.
+MAX_STRETCHES = 400_000
+#: Names of tasks that have not been seen yet.
+MAX_EARLY_NAMES = 10_000
+#: Calls may come so much later than the window in which they began, nanoseconds.
+_SLACK = 5_000_000_000
+
+
+@dataclass(slots=True)
+class _DeviceTime:
+    kernels: int = 0
+    copies: int = 0
+    unattributed: int = 0
+    tail: int = 0
+    late: int = 0
+    shares: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Unnamed:
+    """What waits for a task's prefix."""
+
+    shares: Counter[int] = field(default_factory=Counter)
+    hidden: int = 0
+    bound: int = 0
 
 
 class GpuAccounts:
     """One process's GPU accounts since its meter was armed. Not thread-safe: one thread feeds it.
+
+    The devices' time is booked up to the instant before which nothing is expected any more. A kernel that runs for
+    long is waited for, up to a minute, as its launch is known; so are operations whose call was still under way.
 
     Parameters
     ----------
@@ -19,7 +69,25 @@ class GpuAccounts:
     """
 
     def __init__(self, at: int) -> None:
-        raise NotImplementedError
+        self._since = self._booked = self._known = at
+        self._tasks = TaskTable()
+        self._attribution = Attribution(self._tasks)
+        self._kernels = KernelTable()
+        self._devices: dict[int, Device] = {}
+        self._times: dict[int, _DeviceTime] = {}
+        self._pending: NDArray[np.void] = np.empty(0, WORK)
+        self._waits: NDArray[np.void] = np.empty(0, WAIT)
+        self._stretches: NDArray[np.void] = np.empty(0, STRETCH)
+        #: Tasks that are not closed, and those that are and not forgotten; by number.
+        self._open: dict[int, Task] = {}
+        self._closed: dict[int, Task] = {}
+        self._early_names: dict[TaskId, str] = {}
+        self._prefixes: set[str] = set()
+        self._unnamed: dict[int, _Unnamed] = {}
+        self._hidden: Counter[str] = Counter()
+        self._bounds: Counter[str] = Counter()
+        self._kernel_ns = 0
+        self._attributed_ns = 0
 
     def add(
         self,
@@ -49,11 +117,31 @@ class GpuAccounts:
         final
             Nothing more comes.
         """
-        raise NotImplementedError
+        self._devices.update(devices)
+        self._see(windows)
+        self._known = max(self._known, batch.known_until)
+        batch = replace(batch, operations=self._kernels.numbered(batch.operations, batch.names))
+        joined = self._attribution.join(batch, not_tasks=not_tasks, lost=lost, final=final)
+        self._bound(batch.bounds)
+        self._count_kernels(joined.work)
+        self._take(joined)
+        at_once = final or len(self._pending) > MAX_PENDING
+        until = self._known if at_once else min(joined.complete_until, self._known)
+        if until > self._booked:
+            self._book(until)
+        self._settle_waits()
+        self._close()
+        self._forget()
 
     def name(self, task: TaskId, prefix: str) -> None:
         """Say which prefix a task has: as it begins, while it runs or after it. Its work waits for it until then."""
-        raise NotImplementedError
+        known = self._tasks.get(task)
+        if known is not None:
+            self._name(known, prefix)
+        else:
+            self._early_names[task] = prefix
+            if len(self._early_names) > MAX_EARLY_NAMES:
+                del self._early_names[next(iter(self._early_names))]
 
     def use(self, task: TaskId) -> GpuUse | None:
         """What an ended task's thread did in calls that wait for the GPU.
@@ -62,9 +150,235 @@ class GpuAccounts:
         -------
         GpuUse or None
             None until everything up to its end is known, and for tasks nobody has heard of, or not for a minute.
+            Once it is known it does not change.
         """
-        raise NotImplementedError
+        known = self._tasks.get(task)
+        return known.use if known is not None and known.known else None
 
     def totals(self) -> GpuTotals:
         """Devices, kernels, hidden seconds, coverage and bounds; what is the meter's own is left at its default."""
-        raise NotImplementedError
+        hidden, bounds = self._hidden.copy(), self._bounds.copy()
+        hidden[RUNNING] += sum(unnamed.hidden for unnamed in self._unnamed.values())
+        bounds[RUNNING] += sum(unnamed.bound for unnamed in self._unnamed.values())
+        return GpuTotals(
+            devices=tuple(self._device_totals(number) for number in sorted(self._devices.keys() | self._times.keys())),
+            kernels=self._kernels.totals(unnamed=RUNNING),
+            hidden=dict(+hidden),
+            kernel_ns=self._kernel_ns,
+            attributed_ns=self._attributed_ns,
+            bounds=dict(+bounds),
+        )
+
+    def _device_totals(self, number: int) -> DeviceTotals:
+        device = self._devices.get(number) or Device(f"device {number}")
+        time = self._times.get(number) or _DeviceTime()
+        shares = time.shares.copy()
+        shares[RUNNING] += sum(unnamed.shares[number] for unnamed in self._unnamed.values())
+        elapsed = self._booked - self._since
+        return DeviceTotals(
+            device.uuid,
+            device.name,
+            elapsed=elapsed,
+            kernels=time.kernels,
+            copies=time.copies,
+            idle=elapsed - time.kernels - time.copies,
+            shares=dict(+shares),
+            unattributed=time.unattributed,
+            tail=time.tail,
+            late=time.late,
+        )
+
+    def _see(self, windows: Iterable[TaskWindow]) -> None:
+        for task in self._tasks.see(windows):
+            self._open[task.number] = task
+            prefix = self._early_names.pop(task.id, None)
+            if prefix is not None:
+                self._name(task, prefix)
+
+    def _name(self, task: Task, prefix: str) -> None:
+        if task.prefix is not None:
+            return
+        if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
+            prefix = OTHER
+        self._prefixes.add(prefix)
+        task.prefix = prefix
+        self._kernels.name(task.number, prefix)
+        unnamed = self._unnamed.pop(task.number, None)
+        if unnamed is None:
+            return
+        for device, ns in unnamed.shares.items():
+            self._times[device].shares[prefix] += ns
+        self._hidden[prefix] += unnamed.hidden
+        self._bounds[prefix] += unnamed.bound
+
+    def _waiting_for_name(self, task: Task) -> _Unnamed:
+        return self._unnamed.setdefault(task.number, _Unnamed())
+
+    def _bound(self, bounds: Mapping[TaskId, int]) -> None:
+        for identity, ns in bounds.items():
+            task = self._tasks.get(identity)
+            if task is None:
+                self._bounds[UNATTRIBUTED] += ns
+                continue
+            task.bound = (task.bound or 0) + ns
+            if task.prefix is None:
+                self._waiting_for_name(task).bound += ns
+            else:
+                self._bounds[task.prefix] += ns
+
+    def _count_kernels(self, work: NDArray[np.void]) -> None:
+        kernels = work[work["activity"] == KERNEL]
+        durations = kernels["end"] - kernels["start"]
+        self._kernel_ns += int(durations.sum())
+        self._attributed_ns += int(durations[kernels["owner"] != NOBODY].sum())
+        for number, name, launches, ns in self._kernels.sums(kernels):
+            task = self._tasks.numbered(number)
+            prefix = UNATTRIBUTED if task is None else task.prefix
+            self._kernels.add(number, prefix, name, launches, ns)
+
+    def _take(self, joined: Joined) -> None:
+        """Keep what a batch brought, without what lies in time that is booked."""
+        work = joined.work
+        late = work["start"] < self._booked
+        if late.any():
+            begin, end = np.maximum(work["start"], self._since), np.minimum(work["end"], self._booked)
+            for number in np.unique(work["device"][late]).tolist():
+                rows = late & (work["device"] == number) & (end > begin)
+                self._times.setdefault(number, _DeviceTime()).late += int((end - begin)[rows].sum())
+            work["start"] = np.maximum(work["start"], self._booked)
+            work = work[work["end"] > self._booked]
+        self._pending = np.concatenate([self._pending, work]) if len(self._pending) else work
+        self._waits = np.concatenate([self._waits, joined.waits])
+        for number, end in zip(joined.callers.tolist(), joined.last_calls.tolist(), strict=True):
+            if task := self._tasks.numbered(number):
+                task.last_call = max(task.last_call, end)
+
+    def _book(self, until: int) -> None:
+        start, self._booked = self._booked, until
+        stops = self._stops(self._pending["owner"])
+        for number in np.unique(self._pending["device"]).tolist():
+            on = self._pending["device"] == number
+            self._share(number, self._pending[on], stops[on], start, until)
+        stretches = label(self._pending, stops, start, until)
+        self._count_busy(stretches)
+        self._stretches = np.concatenate([self._stretches, stretches])
+        left = self._pending[self._pending["end"] > until]
+        left["start"] = np.maximum(left["start"], until)
+        self._pending = left
+
+    def _share(self, device: int, work: NDArray[np.void], stops: Int64, start: int, until: int) -> None:
+        division = divide(work, stops, start, until)
+        time = self._times.setdefault(device, _DeviceTime())
+        time.kernels += division.kernels
+        time.copies += division.copies
+        time.tail += int(division.after.sum())
+        shares = (division.during + division.after).tolist()
+        for number, ns in zip(division.owners.tolist(), shares, strict=True):
+            task = self._tasks.numbered(number)
+            if task is None:
+                time.unattributed += ns
+            elif task.prefix is None:
+                self._waiting_for_name(task).shares[device] += ns
+            else:
+                time.shares[task.prefix] += ns
+
+    def _count_busy(self, stretches: NDArray[np.void]) -> None:
+        busy = stretches[stretches["label"] != OTHERS_KERNEL]
+        owners, which = np.unique(busy["owner"], return_inverse=True)
+        sums = np.bincount(which, busy["end"] - busy["start"], len(owners)).astype(np.int64)
+        for number, ns in zip(owners.tolist(), sums.tolist(), strict=True):
+            if task := self._tasks.numbered(number):
+                task.busy += ns
+
+    def _stops(self, owners: Int64) -> Int64:
+        numbers, which = np.unique(owners, return_inverse=True)
+        tasks = [self._tasks.numbered(number) for number in numbers.tolist()]
+        stops = np.array([FOREVER if task is None else task.stop for task in tasks], np.int64)
+        return stops[which] if len(stops) else np.empty(0, np.int64)
+
+    def _settle_waits(self) -> None:
+        """Add calls that wait to the use of their tasks: once their time is booked, or the task has ended."""
+        ended = [task for task in self._open.values() if not task.known and task.stop <= self._known]
+        if len(self._waits):
+            over = np.isin(self._waits["owner"], np.array([task.number for task in ended], np.int64))
+            ready = over | (self._waits["end"] <= self._booked)
+            self._use(self._waits[ready], further=bool((self._waits["end"][over] > self._booked).any()))
+            self._waits = self._waits[~ready]
+        for task in ended:
+            task.known = True
+            if task.bound is not None:
+                task.use = _bounded(task.use, task.bound)
+
+    def _use(self, waits: NDArray[np.void], *, further: bool) -> None:
+        if not len(waits):
+            return
+        tasks = [self._tasks.numbered(number) for number in waits["owner"].tolist()]
+        used = np.array([self._known if task is None else task.used_until for task in tasks], np.int64)
+        waits["start"] = np.maximum(np.maximum(waits["start"], used), self._since)
+        waits["end"] = np.minimum(waits["end"], self._stops(waits["owner"]))
+        waits = waits[waits["end"] > waits["start"]]
+        stretches = self._stretches
+        if further:
+            # not all that went on in them may be known; but nobody waits for it any longer
+            beyond = label(self._pending, self._stops(self._pending["owner"]), self._booked, self._known)
+            stretches = np.concatenate([stretches, beyond])
+        found = blocked(waits, stretches)
+        last = np.zeros(len(found.owners), np.int64)
+        np.maximum.at(last, np.searchsorted(found.owners, waits["owner"]), waits["end"])
+        columns = (found.kernel, found.contention, found.copy, found.wait, found.spun, found.busy, last)
+        for number, *parts, busy, end in zip(found.owners.tolist(), *(c.tolist() for c in columns), strict=True):
+            if task := self._tasks.numbered(number):
+                task.use = GpuUse(*(old + new for old, new in zip(task.use, parts, strict=True)))
+                task.busy_in_use += busy
+                task.used_until = max(task.used_until, end)
+
+    def _close(self) -> None:
+        """Book what tasks had hidden behind other work, once their time is booked up to their end."""
+        for task in [task for task in self._open.values() if task.known and task.stop <= self._booked]:
+            del self._open[task.number]
+            self._closed[task.number] = task
+            hidden = max(task.busy - task.busy_in_use, 0)
+            if not hidden:
+                continue
+            if task.prefix is None:
+                self._waiting_for_name(task).hidden += hidden
+            else:
+                self._hidden[task.prefix] += hidden
+
+    def _forget(self) -> None:
+        self._forget_stretches()
+        self._tasks.forget_windows(self._known - _SLACK)
+        old = [task for task in self._closed.values() if task.stop < self._booked - MAX_AGE]
+        if not old:
+            return
+        at_work = set(np.unique(self._pending["owner"]).tolist())
+        for task in old:
+            if task.number not in at_work:
+                self._name(task, OTHER)
+                self._tasks.forget(task)
+                del self._closed[task.number]
+
+    def _forget_stretches(self) -> None:
+        """Keep those in which a thread may be in a call that waits, of which nothing is known until it returns."""
+        if not len(self._stretches):
+            return
+        owners, which = np.unique(self._stretches["owner"], return_inverse=True)
+        since = np.array([self._may_wait_since(number) for number in owners.tolist()], np.int64)
+        for number, start in zip(self._waits["owner"].tolist(), self._waits["start"].tolist(), strict=True):
+            row = np.searchsorted(owners, number)
+            if row < len(owners) and owners[row] == number:
+                since[row] = min(since[row], start)
+        self._stretches = self._stretches[self._stretches["end"] > since[which]]
+        if len(self._stretches) > MAX_STRETCHES:
+            self._stretches = self._stretches[np.argsort(self._stretches["end"], kind="stable")[-MAX_STRETCHES:]]
+
+    def _may_wait_since(self, number: int) -> int:
+        task = self._tasks.numbered(number)
+        return FOREVER if task is None or task.known else task.last_call
+
+
+def _bounded(use: GpuUse, bound: int) -> GpuUse:
+    """Where only an upper bound of a task's kernels is known: so much of its waiting, at most, was for them."""
+    whole = use.kernel + use.contention + use.copy + use.wait
+    kernel = min(bound, whole)
+    return GpuUse(kernel=kernel, wait=whole - kernel, spun=use.spun)

@@ -1,9 +1,9 @@
 """The calls of CUDA's two APIs that ask for work or wait for it, by the number that CUPTI gives each (``cbid``).
 
 Every list has the plain functions and their variants for per-thread default streams (``_ptsz``, ``_ptds``). The numbers
-are those of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``; a number never changes its meaning, so the lists hold for
-CUDA 12.1 to 13.5 (tests/gpu/test_calls.py picks the same by name from those headers). Prefetching is not among them, as
-it leaves no record of work on the device.
+are those of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``; a number never changes its meaning, so the lists hold
+for CUDA 12.1 to 13.5 (tests/gpu/test_calls.py picks the same by name from those headers). Prefetching is not among
+them, as it leaves no record of work on the device.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a call does: asks for work and returns at once; asks for a copy and waits for it; only waits; begins the recording
-#: of a graph, in which what is asked for is not done; ends it.
+#: What a call does: asks for work and returns at once; asks for a copy and waits for it; only waits; begins the
+#: recording of a graph, in which what is asked for is not done; ends it.
 ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
 
 #: A call that only asks has waited, too, if it took so long, nanoseconds: the queue was full, or the copy pageable.
 LONG = 50_000
 
+#: A number, or the first and the last of several.
+_Numbers = int | tuple[int, int]
 
-def _numbers(*ranges: int | tuple[int, int]) -> frozenset[int]:
+
+def _numbers(*ranges: _Numbers) -> frozenset[int]:
     """The numbers, and those of ranges with both ends in."""
     return frozenset(
         number for item in ranges for number in ([item] if isinstance(item, int) else range(item[0], item[1] + 1))
@@ -30,8 +33,25 @@ def _numbers(*ranges: int | tuple[int, int]) -> frozenset[int]:
 
 #: Kernels, graphs, fills and asynchronous copies.
 RUNTIME_ASKS = _numbers(
-    *[(41, 52), (142, 143), 145, 161, 163, 211, 214, (225, 236), (243, 244), 246, 250, (269, 270), 272],
-    *[(311, 312), (430, 431), (482, 485), (505, 506), (509, 512), (554, 557)],
+    (41, 52),
+    (142, 143),
+    145,
+    161,
+    163,
+    211,
+    214,
+    (225, 236),
+    (243, 244),
+    246,
+    250,
+    (269, 270),
+    272,
+    (311, 312),
+    (430, 431),
+    (482, 485),
+    (505, 506),
+    (509, 512),
+    (554, 557),
 )
 RUNTIME_COPIES = _numbers((31, 40), 144, 160, 162, (215, 224), 245, 249)
 #: The synchronisations, and ``cudaFree``, which waits for the device.
@@ -41,8 +61,33 @@ RUNTIME_ENDS_GRAPH = _numbers((319, 320))
 
 #: Without the first versions of functions, for 32-bit addresses, of which there are second ones.
 DRIVER_ASKS = _numbers(
-    *[216, 218, 220, 222, 224, 226, (249, 254), 277, 279, 281, 283, 289, 291, 293, (306, 307), 319, 321],
-    *[(411, 416), (418, 433), 442, (477, 478), 480, (514, 515), (652, 653), (776, 779), (796, 799), (837, 840)],
+    216,
+    218,
+    220,
+    222,
+    224,
+    226,
+    (249, 254),
+    277,
+    279,
+    281,
+    283,
+    289,
+    291,
+    293,
+    (306, 307),
+    319,
+    321,
+    (411, 416),
+    (418, 433),
+    442,
+    (477, 478),
+    480,
+    (514, 515),
+    (652, 653),
+    (776, 779),
+    (796, 799),
+    (837, 840),
 )
 DRIVER_COPIES = _numbers(276, 278, 280, 282, (284, 288), 290, 292, 305, 318, 320, (397, 410))
 DRIVER_WAITS = _numbers(17, 121, 126, 245, 440, 800)

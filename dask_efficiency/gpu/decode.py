@@ -101,7 +101,7 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
     """Where each record begins, in words; its kind; and 1 where a rest could not be read."""
     steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
     begins: list[int] = []
-    append, kind_at = begins.append, memoryview(words)
+    append, kind_at = begins.append, words.data
     position, end, lost = 0, len(words), 0
     try:
         # every step is at least two words, so this ends

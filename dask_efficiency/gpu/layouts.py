@@ -8,8 +8,8 @@ from dataclasses import dataclass
 #: ``CUpti_ActivityKind``: what a record is. Its first four bytes, the same in all versions.
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
 
-#: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end, and so
-#: did memcpy and memset: tests/gpu/test_layouts.py compiles the headers of CUDA 12.1 to 13.5.
+#: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end,
+#: and so did memcpy and memset: tests/gpu/test_layouts.py has the figures of the headers of CUDA 12.1 to 13.5.
 KERNEL_OFFSETS: Mapping[str, int] = {
     "start": 16,
     "end": 24,

@@ -1,0 +1,290 @@
+"""Attribution: which task asked for an operation, by the call of the same correlation and the thread that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.gpu.intervals import Int64
+from dask_efficiency.gpu.records import (
+    BEGINS_GRAPH,
+    BLOCKS,
+    CALL,
+    ENDS_GRAPH,
+    OPERATION,
+    SPINS,
+    Batch,
+    Calls,
+    Operations,
+)
+from dask_efficiency.gpu.tasks import FOREVER, NOBODY, TaskTable
+
+#: A call whose operation has not come is waited for so long, nanoseconds.
+MAX_AGE = 60_000_000_000
+#: Calls that are kept to be found by their operations, 50 bytes each. Beyond, old ones go of which something has come.
+MAX_CALLS = 250_000
+#: Calls that were under way between two batches, of more threads than anybody has.
+_MAX_LINKS = 64
+
+#: An operation and the task that asked for it, by its number; ``asked`` is when.
+WORK = np.dtype([*OPERATION.descr, ("owner", np.int64), ("asked", np.int64)])
+#: A call of a task's own thread that waits for the device.
+WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("spins", np.bool_)])
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a batch adds, with its tasks."""
+
+    #: Of dtype :data:`WORK`.
+    work: NDArray[np.void]
+    #: Of dtype :data:`WAIT`.
+    waits: NDArray[np.void]
+    #: Of tasks whose own threads made calls: their numbers, and when the last of these ended.
+    callers: Int64
+    last_calls: Int64
+    #: No operation will come any more that began before this instant, but for some that will count as late.
+    complete_until: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The calls of one batch that asked for operations, by correlation."""
+
+    correlation: NDArray[np.uint32]
+    thread: NDArray[np.uint32]
+    start: Int64
+    end: Int64
+    owner: Int64
+    #: Calls that lie in one another ask for one operation: the index of the outermost one.
+    group: NDArray[np.intp]
+    #: By group: nothing has come of it yet.
+    awaited: NDArray[np.bool_]
+
+    def give_up(self, rows: NDArray[np.bool_]) -> None:
+        self.awaited[self.group[rows]] = False
+
+    def awaited_only(self) -> _Asked:
+        rows = self.awaited[self.group]
+        _, group = np.unique(self.group[rows], return_inverse=True)
+        return _Asked(
+            self.correlation[rows],
+            self.thread[rows],
+            self.start[rows],
+            self.end[rows],
+            self.owner[rows],
+            group,
+            np.ones(len(group), np.bool_),
+        )
+
+
+class Attribution:
+    """Joins operations to calls and calls to tasks, in whatever order the batches bring them.
+
+    Parameters
+    ----------
+    tasks
+        Filled by others before each batch is joined. It learns from here which tasks call the driver.
+    """
+
+    def __init__(self, tasks: TaskTable) -> None:
+        self._tasks = tasks
+        self._asked: list[_Asked] = []
+        #: Operations whose call has not come: it may have been under way when its batch was made.
+        self._orphans: Operations = np.empty(0, OPERATION)
+        #: Calls of threads of tasks, at a time of which it is not known yet which task that was.
+        self._undecided: Calls = np.empty(0, CALL)
+        #: When graphs began to be recorded, by thread.
+        self._recording: dict[int, int] = {}
+
+    def join(self, batch: Batch, *, not_tasks: Collection[int] = (), lost: bool = False, final: bool = False) -> Joined:
+        """Join a batch with what is left of those before it.
+
+        Parameters
+        ----------
+        batch
+            What a meter saw.
+        not_tasks
+            Identifiers of threads whose calls are never a task's.
+        lost
+            Operations that have not come may never come.
+        final
+            No batch follows.
+        """
+        calls, owners, own = self._owners(batch.calls, not_tasks, final=final)
+        waits = self._waits(calls, owners, own)
+        callers, last_calls = self._callers(calls, owners, own)
+        self._remember(calls, owners)
+        self._give_up_recorded(calls)
+        work = self._match(batch.operations, final=final)
+        if lost:
+            for asked in self._asked:
+                asked.awaited[:] = False
+        self._forget(batch.known_until)
+        return Joined(work, waits, callers, last_calls, self._complete_until(batch.known_until))
+
+    def _owners(
+        self, calls: Calls, not_tasks: Collection[int], *, final: bool
+    ) -> tuple[Calls, Int64, NDArray[np.bool_]]:
+        """The calls that can be decided, the task of each, and whether its own thread made it."""
+        old = len(self._undecided)
+        if old:
+            calls = np.concatenate([self._undecided, calls])
+        threads, at = calls["thread"], calls["start"]
+        owners, of_tasks = self._tasks.at_work(threads, at)
+        if not_tasks:
+            never = np.isin(threads, np.array([ident & 0xFFFFFFFF for ident in not_tasks], np.uint32))
+            owners[never] = NOBODY
+        else:
+            never = np.zeros(len(calls), np.bool_)
+        own = owners != NOBODY
+        for number in np.unique(owners[own]):
+            if task := self._tasks.numbered(int(number)):
+                task.calls = True
+        foreign = ~own & ~of_tasks & ~never
+        if foreign.any():
+            owners[foreign] = self._tasks.only_one(at[foreign])
+        wait = ~own & of_tasks & ~never
+        wait[:old] = False
+        if final:
+            wait[:] = False
+        self._undecided = calls[wait]
+        if wait.any():
+            calls, owners, own = calls[~wait], owners[~wait], own[~wait]
+        return calls, owners, own
+
+    def _waits(self, calls: Calls, owners: Int64, own: NDArray[np.bool_]) -> NDArray[np.void]:
+        rows = np.flatnonzero(own & ((calls["waits"] == BLOCKS) | (calls["waits"] == SPINS)))
+        found = np.empty(len(rows), WAIT)
+        found["start"] = calls["start"][rows]
+        found["end"] = calls["end"][rows]
+        found["owner"] = owners[rows]
+        found["spins"] = calls["waits"][rows] == SPINS
+        return found
+
+    def _callers(self, calls: Calls, owners: Int64, own: NDArray[np.bool_]) -> tuple[Int64, Int64]:
+        callers, which = np.unique(owners[own], return_inverse=True)
+        last = np.zeros(len(callers), np.int64)
+        np.maximum.at(last, which, calls["end"][own])
+        return callers, last
+
+    def _remember(self, calls: Calls, owners: Int64) -> None:
+        asks = np.flatnonzero(calls["correlation"] != 0)
+        if not len(asks):
+            return
+        calls, owners = calls[asks], owners[asks]
+        group = _outermost(calls)
+        new = _Asked(
+            calls["correlation"],
+            calls["thread"],
+            calls["start"],
+            calls["end"],
+            owners,
+            group,
+            np.ones(len(calls), np.bool_),
+        )
+        # those that lie in another one are not awaited by themselves
+        new.awaited[group != np.arange(len(group))] = False
+        if self._asked:
+            _link(self._asked[-1], new)
+        order = np.argsort(new.correlation, kind="stable")
+        self._asked.append(
+            _Asked(
+                new.correlation[order],
+                new.thread[order],
+                new.start[order],
+                new.end[order],
+                new.owner[order],
+                new.group[order],
+                new.awaited,
+            )
+        )
+
+    def _match(self, operations: Operations, *, final: bool) -> NDArray[np.void]:
+        old = len(self._orphans)
+        if old:
+            operations = np.concatenate([self._orphans, operations])
+        work = np.empty(len(operations), WORK)
+        for name in OPERATION.names or ():
+            work[name] = operations[name]
+        work["owner"] = NOBODY
+        work["asked"] = operations["start"]
+        unmatched = np.flatnonzero(operations["correlation"] != 0)
+        for asked in reversed(self._asked):
+            if not len(unmatched):
+                break
+            wanted = operations["correlation"][unmatched]
+            rows = np.minimum(np.searchsorted(asked.correlation, wanted), len(asked.correlation) - 1)
+            hit = asked.correlation[rows] == wanted
+            rows, found = rows[hit], unmatched[hit]
+            work["owner"][found] = asked.owner[rows]
+            work["asked"][found] = np.minimum(asked.start[rows], work["start"][found])
+            asked.awaited[asked.group[rows]] = False
+            unmatched = unmatched[~hit]
+        orphans = unmatched[:0] if final else unmatched[unmatched >= old]
+        self._orphans = operations[orphans]
+        return np.delete(work, orphans) if len(orphans) else work
+
+    def _give_up_recorded(self, calls: Calls) -> None:
+        """Do not wait for operations of calls that only went into a graph."""
+        marks = calls[(calls["waits"] == BEGINS_GRAPH) | (calls["waits"] == ENDS_GRAPH)]
+        recorded = []
+        for mark in np.sort(marks, order="start"):
+            thread = int(mark["thread"])
+            if mark["waits"] == BEGINS_GRAPH:
+                self._recording[thread] = int(mark["start"])
+            elif thread in self._recording:
+                recorded.append((self._recording.pop(thread), int(mark["end"])))
+        for start, stop in (*recorded, *((start, FOREVER) for start in self._recording.values())):
+            for asked in self._asked:
+                asked.give_up((asked.start >= start) & (asked.start <= stop))
+
+    def _forget(self, known_until: int) -> None:
+        old = known_until - MAX_AGE
+        self._recording = {thread: start for thread, start in self._recording.items() if start >= old}
+        kept: list[_Asked] = []
+        room = MAX_CALLS
+        for asked in reversed(self._asked):
+            left = asked if len(asked.start) <= room else asked.awaited_only()
+            if len(left.start) and len(left.start) <= room and left.start.max() >= old:
+                kept.append(left)
+                room -= len(left.start)
+        self._asked = kept[::-1]
+
+    def _complete_until(self, known_until: int) -> int:
+        until = known_until
+        for asked in self._asked:
+            if asked.awaited.any():
+                until = min(until, int(asked.start[asked.awaited[asked.group]].min()))
+        until = max(until, known_until - MAX_AGE)
+        if len(self._orphans):
+            until = min(until, int(self._orphans["start"].min()))
+        return until
+
+
+def _outermost(calls: Calls) -> NDArray[np.intp]:
+    """For each call the index of the one of its thread in which it lies, or its own."""
+    order = np.lexsort((-calls["end"], calls["start"], calls["thread"]))
+    thread, end = calls["thread"][order], calls["end"][order]
+    rank = np.concatenate([[0], np.cumsum(thread[1:] != thread[:-1])])
+    first = int(end.min())
+    # one thread after another on one axis
+    laid = end - first + rank * (int(end.max()) - first + 1)
+    opens = np.concatenate([[True], laid[1:] > np.maximum.accumulate(laid)[:-1]])
+    outermost = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
+    group = np.empty(len(order), np.intp)
+    group[order] = order[outermost]
+    return group
+
+
+def _link(old: _Asked, new: _Asked) -> None:
+    """Do not wait for calls that were under way between two batches, and calls in them: which one is asked is open."""
+    under_way = np.flatnonzero(new.awaited & (new.start <= int(old.start.max())))
+    for row in under_way[:_MAX_LINKS]:
+        within = (old.thread == new.thread[row]) & (old.start >= new.start[row]) & (old.end <= new.end[row])
+        if within.any():
+            new.awaited[row] = False
+            old.give_up(within)

@@ -1,0 +1,94 @@
+"""KernelTable: the kernels by prefix and name, as many of them as are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.gpu.records import Operations
+from dask_efficiency.gpu.totals import KernelTotals
+
+#: Stands for names beyond those that are told apart, for kernels without one, and for the prefix of what is not told.
+OTHER_KERNELS = "(other)"
+#: Pairs of prefix and name that are counted; those that come first.
+MAX_PAIRS = 2000
+#: Names that are known, of all tasks.
+MAX_KERNEL_NAMES = 4000
+#: Pairs that are told of, by their time.
+TOP = 50
+
+_MAX_NAME = 200
+
+
+class KernelTable:
+    """Launches and nanoseconds of kernels. Those of a task without a prefix wait for it."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {OTHER_KERNELS: 0}
+        self._texts = [OTHER_KERNELS]
+        self._sums: dict[tuple[str, int], list[int]] = {}
+        self._unnamed: dict[int, dict[int, list[int]]] = {}
+
+    def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
+        """The operations, with the numbers that their names have here."""
+        numbers = np.array([*(self._number(name) for name in names), 0], np.int32)
+        operations = operations.copy()
+        # a name of -1 is none, as is one beyond the list
+        operations["name"] = numbers[np.where(operations["name"] < len(names), operations["name"], -1)]
+        return operations
+
+    def sums(self, kernels: NDArray[np.void]) -> Iterator[tuple[int, int, int, int]]:
+        """Sum up numbered kernels by owner and name: owner, name, launches, nanoseconds."""
+        durations = kernels["end"] - kernels["start"]
+        pairs, rows = np.unique(kernels["owner"] * MAX_KERNEL_NAMES + kernels["name"], return_inverse=True)
+        launches = np.bincount(rows, minlength=len(pairs))
+        ns = np.bincount(rows, durations, len(pairs)).astype(np.int64)
+        owners, names = np.divmod(pairs, MAX_KERNEL_NAMES)
+        return zip(owners.tolist(), names.tolist(), launches.tolist(), ns.tolist(), strict=True)
+
+    def add(self, task: int, prefix: str | None, name: int, launches: int, ns: int) -> None:
+        """Count kernels of a task; a prefix of None is not known yet."""
+        if prefix is None:
+            sums = self._unnamed.setdefault(task, {}).setdefault(name, [0, 0])
+        else:
+            sums = self._row(prefix, name)
+        sums[0] += launches
+        sums[1] += ns
+
+    def name(self, task: int, prefix: str) -> None:
+        """The task's prefix has become known."""
+        for name, (launches, ns) in self._unnamed.pop(task, {}).items():
+            self.add(task, prefix, name, launches, ns)
+
+    def totals(self, *, unnamed: str) -> tuple[KernelTotals, ...]:
+        """The top by time, and the sum of the rest; kernels of tasks without a prefix under ``unnamed``."""
+        sums = {key: tuple(row) for key, row in self._sums.items()}
+        for rows in self._unnamed.values():
+            for name, (launches, ns) in rows.items():
+                before = sums.get((unnamed, name), (0, 0))
+                sums[unnamed, name] = before[0] + launches, before[1] + ns
+        ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:TOP]]
+        rest = [row for _, row in ordered[TOP:]]
+        if rest:
+            launches, ns = map(sum, zip(*rest, strict=True))
+            top.append(KernelTotals(OTHER_KERNELS, OTHER_KERNELS, launches, ns))
+        return tuple(top)
+
+    def _row(self, prefix: str, name: int) -> list[int]:
+        key = prefix, name
+        if key not in self._sums and len(self._sums) >= MAX_PAIRS:
+            key = prefix, 0
+        return self._sums.setdefault(key, [0, 0])
+
+    def _number(self, name: str) -> int:
+        name = name[:_MAX_NAME]
+        number = self._names.get(name)
+        if number is None:
+            if len(self._texts) >= MAX_KERNEL_NAMES:
+                return 0
+            number = self._names[name] = len(self._texts)
+            self._texts.append(name)
+        return number
