@@ -12,7 +12,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from dashboards.generator import overview, workers
+from dashboards.generator import gpus, overview, workers
 from dashboards.generator.by_worker import OVERVIEW_UID, WORKERS_UID
 from dashboards.generator.panels import DATASOURCE
 from dashboards.generator.queries import ALL_WORKERS, CHOSEN, CHOSEN_WORKERS, CLUSTERS, select
@@ -63,6 +63,7 @@ BOARDS = (
             Row(overview.tasks),
             Row(overview.spill_and_pause, "Spill and pause", 140),
             Row(overview.stragglers, "Stragglers", 145),
+            Row(gpus.of_clusters, "GPUs", 148),
             Row(overview.the_plugin_itself, "The plugin itself", 150),
         ),
     ),
@@ -76,6 +77,7 @@ BOARDS = (
             Row(workers.comparison),
             Row(workers.tasks),
             Row(workers.spill_and_pause, "Spill and pause", 140),
+            Row(gpus.of_workers, "GPUs", 148),
         ),
         by_worker=True,
     ),

@@ -11,6 +11,8 @@ import yaml
 
 from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 
 DASHBOARDS = Path(__file__).parent.parent.parent / "dashboards"
@@ -28,6 +30,9 @@ def load(path: Path) -> Any:
 def rules(name: str) -> list[dict[str, Any]]:
     return [rule for group in load(FOLDER / name)["groups"] for rule in group["rules"]]
 
+
+#: Exported where a GPU is measured.
+GPU_SERIES = {"dask_efficiency_gpu_seconds_total", *(f"dask_efficiency_gpu_{name}" for name in READINGS)}
 
 RECORDED = {rule["record"]: rule["expr"] for rule in rules("rules.yml")}
 ALERTS = {rule["alert"]: rule for rule in rules("alerts.yml")}
@@ -157,7 +162,7 @@ def test_anchors_are_those_of_github():
 
 def test_recording_rules_are_named_level_metric_operation():
     for name in RECORDED:
-        assert re.fullmatch(r"cluster(_activity|_bucket)?:dask_efficiency[a-z_]*:(ratio_)?rate(5m|1h)", name)
+        assert re.fullmatch(r"cluster(_activity|_bucket|_gpu)?:dask_efficiency[a-z_]*:(ratio_)?rate(5m|1h)", name)
         assert set(re.findall(r"\[(\w+)\]", RECORDED[name])) <= {name[-2:]}
         assert set(re.findall(r"rate(5m|1h)", RECORDED[name])) <= {name[-2:]}
 
@@ -170,7 +175,7 @@ def test_every_series_that_a_rule_reads_is_recorded_or_exported(exported):
 
 
 def test_every_activity_and_bucket_that_a_rule_names_exists():
-    for label, known in (("activity", ACTIVITIES), ("bucket", SETTLED)):
+    for label, known in (("activity", (*ACTIVITIES, *GPU_ACTIVITIES)), ("bucket", SETTLED)):
         named = "|".join(re.findall(rf'{label}[=!~]+"([^"]*)"', EXPRESSIONS)).split("|")
         assert named
         assert set(named) <= set(map(str, known))
@@ -188,4 +193,4 @@ def exported(monkeypatch) -> set[str]:
     source = Source()
     source.findings = (straggler("w"),)
     collector.add(source)
-    return {sample.name for metric in collector.collect() for sample in metric.samples}
+    return {sample.name for metric in collector.collect() for sample in metric.samples} | GPU_SERIES
