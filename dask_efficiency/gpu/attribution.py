@@ -260,20 +260,22 @@ class Attribution:
             if asked.awaited.any():
                 until = min(until, int(asked.start[asked.awaited[asked.group]].min()))
         until = max(until, known_until - MAX_AGE)
-        if len(self._orphans):
-            until = min(until, int(self._orphans["start"].min()))
+        for open_question in (self._orphans, self._undecided):
+            if len(open_question):
+                until = min(until, int(open_question["start"].min()))
         return until
 
 
 def _outermost(calls: Calls) -> NDArray[np.intp]:
     """For each call the index of the one of its thread in which it lies, or its own."""
     order = np.lexsort((-calls["end"], calls["start"], calls["thread"]))
-    thread, end = calls["thread"][order], calls["end"][order]
+    thread, start, end = calls["thread"][order], calls["start"][order], calls["end"][order]
     rank = np.concatenate([[0], np.cumsum(thread[1:] != thread[:-1])])
-    first = int(end.min())
+    first = int(start.min())
     # one thread after another on one axis
-    laid = end - first + rank * (int(end.max()) - first + 1)
-    opens = np.concatenate([[True], laid[1:] > np.maximum.accumulate(laid)[:-1]])
+    shift = rank * (int(end.max()) - first + 1) - first
+    reached = np.maximum.accumulate(end + shift)[:-1]
+    opens = np.concatenate([[True], ((end + shift)[1:] > reached) | ((start + shift)[1:] >= reached)])
     outermost = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
     group = np.empty(len(order), np.intp)
     group[order] = order[outermost]

@@ -11,7 +11,7 @@ from hypothesis import given
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedSnapshot
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from tests.strategies import gpu_totals, plain_data
+from tests.strategies import any_gpu_totals, plain_data
 
 DEVICE = DeviceTotals("GPU-0", "H100", 100, 60, 10, 30, {"train": 50, "(other)": 5}, 15, 7, 3)
 TOTALS = GpuTotals(
@@ -35,7 +35,7 @@ def device(**changes: Any) -> dict[str, Any]:
     return payload(devices=[{**encode_gpu(TOTALS)["devices"][0], **changes}])
 
 
-@given(gpu_totals())
+@given(any_gpu_totals())
 def test_totals_survive_a_heartbeat_and_a_file(totals):
     plain = encode_gpu(totals)
     assert decode_gpu(plain) == totals
