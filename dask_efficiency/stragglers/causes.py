@@ -13,12 +13,11 @@ FLAT_SHARE = 0.08
 #: Tasks that compute for less of their time wait for something else than the CPU.
 COMPUTING_SHARE = 0.5
 
-#: Waiting for a core: so many times as long as the peers, and so many seconds a second more.
-MORE_WAIT = 1.5
-MUCH_WAIT = 0.15
+#: Of the time in which its threads want a core, so much more than the peers' is waiting for it.
+MUCH_WAIT = 0.1
 
-#: A process that uses this part of what the peers' use has the CPU; its tasks do not.
-SAME_CPU = 0.85
+#: CPU seconds a second that its process uses beside its tasks, more than the peers'.
+MUCH_BESIDE = 0.1
 
 #: The event loop turns so many times as slowly.
 LAGGING = 1.25
@@ -40,18 +39,19 @@ class Symptoms:
     ----------
     share
         Of its tasks' time, the share on the CPU.
-    core_wait, cpu
-        Seconds a second that its threads waited for a core, and that its process used one.
     lag
         Seconds between two turns of its event loop.
+    core_wait, beside_tasks
+        More than its peers: of the time in which its threads want a core, the share that they wait for it; and the CPU
+        seconds a second that its process uses beside its tasks. NaN where they are not known.
     disk, network
         Whether its disk, or its transfers, stand out too.
     """
 
     share: Beside = Beside()
-    core_wait: Beside = Beside()
-    cpu: Beside = Beside()
     lag: Beside = Beside()
+    core_wait: float = math.nan
+    beside_tasks: float = math.nan
     disk: bool = False
     network: bool = False
 
@@ -60,20 +60,26 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
     """What slows the tasks of a worker.
 
     Tasks that compute as much of their time as the peers' and take longer have a slow CPU. Else the CPU is taken from
-    them: from outside, if its threads wait for a core or the whole process stands still; from inside, if the process
-    uses as much CPU as those of the peers.
+    them: from inside, if something else in the process computes; from outside, if its threads wait for a core or the
+    whole process stands still.
     """
     share = symptoms.share
-    if not share.peers - share.own > FLAT_SHARE * share.peers:
-        return Cause.SLOW_CPU if share.peers >= COMPUTING_SHARE else _of_waiting(symptoms)
-    wait = symptoms.core_wait
-    if wait.own > MORE_WAIT * wait.peers and wait.own > wait.peers + MUCH_WAIT:
-        return Cause.CONTENTION
-    if share.peers >= COMPUTING_SHARE and symptoms.cpu.own >= SAME_CPU * symptoms.cpu.peers:
-        return Cause.GIL
-    if symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+    lower = share.peers - share.own > FLAT_SHARE * share.peers
+    if not lower and share.peers >= COMPUTING_SHARE:
+        return Cause.SLOW_CPU
+    taken = who_takes_the_cpu(symptoms)
+    if taken is not None:
+        return taken
+    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
         return Cause.CONTENTION
     return _of_waiting(symptoms)
+
+
+def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
+    """What keeps a process's tasks from the CPU, however little they compute; None if nothing does."""
+    if symptoms.beside_tasks >= MUCH_BESIDE:
+        return Cause.GIL
+    return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
 
 
 def _of_waiting(symptoms: Symptoms) -> Cause:

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks
+from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.stragglers.pace import Pace
 from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.stragglers.slots import (
+    BESIDE_TASKS,
+    CORE_WAIT,
     CPU_SHARE,
     DISK,
     DURATION,
@@ -43,17 +45,23 @@ CLEARED = 0.5
 
 #: How far from its peers, in units of their spread, times sqrt(2 ln(workers x signals)): so far does none of them come
 #: by chance. The factor is for spreads that are estimated from few workers.
-SENSITIVITY = 1.3
+SENSITIVITY = 1.0
 
 #: With few workers it takes more: sqrt(1 + this / peers) times as much.
-FEW_WORKERS = 3.0
+FEW_WORKERS = 1.0
 
 #: A flagged worker is cleared below this part of what flags one.
 HYSTERESIS = 0.5
 
 #: By signal: how much worse than its peers a worker must be, and what spread there always is.
-LEAST_EFFECT = np.array([math.log(1.1), 0.05, math.log(1.5), math.log(1.5), math.log(1.5), 0.1])
-FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03])
+LEAST_EFFECT = np.array([math.log(1.1), 0.05, math.log(1.5), math.log(1.5), math.log(1.5), 0.1, 0.1, 0.1])
+FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03])
+
+#: Signals of which the level is the logarithm of how many times as long something takes.
+RATIOS = (DURATION, RECEIVE, SEND, DISK)
+
+#: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow.
+ONLY_WITH_DURATION = [CPU_SHARE, CORE_WAIT, BESIDE_TASKS]
 
 #: Weight of a slot in the history of the spread, and how much wider than it the spread may seem.
 SPREAD_LEARNING = 0.05
@@ -67,6 +75,11 @@ MAX_PAST = 200
 
 #: Findings and workers of a host that is judged as a whole.
 MIN_WORKERS_OF_HOST = 2
+
+#: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most (the
+#: logarithm of how many times as long).
+CAUSES_OF_CPU = frozenset({Cause.CONTENTION, Cause.GIL, Cause.SLOW_CPU})
+SLOWED_WITH_TASKS = math.log(2.5)
 
 #: Signals that a whole host can have.
 _OF_HOSTS = (DURATION, CPU_SHARE, RECEIVE, SEND)
@@ -136,7 +149,7 @@ class StragglerWatch:
         capacity = self._book.capacity
         #: (slots, signals, rows) and (slots, rows).
         self._residual, self._variance, self._tasks = (_ring(len(SIGNALS), capacity) for _ in range(3))
-        self._share, self._core_wait, self._cpu, self._lag = (_ring(capacity) for _ in range(4))
+        self._share, self._lag = (_ring(capacity) for _ in range(2))
         self._spread: dict[Hashable, Floats] = {}
         self._flags: dict[tuple[str, str], Finding] = {}
         #: Findings that are over, oldest first.
@@ -155,7 +168,7 @@ class StragglerWatch:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays: 20 kB a worker."""
-        rings = (self._residual, self._variance, self._tasks, self._share, self._core_wait, self._cpu, self._lag)
+        rings = (self._residual, self._variance, self._tasks, self._share, self._lag)
         return self._book.nbytes + sum(ring.nbytes for ring in rings)
 
     def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
@@ -176,7 +189,7 @@ class StragglerWatch:
             self._newcomers.append(row)
         for ring in (self._residual, self._variance, self._tasks):
             ring[:, :, row] = np.nan
-        for ring in (self._share, self._core_wait, self._cpu, self._lag):
+        for ring in (self._share, self._lag):
             ring[:, row] = np.nan
 
     def left(self, worker: str, *, now: float) -> None:
@@ -291,8 +304,6 @@ class StragglerWatch:
             (self._variance, slot.variance),
             (self._tasks, slot.tasks),
             (self._share, slot.share),
-            (self._core_wait, slot.core_wait),
-            (self._cpu, slot.cpu),
         ):
             ring[place] = np.nan  # workers that came meanwhile
             ring[place][..., :size] = values
@@ -384,18 +395,18 @@ class StragglerWatch:
             effect = judged.mean >= LEAST_EFFECT[:, None] * ease
             lasting = judged.adverse >= np.where(kept, CLEARED, PERSISTENT)[None, :]
             stands_out: NDArray[Any] = (judged.z >= judged.limit * ease) & effect & lasting
-            # Tasks that compute for a lesser share of a shorter time are not slow.
-            stands_out[CPU_SHARE] &= effect[DURATION]
+            stands_out[ONLY_WITH_DURATION] &= effect[DURATION]
         return np.asarray(stands_out.any(axis=0))
 
     def _finding(
         self, workers: list[str], rows: NDArray[np.intp], judged: _Judged, i: int, at: int, now: float
     ) -> Finding:
         relative = np.where(judged.mean[:, i] >= LEAST_EFFECT / 2, judged.z[:, i], -np.inf)
-        relative[CPU_SHARE] = relative[CPU_SHARE] if judged.mean[DURATION, i] > 0 else -np.inf
+        if not judged.mean[DURATION, i] > 0:
+            relative[ONLY_WITH_DURATION] = -np.inf
         relative = np.nan_to_num(relative, nan=-np.inf)
         symptoms = self._symptoms(rows, i, relative >= judged.limit)
-        main, cause = _cause(relative, judged.limit, symptoms)
+        main, cause = _cause(relative, judged.mean[:, i], judged.limit, symptoms)
         score = float(max(relative.max() / judged.limit, HYSTERESIS))
         known = self._flags.get((workers[i], ""))
         return Finding(
@@ -426,7 +437,7 @@ class StragglerWatch:
         return since
 
     def _symptoms(self, rows: NDArray[np.intp], i: int, outstanding: NDArray[np.bool_]) -> Symptoms:
-        recent = (self._position - 1 - np.arange(min(len(self._ends), 2 * MIN_SLOTS))) % MAX_SLOTS
+        recent = (self._position - 1 - np.arange(min(len(self._ends), MIN_SLOTS))) % MAX_SLOTS
 
         def beside(ring: Ring) -> Beside:
             values = ring[np.ix_(recent, rows)].astype(np.float64)
@@ -435,11 +446,16 @@ class StragglerWatch:
             mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
             return Beside(float(mean[i]), float(median_of_others(mean[None, :])[0, i]))
 
+        def lately(signal: int) -> float:
+            known = self._residual[recent, signal, rows[i]]
+            known = known[np.isfinite(known)]
+            return float(known.mean()) if len(known) else math.nan
+
         return Symptoms(
             share=beside(self._share),
-            core_wait=beside(self._core_wait),
-            cpu=beside(self._cpu),
             lag=beside(self._lag),
+            core_wait=lately(CORE_WAIT),
+            beside_tasks=lately(BESIDE_TASKS),
             disk=bool(outstanding[DISK]),
             network=bool(outstanding[RECEIVE] or outstanding[SEND]),
         )
@@ -485,7 +501,7 @@ class StragglerWatch:
         more = self._book.capacity - self._residual.shape[-1]
         if more <= 0:
             return
-        for name in ("_residual", "_variance", "_tasks", "_share", "_core_wait", "_cpu", "_lag"):
+        for name in ("_residual", "_variance", "_tasks", "_share", "_lag"):
             ring = getattr(self, name)
             empty = np.full((*ring.shape[:-1], more), np.nan, np.float32)
             setattr(self, name, np.concatenate([ring, empty], axis=-1))
@@ -518,22 +534,32 @@ def confidence(score: float) -> float:
     return 1.0 - 0.5 * math.exp(-1.5 * score)
 
 
-def _cause(relative: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
-    """The signal to tell of, and the cause: of several what lies deepest, as a full memory slows tasks too."""
-    for signal, cause in ((DISK, Cause.DISK), (MEMORY, Cause.MEMORY)):
-        if relative[signal] >= limit:
-            return signal, cause
-    of_tasks = max(relative[DURATION], relative[CPU_SHARE])
-    if of_tasks >= limit * HYSTERESIS or of_tasks >= max(relative[RECEIVE], relative[SEND]):
-        return DURATION, cause_of_slow_tasks(symptoms)
-    return (RECEIVE if relative[RECEIVE] >= relative[SEND] else SEND), Cause.NETWORK
+def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
+    """The signal to tell of, and the cause: of several what lies deepest, as a full memory slows tasks too.
+
+    A process that lacks the CPU writes and sends more slowly as well, but not by much more than its tasks.
+    """
+    of_tasks = max(relative[DURATION], *relative[ONLY_WITH_DURATION])
+    of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
+    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS if of_cpu in CAUSES_OF_CPU else 0.0
+    if relative[DISK] >= limit and mean[DISK] >= expected:
+        return DISK, Cause.DISK
+    if relative[MEMORY] >= limit:
+        return MEMORY, Cause.MEMORY
+    network = RECEIVE if relative[RECEIVE] >= relative[SEND] else SEND
+    if relative[network] >= limit and mean[network] >= expected and of_tasks < limit:
+        return network, Cause.NETWORK
+    if of_cpu is not None and max(of_tasks, relative[DISK], relative[network]) > -math.inf:
+        return DURATION, of_cpu
+    others = (DISK, Cause.DISK), (MEMORY, Cause.MEMORY), (network, Cause.NETWORK), (DURATION, Cause.UNKNOWN)
+    return max(others, key=lambda other: relative[other[0]])
 
 
 def _effect(mean: Floats, main: int) -> float:
     """How many times as long it takes."""
     if main == MEMORY:
         return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
-    value = mean[DURATION] if main in (DURATION, CPU_SHARE) else mean[main]
+    value = mean[DURATION] if main == DURATION else mean[main]
     return float(np.exp(value)) if np.isfinite(value) else 1.0
 
 
@@ -552,10 +578,10 @@ def _evidence(judged: _Judged, i: int, relative: Floats, share: Beside) -> tuple
         if signal == CPU_SHARE:
             usual = share.peers if math.isfinite(share.peers) else 0.0
             values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
-        elif signal != MEMORY:
+        elif signal in RATIOS:
             values = np.exp(values)
         else:
-            values = np.clip(values + middle, 0.0, 1.0)
+            values = np.maximum(values + middle, 0.0)
         value, peers, low, high = values.tolist()
         z, tasks = float(judged.z[signal, i]), int(judged.tasks[signal, i])
         shown.append(Evidence(SIGNALS[signal], value, peers, low, high, z, tasks))

@@ -13,9 +13,9 @@ from dask_efficiency.stragglers.pace import TASK_SUMS, TRANSFER_SUMS, VITAL_SUMS
 from dask_efficiency.stragglers.peers import Floats, median_by_row, median_of_others
 
 #: What workers are compared by; greater is worse in all. ``duration``, ``receive``, ``send`` and ``disk`` are
-#: logarithms of a ratio, the others differences of shares.
-SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory")
-DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY = range(len(SIGNALS))
+#: logarithms of a ratio, the others differences: of shares, and of CPU seconds a second beside those of tasks.
+SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory", "core_wait", "beside_tasks")
+DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS = range(len(SIGNALS))
 
 #: Prefixes kept apart; a new one takes the place of the one that was quiet for longest.
 MAX_PREFIXES = 64
@@ -46,6 +46,9 @@ MOST_NOISE = 2.0
 #: Bytes in a slot that say something of the disk's speed.
 MIN_DISK_BYTES = 1e6
 
+#: Seconds a second in which a process's threads want a core, for the share that they wait for it to say something.
+MIN_RUNNABLE = 0.05
+
 #: Share of a slot that a worker's transfers must take to be compared.
 MIN_TRANSFER_SHARE = 0.01
 
@@ -71,16 +74,12 @@ class Slot:
         Shape (signals, workers): tasks, transfers or readings that this comes from.
     share
         Shape (workers,): share of the wall time of its tasks on the CPU; NaN where not known.
-    core_wait, cpu
-        Shape (workers,): seconds a second that its threads waited for a core, and used one; NaN where not known.
     """
 
     residual: Floats
     variance: Floats
     tasks: Floats
     share: Floats
-    core_wait: Floats
-    cpu: Floats
 
 
 @dataclass(eq=False, slots=True)
@@ -128,6 +127,8 @@ class SlotBook:
         #: The vital sums, nanoseconds of the last heartbeat, and seconds paused and spilling.
         self._vitals = np.full((vitals, size), np.nan)
         self._vitals_base = np.full((vitals, size), np.nan)
+        #: CPU seconds of its tasks at the last slot.
+        self._task_cpu_base = np.full(size, np.nan)
         #: Bytes of its results.
         self._held = np.full(size, np.nan)
         #: Usual logarithm of seconds a task, by prefix, and slots that it comes from.
@@ -241,15 +242,18 @@ class SlotBook:
         """
         shape = len(SIGNALS), self.capacity
         residual, variance, tasks = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape)
-        slot = Slot(residual, variance, tasks, *(np.full(shape[1], np.nan) for _ in range(3)))
+        slot = Slot(residual, variance, tasks, np.full(shape[1], np.nan))
         vitals = self._vitals - self._vitals_base
         told = self._vitals[2] >= 0
         self._vitals_base[:] = self._vitals
+        task_cpu = self._now[:, _CPU].sum(axis=0)
+        of_tasks, self._task_cpu_base = task_cpu - self._task_cpu_base, task_cpu
+        of_tasks[[known.row for known in self._rows.values() if known.running]] = np.nan
         for group in list(self._groups.values()):
             rows = np.flatnonzero(self._group_of[: shape[1]] == group.id)
             yield from self._compare_tasks(slot, group, rows, at, learn)
             self._add_running(slot, group, rows)
-            _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows])
+            _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows], of_tasks[rows])
             yield len(rows) * len(VITAL_SUMS)
         pairs = self._pairs(shape[1])
         yield 2 * len(pairs[0])
@@ -327,7 +331,7 @@ class SlotBook:
         """By how much workers are above their peers; above their own past where peers cannot tell.
 
         Peers cannot tell where they are too few, or where more than half of them became slow. Then the workers that
-        are as they were stand for the rest: where none is, the work has changed, and nobody is to blame.
+        are as they were stand for the rest: where none is, the work has changed, and peers can tell again.
         """
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
@@ -342,7 +346,8 @@ class SlotBook:
         unfit = (told >= 2) & (alone | (slowed > present / 2))
         for i in np.flatnonzero(unfit):
             as_before = float(np.nanquantile(change[i], 0.25 if told[i] > MIN_PEERS else 0.0))
-            residual[i] = np.minimum(change[i], change[i] - as_before)
+            if alone[i] or as_before <= math.log(1.1):
+                residual[i] = np.minimum(change[i], change[i] - as_before)
         fit = np.ones(len(rows), bool) if learn is None else learn[rows]
         new = there & fit[None, :]
         updated = np.where(np.isnan(usual), level, usual + LEARNING * (level - usual))
@@ -438,6 +443,7 @@ _ARRAYS = {
     "_vitals": np.nan,
     "_vitals_base": np.nan,
     "_held": np.nan,
+    "_task_cpu_base": np.nan,
     "_usual": np.nan,
     "_known": 0.0,
     "_group_of": -1,
@@ -505,20 +511,24 @@ def _add_censored(slot: Slot, row: int, excess: float) -> None:
 
 
 def _compare_vitals(
-    slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_], held: Floats
+    slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_], held: Floats, of_tasks: Floats
 ) -> None:
     seconds, nbytes, wait, cpu, elapsed, paused, spilling = gained
     took = elapsed / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
         known = took > 0
-        slot.core_wait[rows] = np.where(known & told, wait / took, np.nan)
-        slot.cpu[rows] = np.where(known, cpu / took, np.nan)
         cost = np.where(nbytes >= MIN_DISK_BYTES, np.log(seconds / nbytes), np.nan)
         _single(slot, DISK, rows, cost - _peers_of(cost), 0.02)
         # Who holds more than its peers spills more, and is no slower for the same work.
         fair = np.nan_to_num(np.minimum(1.0, _peers_of(held) / held), nan=1.0)
         share = np.where(known, np.clip((paused + fair * spilling) / took, 0.0, 1.0), np.nan)
         _single(slot, MEMORY, rows, share - _peers_of(share), 0.0025)
+        # Of the time in which its threads want a core: so it does not matter how much they have to do.
+        waited = np.where(known & told & (wait + cpu > MIN_RUNNABLE * took), wait / (wait + cpu), np.nan)
+        _single(slot, CORE_WAIT, rows, waited - _peers_of(waited), 0.0025)
+        # CPU of the process that is none of its tasks'. Theirs is known when they end: not while one goes on for long.
+        beside = np.where(known & (of_tasks >= 0), np.clip((cpu - of_tasks) / took, 0.0, None), np.nan)
+        _single(slot, BESIDE_TASKS, rows, beside - _peers_of(beside), 0.0025)
 
 
 def _compare_transfers(
