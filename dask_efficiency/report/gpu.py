@@ -15,6 +15,12 @@ from dask_efficiency.report.live import natural
 #: What a device does, in the order in which it is drawn.
 ACTIVITIES = ("kernels", "copies", "idle")
 
+MEANINGS = {
+    "kernels": "at least one kernel ran",
+    "copies": "no kernel ran, and a copy or fill did",
+    "idle": "no kernel ran, and nothing was copied",
+}
+
 #: Thread time within ``thread-noncpu`` that is known to be waiting for a GPU, by its name among a report's details.
 WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
 

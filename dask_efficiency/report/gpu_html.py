@@ -8,7 +8,7 @@ from html import escape
 from dask_efficiency.report.blocks import Html, joined, line, table
 from dask_efficiency.report.colours import GPU_COLOURS
 from dask_efficiency.report.figures import apportion, format_percent, harmless, shorten
-from dask_efficiency.report.gpu import DeviceTime, GpuSummary, summary
+from dask_efficiency.report.gpu import MEANINGS, DeviceTime, GpuSummary, summary
 from dask_efficiency.report.gpu_sections import (
     NO_TASK,
     busiest_last,
@@ -39,12 +39,6 @@ SHORT_NAME = 64
 #: Characters of a kernel's whole name, which shows when its short one is pointed at.
 WHOLE_NAME = 1000
 
-_MEANINGS = {
-    "kernels": "at least one kernel ran",
-    "copies": "no kernel ran, and a copy or fill did",
-    "idle": "neither",
-}
-
 
 def gpu_section(report: EfficiencyReport) -> Html:
     """The section of a page; empty where no GPU was watched."""
@@ -71,7 +65,7 @@ def _legend(found: GpuSummary) -> Html:
         return Html("")
     tenths = apportion(list(found.activity.values()), 1000)
     items = "".join(
-        f'<span title="{escape(_MEANINGS[name])}">{_mark(GPU_COLOURS[name])}{name} '
+        f'<span title="{escape(MEANINGS[name])}">{_mark(GPU_COLOURS[name])}{name} '
         f'<span class="de-dim">{format_percent(tenth)} %</span></span>'
         for name, tenth in zip(found.activity, tenths, strict=True)
     )

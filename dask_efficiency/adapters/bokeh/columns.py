@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -12,9 +12,12 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
 from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.report import recent
-from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR, ink
+from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR, ink
 from dask_efficiency.report.figures import format_share
+from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
+from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.report.pie import OTHER, Wedge, label_point, radians, wedges
+from dask_efficiency.report.recent_gpus import FEW_GPUS, MANY_GPUS, Gpu, GpusMoment, gpus
 from dask_efficiency.report.recent_prefixes import prefixes
 from dask_efficiency.report.recent_workers import FEW_WORKERS, MANY_WORKERS, QUANTILES, WorkersMoment, spread, workers
 from dask_efficiency.report.section import name_of
@@ -31,12 +34,15 @@ LABELLED_SHARE = 0.07
 
 NO_REPORT = "No worker has reported yet."
 NO_TASK = "No task ended."
+NO_GPU = "No GPU is measured."
 
 PIE = ("label", "start", "stop", "colour", "x", "y", "percent", "text", "ink", "seconds")
 TIMELINE = ("left", "right", "nthreads", *ACTIVITIES)
 BARS = ("y", "name", "nthreads", *ACTIVITIES)
 SPREAD = ("y", "name", "colour", "q0", "q10", "q50", "q90", "q100", "least", "most")
 PREFIXES = ("y", "name", "total", *map(str, TASK_BUCKETS))
+
+GPUS = ("y", "name", *GPU_ACTIVITIES)
 
 #: Values by column, all of one length.
 Columns = Mapping[str, list[Any]]
@@ -50,6 +56,7 @@ class Kept:
     workers: WorkersMoment
     #: Nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]]
+    gpus: GpusMoment = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,17 @@ def workers_title(reading: Reading) -> str:
 def prefixes_title(reading: Reading) -> str:
     """What the bars of :func:`by_prefix` show."""
     return _since(reading, reading.kept.at, "Thread time of the tasks that ended, by prefix")
+
+
+def gpus_title(reading: Reading) -> str:
+    """What the bars of :func:`all_gpus` show."""
+    found = gpus(reading.cluster.present.values(), reading.kept.gpus, at_most=MANY_GPUS)
+    return _since(reading, reading.kept.at, escape(found.title) if found.rows else NO_GPU)
+
+
+def gpu_key(_: Reading) -> str:
+    """The colours of what GPUs do."""
+    return "".join(_chip(GPU_COLOURS[name], name, GPU_MEANINGS[name]) for name in GPU_ACTIVITIES)
 
 
 def _since(reading: Reading, then: int, text: str) -> str:
@@ -272,6 +290,27 @@ def worker_spread(reading: Reading) -> Columns:
         **{f"q{quantile:.0%}".rstrip("%"): found.quantiles[:, i].tolist() for i, quantile in enumerate(QUANTILES)},
         "least": list(found.least),
         "most": list(found.most),
+    }
+
+
+def few_gpus(reading: Reading) -> Bars:
+    """So many GPUs as there is room for beside other figures, columns :data:`GPUS`; no title without any."""
+    found = gpus(reading.cluster.present.values(), reading.kept.gpus, at_most=FEW_GPUS)
+    if not found.rows:
+        return Bars(empty(GPUS), "")
+    return Bars(_gpu_columns(found.rows), f"{escape(found.title)}&emsp;{gpu_key(reading)}")
+
+
+def all_gpus(reading: Reading) -> Columns:
+    """All GPUs that there is room for on a page of their own; columns :data:`GPUS`."""
+    return _gpu_columns(gpus(reading.cluster.present.values(), reading.kept.gpus, at_most=MANY_GPUS).rows)
+
+
+def _gpu_columns(rows: Sequence[Gpu]) -> Columns:
+    return {
+        "y": list(range(len(rows))),
+        "name": [row.name + " (shared)" * row.shared for row in rows],
+        **{name: [row.shares[i] for row in rows] for i, name in enumerate(GPU_ACTIVITIES)},
     }
 
 

@@ -26,7 +26,8 @@ from dask_efficiency.adapters.bokeh.growth import growth
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.ledger import TASK_BUCKETS
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.report.colours import COLOURS, GPU_COLOURS
+from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
 
 #: What is of minutes as a whole changes by little in as many nanoseconds.
 SLOW_NS = 5_000_000_000
@@ -321,6 +322,57 @@ class WorkerSpread(_Rows):
         """Show it."""
         self.draw_rows(made)
         self.root.visible = bool(made["name"])
+
+
+class GpuBars(_Rows):
+    """What each GPU did, a bar each.
+
+    Parameters
+    ----------
+    options
+        Of the figure: its size.
+    """
+
+    made_by: Callable[[Reading], Any] = staticmethod(columns.all_gpus)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("gpus", columns.empty(columns.GPUS), x_range=Range1d(0, 1), **options)
+        bars = self.root.hbar_stack(
+            GPU_ACTIVITIES,
+            y="y",
+            height=0.8,
+            line_color=None,
+            fill_color=[GPU_COLOURS[name] for name in GPU_ACTIVITIES],
+            source=self.source,
+        )
+        self.root.add_tools(HoverTool(renderers=bars, tooltips="<b>$name</b> @$name{0.0 %}<br>@name"))
+        self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
+
+    def draw(self, made: Columns) -> None:
+        """Show it."""
+        self.draw_rows(made)
+        self.root.visible = bool(made["name"])
+
+
+class FewGpus:
+    """The GPUs there is room for beside other figures, under a title with their key; not there without any."""
+
+    made_by = staticmethod(columns.few_gpus)
+    every_ns = SLOW_NS
+
+    def __init__(self) -> None:
+        self.title = Div(sizing_mode="stretch_width", styles=_TITLE_STYLE, disable_math=True, visible=False)
+        self._bars = GpuBars(
+            fewest_rows=1, height=_height(0), min_width=330, sizing_mode="stretch_width", visible=False
+        )
+        self.root = self._bars.root
+
+    def draw(self, made: Bars) -> None:
+        """Show it."""
+        self.title.text = made.title
+        self.title.visible = bool(made.title)
+        self._bars.draw(made.columns)
+        self.root.height = _height(len(made.columns["name"]))
 
 
 class PrefixBars(_Rows):

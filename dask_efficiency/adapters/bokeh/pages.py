@@ -14,7 +14,9 @@ from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.figures import (
     AllWorkers,
+    FewGpus,
     FewWorkers,
+    GpuBars,
     Part,
     Pie,
     PrefixBars,
@@ -73,23 +75,26 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Verdict, pie and key, timeline, and workers."""
+    """Verdict, pie and key, timeline, GPUs where there are any, and workers."""
     headline = Text(columns.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     key = Text(columns.key_table, width=230, name="key")
     pie = Pie(width=300, height=330, title="Thread time while there was work")
     timeline = Timeline(height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing")
     stragglers = Text(columns.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers")
+    gpus = FewGpus()
     workers = FewWorkers()
     wrap = {"flex-wrap": "wrap"}
     root = Column(
         headline.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
         stragglers.root,
+        gpus.title,
+        gpus.root,
         workers.title,
         workers.root,
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [key, pie, timeline, stragglers, workers], root)
+    return Page(tab, headline, [key, pie, timeline, stragglers, gpus, workers], root)
 
 
 def pie(tab: Tab) -> Page:
@@ -112,6 +117,12 @@ def workers(tab: Tab) -> Page:
     return _stacked(tab, columns.workers_title, [Text(columns.workers_key, **_KEY_LINE), *figures])
 
 
+def gpus(tab: Tab) -> Page:
+    """The GPUs, a bar each below the key."""
+    figures: list[Part] = [Text(columns.gpu_key, **_KEY_LINE), GpuBars(sizing_mode="stretch_both")]
+    return _stacked(tab, columns.gpus_title, figures)
+
+
 def prefixes(tab: Tab) -> Page:
     """The task prefixes that took most time, below their key."""
     bars = PrefixBars(Div(disable_math=True, **_KEY_LINE), sizing_mode="stretch_both")
@@ -121,6 +132,7 @@ def prefixes(tab: Tab) -> Page:
 #: The pages to leave open on a wall, or in a panel of JupyterLab, by path.
 PAGES: dict[str, Callable[[Tab], Page]] = {
     "individual-efficiency": whole,
+    "individual-efficiency-gpus": gpus,
     "individual-efficiency-pie": pie,
     "individual-efficiency-prefixes": prefixes,
     "individual-efficiency-timeline": timeline,

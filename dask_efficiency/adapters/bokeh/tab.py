@@ -15,6 +15,7 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.adapters.bokeh.columns import Kept, Reading
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report import recent
+from dask_efficiency.report.recent_gpus import gpus_moment
 from dask_efficiency.report.recent_workers import WorkersMoment
 from dask_efficiency.stragglers.finding import Finding
 
@@ -152,4 +153,4 @@ class Tab:
             cluster = source.cluster
             at = max((moment.at for moment in source.recent), default=cluster.started)
             workers = WorkersMoment.of(cluster.present.values())
-            self._kept.append(Kept(at, workers, cluster.settled_by_prefix()))
+            self._kept.append(Kept(at, workers, cluster.settled_by_prefix(), gpus_moment(cluster.present.values())))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.meter import Moment
 from dask_efficiency.stragglers.finding import Finding
@@ -22,6 +24,8 @@ class Meter:
         self.since = 1_000.0
         self.findings: tuple[Finding, ...] = ()
         self.recent: deque[Moment] = deque()
+        #: What each worker's only GPU has done by so many seconds; None without any.
+        self.gpu: Callable[[str, int], GpuTotals] | None = None
         self._prefixes = prefixes
         self._ledgers = {f"tcp://{i}": Ledger(2, at=0) for i in range(workers)}
         for address in self._ledgers:
@@ -41,6 +45,17 @@ class Meter:
                 assert hold is not None
                 cpu = hold.ns * number // len(self._ledgers)
                 ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=hold.ns, spill=0)
-                payload = encode(Snapshot(address, now, ledger.balance(at=now * SECOND)))
+                gpu = self.gpu and self.gpu(address, now)
+                payload = encode(Snapshot(address, now, ledger.balance(at=now * SECOND), gpu=gpu))
                 self.cluster.receive(address, payload, at=now * SECOND)
             self.poll(now * SECOND)
+
+
+def busy_gpu(address: str, seconds: int) -> GpuTotals:
+    """A GPU of its own for each worker: of every second, half in kernels and a tenth in copies."""
+    elapsed = seconds * SECOND
+    kernels, copies = elapsed // 2, elapsed // 10
+    device = DeviceTotals(
+        f"GPU-{address}", "NVIDIA L4", elapsed, kernels, copies, elapsed - kernels - copies, {"inc": kernels + copies}
+    )
+    return GpuTotals("cupti", "CUPTI 13.0", (device,), kernel_ns=kernels, attributed_ns=kernels)

@@ -8,8 +8,9 @@ import pytest
 from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.stragglers.finding import Cause, Finding
-from tests.adapters.bokeh.meter import SECOND, Meter
+from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
 
 
 def reading(tab: Tab, meter: Meter, seconds: int = 20) -> Reading:
@@ -30,6 +31,8 @@ def test_every_figures_columns_are_of_one_length(tab: Tab, workers: int) -> None
         (columns.all_workers(now).columns, columns.BARS),
         (columns.worker_spread(now), columns.SPREAD),
         (columns.by_prefix(now).columns, columns.PREFIXES),
+        (columns.few_gpus(now).columns, columns.GPUS),
+        (columns.all_gpus(now), columns.GPUS),
     ):
         assert tuple(found) == names
         assert len({len(column) for column in found.values()}) == 1
@@ -128,3 +131,41 @@ def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab:
     assert "all workers of" in text
     assert text.count("<tr>") == columns.MAX_STRAGGLERS
     assert "and 1 more" in text
+
+
+def test_without_a_gpu_no_figure_is_there_and_a_page_of_its_own_says_so(tab: Tab) -> None:
+    now = reading(tab, Meter())
+    assert columns.few_gpus(now).title == ""
+    assert columns.all_gpus(now)["name"] == []
+    assert columns.NO_GPU in columns.gpus_title(now)
+
+
+def test_gpus_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
+    meter = Meter()
+    # idle for the first two minutes, then never
+    meter.gpu = lambda address, seconds: busy_gpu(address, 1) if seconds <= 120 else _always(address, seconds)
+    tab.show(meter)
+    for minute in range(1, 9):
+        meter.run_until(60 * minute)
+        tab._keep()
+    meter.run_until(490)
+    tab.refresh()
+    assert tab.reading is not None
+    made = columns.few_gpus(tab.reading)
+    assert made.columns["kernels"] == [1.0, 1.0]
+    assert "2 GPUs, idle 0 % of the time" in made.title
+    assert texts(columns.gpu_key(tab.reading)) == ["kernels", "copies", "idle"]
+
+
+def _always(address: str, seconds: int) -> GpuTotals:
+    device = DeviceTotals(f"GPU-{address}", "", seconds * SECOND, seconds * SECOND, unattributed=seconds * SECOND)
+    return GpuTotals("cupti", "", (device,))
+
+
+def test_names_of_gpus_are_text(tab: Tab) -> None:
+    meter = Meter(1)
+    device = DeviceTotals("$$x$$", "<script>", SECOND, SECOND, unattributed=SECOND)
+    meter.gpu = lambda address, seconds: GpuTotals("cupti", "", (device,))
+    made = columns.few_gpus(reading(tab, meter))
+    assert made.columns["name"] == ["tcp://0 <script> $\u2060$x$\u2060$"]
+    assert "script" not in made.title

@@ -9,7 +9,7 @@ from bokeh.document.events import ColumnDataChangedEvent, ColumnsPatchedEvent, C
 from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.pages import PAGES, Page, timeline, whole
 from dask_efficiency.adapters.bokeh.tab import GONE, Tab
-from tests.adapters.bokeh.meter import Meter
+from tests.adapters.bokeh.meter import Meter, busy_gpu
 
 
 def shown(page: Page, name: str) -> dict[str, list[object]]:
@@ -111,3 +111,21 @@ def test_a_failure_of_a_page_is_logged_once_and_shown_until_it_is_over(
     meter.run_until(20)
     page.update()
     assert "efficient" in headline(page)
+
+
+def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(10)
+    page = whole(tab)
+    page.update()
+    title, figure = page.root.children[3:5]
+    assert not title.visible
+    assert not figure.visible
+    meter.gpu = busy_gpu
+    meter.run_until(20)
+    page.update()
+    assert title.visible
+    assert figure.visible
+    assert shown(page, "gpus")["idle"] == [0.4, 0.4]
+    assert "2 GPUs, idle 40 % of the time" in title.text

@@ -72,6 +72,7 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
         ours = json.loads(await fetch(scheduler, path))
         assert {name: url for name, url in ours.items() if "Efficiency" in name} == {
             "Individual Efficiency": "/individual-efficiency",
+            "Individual Efficiency Gpus": "/individual-efficiency-gpus",
             "Individual Efficiency Pie": "/individual-efficiency-pie",
             "Individual Efficiency Prefixes": "/individual-efficiency-prefixes",
             "Individual Efficiency Timeline": "/individual-efficiency-timeline",
