@@ -10,13 +10,18 @@ import pytest
 
 from tests.gpu import stub as module
 
+_built: list[Path] = []
+
 
 @pytest.fixture(scope="session")
 def stub_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the stub's libraries are, for processes of a test."""
     if module.COMPILER is None:
         pytest.skip("no C compiler here to make the stub of CUPTI with; on Debian: apt-get install gcc")
-    return module.build(tmp_path_factory.mktemp("stub"))
+    # This fixture is imported by other folders' conftests, and a process has room for one libcuda.
+    if not _built:
+        _built.append(module.build(tmp_path_factory.mktemp("stub")))
+    return _built[0]
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Where CUPTI gets its buffers and returns them to: two functions that need no Python, over memory that is never freed.
 
 CUPTI calls them while it holds locks of its own. A callback in Python would wait there for the GIL; a thread that
-launches a kernel while it holds the GIL (many extensions do) would wait for CUPTI: a deadlock. So they are a few machine
-instructions, compiled beforehand from ``callbacks.c``, and work until the process ends, whatever becomes of Python.
+launches a kernel while it holds the GIL (many extensions do) would wait for CUPTI: a deadlock. So they are machine
+code, compiled from ``callbacks.c``, and work until the process ends, whatever becomes of Python.
 """
 
 from __future__ import annotations

@@ -1,0 +1,167 @@
+"""What the sensors of a GPU say, once a second, through nvidia-ml-py: clocks, heat, power, errors, links, memory.
+
+Names, meanings and units stand in :data:`dask_efficiency.gpu.readings.READINGS`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Reasons for a lower clock, as ``nvmlClocksEventReasons`` has them: heat, found by the software or by the hardware.
+THERMAL = 0x20 | 0x40
+#: The software's power cap, and the hardware's brake on power.
+POWER = 0x04 | 0x80
+
+
+class Nvml:
+    """Reads the devices that this process may use.
+
+    Parameters
+    ----------
+    uuids
+        Of those devices, as :mod:`dask_efficiency.adapters.libcuda` has them.
+
+    Raises
+    ------
+    ImportError
+        Without nvidia-ml-py.
+    RuntimeError
+        Where there is no NVML, or it does not start; the text says why.
+    """
+
+    def __init__(self, uuids: Collection[str]) -> None:
+        import pynvml
+
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise RuntimeError(f"NVML does not start: {error}") from error
+        self._handles: dict[str, Any] = {}
+        for uuid in uuids:
+            with suppress(pynvml.NVMLError):
+                self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
+        #: Of each device, the readings that it has not: they are not asked for again.
+        self._lacking: dict[str, set[int]] = {uuid: set() for uuid in self._handles}
+
+    def read(self) -> dict[str, dict[str, float]]:
+        """Readings by UUID and name; what a device does not have, or does not tell now, is left out."""
+        return {uuid: self._read(uuid, handle) for uuid, handle in self._handles.items()}
+
+    def close(self) -> None:
+        """Leave NVML, which counts who uses it."""
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
+
+    def _read(self, uuid: str, handle: Any) -> dict[str, float]:
+        found: dict[str, float] = {}
+        lacking = self._lacking[uuid]
+        for number, reader in enumerate(_READERS):
+            if number in lacking:
+                continue
+            try:
+                found.update(reader(self._nvml, handle))
+            except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound, AttributeError):
+                lacking.add(number)
+            except self._nvml.NVMLError:  # a device that has just failed, or will answer the next time
+                continue
+        return found
+
+
+def _clock(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"sm_clock_hertz": nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6}
+
+
+def _clock_max(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"sm_clock_max_hertz": nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6}
+
+
+def _temperature(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"temperature_celsius": nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)}
+
+
+def _power(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"power_watts": nvml.nvmlDeviceGetPowerUsage(handle) / 1e3}
+
+
+def _power_limit(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"power_limit_watts": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3}
+
+
+def _memory(nvml: Any, handle: Any) -> Mapping[str, float]:
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
+
+
+def _utilisation(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"utilisation_ratio": nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100}
+
+
+def _ecc_corrected(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"ecc_corrected_errors_total": _ecc(nvml, handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED)}
+
+
+def _ecc_uncorrected(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"ecc_uncorrected_errors_total": _ecc(nvml, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)}
+
+
+def _ecc(nvml: Any, handle: Any, kind: int) -> float:
+    return float(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
+
+
+def _pcie_generation(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"pcie_link_generation": nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)}
+
+
+def _pcie_generation_max(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"pcie_link_generation_max": nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)}
+
+
+def _pcie_width(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"pcie_link_width": nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}
+
+
+def _pcie_width_max(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"pcie_link_width_max": nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)}
+
+
+def _pcie_replays(nvml: Any, handle: Any) -> Mapping[str, float]:
+    return {"pcie_replays_total": nvml.nvmlDeviceGetPcieReplayCounter(handle)}
+
+
+def _nvlink(nvml: Any, handle: Any) -> Mapping[str, float]:
+    """Over all links that are up; without any the reading is left out."""
+    errors = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if nvml.nvmlDeviceGetNvLinkState(handle, link) != nvml.NVML_FEATURE_ENABLED:
+                continue
+        except nvml.NVMLError_InvalidArgument:  # beyond the last link
+            break
+        for counter in range(nvml.NVML_NVLINK_ERROR_COUNT):
+            with suppress(nvml.NVMLError_NotSupported):  # generations of links count different errors
+                errors.append(nvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter))
+    return {"nvlink_errors_total": sum(errors)} if errors else {}
+
+
+def _throttle(nvml: Any, handle: Any) -> Mapping[str, float]:
+    current = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    reasons = (current or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle)
+    return {
+        "throttle_reasons": reasons,
+        "throttled_thermal": int(bool(reasons & THERMAL)),
+        "throttled_power": int(bool(reasons & POWER)),
+    }
+
+
+_READERS: tuple[Callable[[Any, Any], Mapping[str, float]], ...] = (
+    *(_clock, _clock_max, _temperature, _power, _power_limit, _memory, _utilisation),
+    *(_ecc_corrected, _ecc_uncorrected),
+    *(_pcie_generation, _pcie_generation_max, _pcie_width, _pcie_width_max, _pcie_replays),
+    *(_nvlink, _throttle),
+)

@@ -1,0 +1,316 @@
+"""GpuWatch: a thread that meters the GPUs of this process once a task uses one, and keeps the accounts of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from dask_efficiency.adapters import libcuda
+from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
+from dask_efficiency.adapters.nvml import Nvml
+from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.meter import GpuMeter, NullMeter
+from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.totals import GpuTotals, GpuUse
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Seconds between two flushes, and between two looks whether there is anything to meter.
+INTERVAL_SECONDS = 0.5
+
+#: Seconds between two readings of the sensors.
+READING_SECONDS = 1.0
+
+#: Modules that bring CUDA into a process. Without one of them nothing else is looked at.
+FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
+
+#: Ended tasks whose use of the GPU is waited for, or was not asked for; beyond, the oldest are given up.
+MAX_TASKS = 100_000
+
+#: An ended task whose use is not known after so many nanoseconds is given up.
+_GIVEN_UP_NS = 10_000_000_000
+
+Around = Callable[[TaskId], Callable[[], object]]
+
+
+class GpuWatch:
+    """Finds the best meter there is when a framework has initialised CUDA, flushes it, and keeps the accounts.
+
+    Until then its thread wakes up twice a second and looks for a module. What other threads ask for are values that the
+    watch's thread has put there, so nobody waits for it. A failure ends the metering, is logged once and told in
+    :meth:`totals`; it goes no further. Of several watches in one process the first one meters, as there is one CUPTI.
+
+    Parameters
+    ----------
+    option
+        ``auto``: CUPTI, else events of torch, else nothing, with the reasons. ``cupti``, ``torch-events``: that one or
+        nothing. ``off``: nothing.
+    windows
+        Tasks' windows, first of those that run, then of those that ended since the last call, which it is called for
+        from when there is a meter. Called in the watch's thread, as are the other two.
+    not_tasks
+        Idents of threads whose work is no task's.
+    surround
+        Told what to call around each task; None for nothing any more.
+    task_threads
+        How many threads of the process run tasks.
+    """
+
+    _owner: GpuWatch | None = None
+    _owning = threading.Lock()
+
+    def __init__(
+        self,
+        option: str,
+        *,
+        windows: Callable[[], Iterable[TaskWindow]],
+        not_tasks: Callable[[], Collection[int]] = frozenset,
+        surround: Callable[[Around | None], object] = lambda around: None,
+        task_threads: int = 1,
+    ) -> None:
+        self._option = option
+        self._windows = windows
+        self._not_tasks = not_tasks
+        self._surround = surround
+        self._task_threads = task_threads
+        self._meter: GpuMeter | None = None
+        self._accounts: GpuAccounts | None = None
+        self._nvml: Nvml | None = None
+        self._read_at = 0
+        self._readings: Mapping[str, Mapping[str, float]] = {}
+        self._uncertain = 0
+        #: From the event loop to the watch's thread.
+        self._prefixes: deque[tuple[TaskId, str, int]] = deque(maxlen=MAX_TASKS)
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        #: Ended tasks whose use is not known yet, with when they ended; the thread's own.
+        self._unknown: dict[TaskId, int] = {}
+        #: From the watch's thread to the event loop.
+        self._uses: dict[TaskId, GpuUse] = {}
+        self._totals = GpuTotals()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._watch, name="dask-efficiency-gpu", daemon=True)
+        if option == "off":
+            return
+        if self._own():
+            self._thread.start()
+        else:
+            self._totals = GpuTotals(description="another worker of this process meters its GPUs")
+
+    @property
+    def armed(self) -> bool:
+        """Whether something is metered."""
+        return self._totals.meter != "none"
+
+    def ended(self, task: TaskId, prefix: str) -> None:
+        """Say that a task has ended, and its prefix."""
+        if self.armed:
+            self._prefixes.append((task, prefix, time.monotonic_ns()))
+
+    def running(self, tasks: Mapping[TaskId, str]) -> None:
+        """Say the prefixes of tasks that run."""
+        if self.armed:
+            self._prefixes.extend((task, prefix, 0) for task, prefix in tasks.items())
+
+    def use(self, task: TaskId) -> GpuUse | None:
+        """What an ended task's thread did in calls that wait for the GPU: once known, and once told."""
+        return self._uses.pop(task, None)
+
+    def totals(self) -> GpuTotals:
+        """The accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
+        return self._totals
+
+    async def catch_up(self, seconds: float = 1.0) -> None:
+        """Wait for a flush that begins after this call, at most so long; not at all where nothing is metered."""
+        if not self.armed or not self._thread.is_alive():
+            return
+        loop = asyncio.get_running_loop()
+        flushed = loop.create_future()
+        self._waiting.append((loop, flushed))
+        self._wake.set()
+        await asyncio.wait([flushed], timeout=seconds)
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Flush for the last time and end, waiting for it at most so long. Safe to call twice."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
+    # -- the watch's own thread ----------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            while not self._closing:
+                self._wake.wait(INTERVAL_SECONDS)
+                self._wake.clear()
+                if not self._turn():
+                    break
+            self._turn(final=True)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._end()
+
+    def _turn(self, final: bool = False) -> bool:
+        """Arm, or flush; whether there is anything left to watch."""
+        asked = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        try:
+            if self._meter is None:
+                if not final and _cuda_in_use():
+                    self._arm()
+            else:
+                self._flush(final)
+        except (CuptiRefused, TorchEventsRefused) as refusal:
+            self._replace_meter(str(refusal))
+        finally:
+            for loop, flushed in asked:
+                _tell(loop, flushed)
+        return not (isinstance(self._meter, NullMeter) and self._nvml is None)
+
+    def _arm(self) -> None:
+        driver = libcuda.loaded_driver()
+        uuids = [device.uuid for device in libcuda.devices(driver)] if driver is not None else []
+        try:
+            self._nvml = Nvml(uuids)
+        except (ImportError, RuntimeError) as error:
+            logger.info("no readings of GPU sensors: %s", error)
+        meter = self._meter = self._best_meter()
+        self._accounts = GpuAccounts(at=time.monotonic_ns())
+        if meter.kind == "none":
+            logger.info("GPU time is not metered: %s", meter.description)
+        else:
+            if isinstance(meter, TorchEventMeter):
+                self._surround(meter.around)
+            # From here on windows are noted, of the tasks that run, too.
+            self._take(meter.flush())
+        self._publish()
+
+    def _best_meter(self) -> GpuMeter:
+        reasons = []
+        if self._option in ("auto", "cupti"):
+            try:
+                return CuptiMeter()
+            except CuptiRefused as refusal:
+                reasons.append(str(refusal))
+        if self._option in ("auto", "torch-events"):
+            try:
+                return TorchEventMeter(task_threads=self._task_threads)
+            except TorchEventsRefused as refusal:
+                reasons.append(str(refusal))
+        return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
+
+    def _flush(self, final: bool) -> None:
+        assert self._meter is not None
+        self._take(self._meter.close() if final else self._meter.flush(), final=final)
+        self._publish()
+
+    def _take(self, batch: Batch, *, final: bool = False) -> None:
+        """Let the accounts have what a flush brought, with the tasks that were at work."""
+        assert self._meter is not None
+        assert self._accounts is not None
+        if self._meter.kind == "none":
+            return
+        for task, prefix, ended in [self._prefixes.popleft() for _ in range(len(self._prefixes))]:
+            self._accounts.name(task, prefix)
+            if ended:
+                self._unknown[task] = ended
+        uncertain = self._meter.dropped + self._meter.gaps
+        self._accounts.add(
+            batch,
+            self._windows(),
+            devices=self._meter.devices,
+            not_tasks=self._not_tasks(),
+            lost=uncertain > self._uncertain,
+            final=final,
+        )
+        self._uncertain = uncertain
+        self._tell_uses(time.monotonic_ns())
+
+    def _tell_uses(self, now: int) -> None:
+        assert self._accounts is not None
+        for task, ended in list(self._unknown.items()):
+            use = self._accounts.use(task)
+            if use is not None:
+                self._uses[task] = use
+            if use is not None or now - ended > _GIVEN_UP_NS:
+                del self._unknown[task]
+        for task in list(self._uses)[: max(0, len(self._uses) - MAX_TASKS)]:
+            self._uses.pop(task, None)
+
+    def _publish(self) -> None:
+        assert self._meter is not None
+        assert self._accounts is not None
+        now = time.monotonic_ns()
+        if self._nvml is not None and now - self._read_at >= READING_SECONDS * 1e9:
+            self._read_at = now
+            self._readings = self._nvml.read()
+        self._totals = replace(
+            self._accounts.totals(),
+            meter=self._meter.kind,
+            description=self._meter.description,
+            dropped=self._meter.dropped,
+            gaps=self._meter.gaps,
+            cost=time.thread_time_ns(),
+            readings=self._readings,
+        )
+
+    def _replace_meter(self, reason: str) -> None:
+        """Meter no more; what is in the accounts stays."""
+        logger.info("GPU time is not metered any more: %s", reason)
+        self._meter = NullMeter(reason)
+        self._surround(None)
+        self._totals = replace(self._totals, meter="none", description=reason)
+
+    def _fail(self, error: Exception) -> None:
+        logger.exception("dask_efficiency meters no GPU any more")
+        self._totals = replace(self._totals, meter="none", description=f"failed: {type(error).__name__}: {error}"[:500])
+
+    def _end(self) -> None:
+        """Leave nothing behind, whatever has failed."""
+        used = [used.close for used in (self._meter, self._nvml) if used is not None]
+        for leave in (partial(self._surround, None), *used):
+            try:
+                leave()
+            except Exception:
+                logger.debug("while the GPU watch ended", exc_info=True)
+        with GpuWatch._owning:
+            if GpuWatch._owner is self:
+                GpuWatch._owner = None
+        while self._waiting:
+            _tell(*self._waiting.popleft())
+
+    def _own(self) -> bool:
+        """Become the watch of this process, unless there is one."""
+        with GpuWatch._owning:
+            if GpuWatch._owner is None:
+                GpuWatch._owner = self
+            return GpuWatch._owner is self
+
+
+def _cuda_in_use() -> bool:
+    """Whether something in this process has made a context; nothing is imported, loaded or initialised to find out."""
+    if not any(name in sys.modules for name in FRAMEWORKS):
+        return False
+    driver = libcuda.loaded_driver()
+    return driver is not None and libcuda.in_use(driver)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, flushed: asyncio.Future[None]) -> None:
+    """Let whoever awaits go on; its event loop may have been closed in the meantime."""
+
+    def go_on() -> None:
+        if not flushed.done():
+            flushed.set_result(None)
+
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(go_on)

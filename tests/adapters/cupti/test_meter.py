@@ -1,0 +1,393 @@
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused, callbacks
+from dask_efficiency.adapters.cupti.callbacks import CallbacksUnavailable
+from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.records import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
+
+
+@pytest.fixture
+def meter(stub: ModuleType) -> Iterator[CuptiMeter]:
+    meter = CuptiMeter()
+    yield meter
+    meter.close()
+
+
+def until(meter: CuptiMeter, instant: int) -> Batch:
+    """Flushes until everything up to an instant is known, put together."""
+    batches = [meter.flush()]
+    for _ in range(500):
+        if batches[-1].known_until >= instant:
+            break
+        time.sleep(0.01)
+        batches.append(meter.flush())
+    assert batches[-1].known_until >= instant
+    return together(batches)
+
+
+def together(batches: list[Batch]) -> Batch:
+    names: list[str] = []
+    operations = []
+    for batch in batches:
+        part = batch.operations.copy()
+        part["name"][part["name"] >= 0] += len(names)
+        names += batch.names
+        operations.append(part)
+    calls = np.concatenate([batch.calls for batch in batches])
+    return Batch(np.concatenate(operations), calls, names, known_until=batches[-1].known_until)
+
+
+def close_to(instant: int, other: int) -> bool:
+    """The stub converts from the wall clock once, the meter by the best of some readings."""
+    return abs(int(instant) - other) < 1_000_000
+
+
+def test_a_kernel_comes_with_its_times_its_name_and_the_call_that_asked_for_it(stub: ModuleType, meter: CuptiMeter):
+    span = stub.launch(0.02, name="_ZN2at6native11fill_kernelIfEEvPT_i", device=0, stream=9)
+    batch = until(meter, span.end)
+    (operation,) = batch.operations
+    (call,) = batch.calls
+    assert close_to(operation["start"], span.start)
+    assert operation["end"] - operation["start"] == 20_000_000
+    assert (operation["device"], operation["stream"], operation["activity"]) == (0, 9, KERNEL)
+    assert batch.names[operation["name"]] == "fill_kernel<float>"
+    assert operation["correlation"] == call["correlation"] != 0
+    assert call["thread"] == threading.get_ident() & 0xFFFFFFFF
+    assert call["waits"] == RETURNS
+    assert batch.known_until >= span.end
+    assert (meter.dropped, meter.gaps) == (0, 0)
+
+
+def test_copies_fills_and_graphs_are_told_apart(stub: ModuleType, meter: CuptiMeter):
+    stub.copy(0.001, wait=False)
+    stub.copy(0.001, wait=False, kind=stub.MEMSET)
+    span = stub.launch(0.001, kernels=5, cbid=stub.GRAPH_LAUNCH)
+    batch = until(meter, span.end)
+    kinds = batch.operations["activity"]
+    assert [(kinds == kind).sum() for kind in (COPY, FILL, KERNEL)] == [1, 1, 5]
+    assert len(set(batch.operations["correlation"][kinds == KERNEL])) == 1
+
+
+@pytest.mark.parametrize(("schedule", "waits"), [(0, SPINS), (1, SPINS), (2, SPINS), (4, BLOCKS)])
+def test_waiting_burns_cpu_unless_the_device_blocks(stub_directory: Path, stub: ModuleType, schedule: int, waits: int):
+    stub.load(stub_directory, schedule=schedule)
+    meter = CuptiMeter()
+    span = stub.launch(0.01)
+    stub.sync()
+    stub.copy(0.001)
+    batch = meter.close()
+    assert batch.calls["waits"].tolist() == [RETURNS, waits, waits]
+    assert batch.calls["end"][1] >= span.end - 1_000_000
+
+
+def test_while_a_kernel_runs_nothing_is_said_to_be_known_beyond_its_launch(stub: ModuleType, meter: CuptiMeter):
+    short = stub.launch(0.001)
+    until(meter, short.end)
+    before = time.monotonic_ns()
+    span = stub.launch(0.3)
+    batch = meter.flush()
+    assert len(batch.operations) == 0
+    assert batch.known_until < before
+    batch = until(meter, span.end)
+    assert len(batch.operations) == 1
+    assert batch.operations["end"] - batch.operations["start"] == 300_000_000
+
+
+def test_only_the_calls_that_matter_are_recorded_where_the_version_can_choose(stub: ModuleType, meter: CuptiMeter):
+    assert "chosen calls" in meter.description
+    assert not stub.cupti.stub_enabled(stub.RUNTIME)
+    assert not stub.cupti.stub_enabled(stub.DRIVER)
+    assert all(stub.cupti.stub_enabled_call(stub.DRIVER, number) for number in DRIVER_CALLS)
+    # the stub knows no runtime calls from 500 on, as an older version might
+    assert all(stub.cupti.stub_enabled_call(stub.RUNTIME, number) == (number < 500) for number in RUNTIME_CALLS)
+
+
+@pytest.mark.parametrize("function", ["cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi"])
+def test_all_calls_are_recorded_where_the_version_cannot_choose(stub: ModuleType, function: str):
+    stub.fail(function, 27)
+    meter = CuptiMeter()
+    assert "all calls" in meter.description
+    span = stub.launch(0.001)
+    assert len(until(meter, span.end).calls) == 1
+    meter.close()
+    assert not stub.cupti.stub_enabled(stub.RUNTIME)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "reason"),
+    [
+        (lambda stub: stub.cuda.stub_devices(1, 0, 0), "nothing has initialised CUDA"),
+        (lambda stub: stub.cupti.stub_version(999999), "CUPTI 999999 is not known"),
+        (lambda stub: stub.fail("cuptiSubscribe", 39), "another profiler has CUPTI: Nsight"),
+        (lambda stub: stub.fail("cuptiActivityEnable", 35), "only administrators"),
+        (lambda stub: stub.fail("cuptiActivityRegisterCallbacks", 15), "could not initialise"),
+        (lambda stub: stub.fail("cuptiGetVersion", 999), r"CUPTI_ERROR_OF_THE_STUB \(999\), says cuptiGetVersion"),
+    ],
+)
+def test_where_it_cannot_measure_it_says_why_and_leaves_nothing_enabled(
+    stub: ModuleType, arrange: Callable[[ModuleType], object], reason: str
+):
+    arrange(stub)
+    with pytest.raises(CuptiRefused, match=reason):
+        CuptiMeter()
+    assert not any(stub.cupti.stub_enabled(kind) for kind in (1, 2, 4, 5, 10))
+    assert not any(stub.cupti.stub_enabled_call(stub.RUNTIME, number) for number in RUNTIME_CALLS)
+
+
+def test_where_no_callbacks_can_run_it_says_so(stub: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise CallbacksUnavailable("no memory may be executed")
+
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter._OnePool.pool", None)
+    monkeypatch.setattr(callbacks, "_load", refuse)
+    with pytest.raises(CuptiRefused, match="no memory may be executed"):
+        CuptiMeter()
+
+
+def test_a_failure_after_it_began_is_a_refusal_with_its_reason(stub: ModuleType, meter: CuptiMeter):
+    stub.fail("cuptiActivityFlushAll", 15)
+    with pytest.raises(CuptiRefused, match="could not initialise"):
+        meter.flush()
+
+
+def test_records_without_a_buffer_are_counted(stub: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    pool = callbacks.BufferPool(count=1, size=4096)
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter._OnePool.pool", pool)
+    meter = CuptiMeter()
+    for _ in range(100):
+        span = stub.launch(0.0001)
+    seen = len(until(meter, span.end).operations)
+    meter.close()
+    assert seen < 100
+    assert meter.dropped == 200 - 2 * seen
+
+
+def test_after_closing_nothing_is_recorded_and_closing_again_is_harmless(stub: ModuleType):
+    meter = CuptiMeter()
+    stub.launch(0.001)
+    stub.sync()
+    assert len(meter.close().operations) == 1
+    assert not stub.cupti.stub_enabled(stub.KERNEL)
+    stub.launch(0.001)
+    assert len(meter.close().operations) == len(meter.flush().operations) == 0
+    again = CuptiMeter()
+    stub.launch(0.001)
+    stub.sync()
+    assert len(again.close().operations) == 1
+
+
+def test_work_that_has_not_ended_when_it_closes_is_counted_as_lost(stub: ModuleType):
+    meter = CuptiMeter()
+    stub.launch(10)
+    assert len(meter.close().operations) == 0
+    assert meter.dropped == 1
+
+
+def test_a_step_of_the_wall_clock_is_a_gap_and_times_go_on_monotonically(stub: ModuleType, meter: CuptiMeter):
+    until(meter, stub.launch(0.001).end)
+    stub.cupti.stub_shift_clock(-5_000_000_000)
+    meter.flush()
+    assert 0 < meter.gaps < 10_000_000_000
+    gaps = meter.gaps
+    stub.launch(0.001, stream=8)  # the stub's streams remember when they are free by the old clock
+    before = time.monotonic_ns()
+    stub.sync(stream=8)
+    batch = until(meter, time.monotonic_ns())
+    assert abs(int(batch.operations["start"][0]) - before) < 100_000_000
+    assert meter.gaps == gaps
+
+
+# -- a profiler of the user's ------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiler(stub: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """torch.autograd.profiler, whose Kineto is the stub's other client."""
+    module = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+
+    def prepare(config: Any, activities: Any, **_: Any) -> None:
+        if any("CUDA" in str(activity) for activity in activities):
+            stub.cupti.stub_other_begin()
+
+    def disable() -> None:
+        stub.cupti.stub_other_end()
+
+    monkeypatch.setattr(module, "_prepare_profiler", prepare)
+    monkeypatch.setattr(module, "_disable_profiler", disable)
+    return module
+
+
+def test_a_profiler_gets_its_own_records_and_ours_come_to_us(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
+    stub.launch(0.001, name="before")
+    stub.sync()
+    profiler._prepare_profiler(None, {"ProfilerActivity.CUDA"}, activity_filter=None)
+    stub.launch(0.001, name="during")
+    stub.sync()
+    batch = meter.flush()
+    assert batch.names == ["before"]
+    time.sleep(0.02)
+    profiler._disable_profiler()
+    assert stub.cupti.stub_other_records() == 3  # the kernel, its launch, and the wait
+    assert stub.cupti.stub_other_unknown() == 0
+    meter.flush()
+    assert meter.gaps >= 20_000_000
+    gaps = meter.gaps
+    stub.launch(0.001, name="after")
+    stub.sync()
+    assert until(meter, time.monotonic_ns()).names == ["after"]
+    assert (meter.gaps, meter.dropped) == (gaps, 0)
+
+
+def test_while_a_profiler_runs_known_until_stands_still(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
+    known = meter.flush().known_until
+    profiler._prepare_profiler(None, {"ProfilerActivity.CUDA"})
+    assert meter.flush().known_until == known
+    profiler._disable_profiler()
+    assert meter.flush().known_until == known
+    assert meter.flush().known_until > known
+
+
+def test_a_profile_of_the_cpu_alone_changes_nothing(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
+    profiler._prepare_profiler(None, {"ProfilerActivity.CPU"})
+    profiler._run_on_profiler_start()
+    try:
+        stub.launch(0.001)
+        stub.sync()
+        assert len(until(meter, time.monotonic_ns()).operations) == 1
+        assert meter.gaps == 0
+    finally:
+        profiler._run_on_profiler_stop()
+
+
+def test_a_profiler_that_told_nobody_is_noticed_by_torchs_flag(
+    stub: ModuleType, profiler: ModuleType, meter: CuptiMeter
+):
+    stub.launch(0.001)
+    stub.cupti.stub_other_begin()
+    profiler._run_on_profiler_start()
+    try:
+        meter.flush()
+        assert stub.cupti.stub_enabled(stub.KERNEL)  # the other's
+        assert meter.gaps > 0
+    finally:
+        profiler._run_on_profiler_stop()
+        stub.cupti.stub_other_end()
+    assert stub.cupti.stub_other_unknown() == 1
+    meter.flush()
+    stub.launch(0.001)
+    stub.sync()
+    assert len(until(meter, time.monotonic_ns()).operations) == 1
+
+
+def test_it_does_not_begin_while_a_profiler_runs(stub: ModuleType, profiler: ModuleType):
+    profiler._run_on_profiler_start()
+    try:
+        with pytest.raises(CuptiRefused, match=r"torch\.profiler is running"):
+            CuptiMeter()
+    finally:
+        profiler._run_on_profiler_stop()
+
+
+def test_closing_puts_torchs_functions_back(stub: ModuleType, profiler: ModuleType):
+    originals = profiler._prepare_profiler, profiler._disable_profiler
+    meter = CuptiMeter()
+    assert profiler._prepare_profiler is not originals[0]
+    meter.close()
+    assert (profiler._prepare_profiler, profiler._disable_profiler) == originals
+
+
+def test_closing_while_a_profiler_runs_leaves_it_its_records(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
+    profiler._prepare_profiler(None, {"ProfilerActivity.CUDA"})
+    meter.close()
+    assert stub.cupti.stub_enabled(stub.KERNEL)
+    profiler._disable_profiler()
+
+
+def test_torchs_own_monitor_ends_it(stub: ModuleType, meter: CuptiMeter, monkeypatch: pytest.MonkeyPatch):
+    module = ModuleType("torch.profiler._cupti_monitor")
+    module.get_monitor = lambda: object()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.profiler._cupti_monitor", module)
+    with pytest.raises(CuptiRefused, match="CUPTI monitor"):
+        meter.flush()
+    assert stub.cupti.stub_enabled(stub.KERNEL)  # the monitor's, by now
+
+
+# -- many threads, and the end of the process ----------------------------------------------------
+
+
+def test_threads_that_launch_with_and_without_the_gil_lose_nothing_and_do_not_block(
+    stub: ModuleType, meter: CuptiMeter
+):
+    threads, launches = 8, 1500
+
+    def work(number: int) -> int:
+        for _ in range(launches):
+            stub.launch(1e-6, stream=number, holding_the_gil=number % 2 == 0)
+        return threading.get_ident() & 0xFFFFFFFF
+
+    batches = []
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(work, number) for number in range(threads)]
+        while not all(future.done() for future in futures):
+            batches.append(meter.flush())
+            time.sleep(0.002)
+        idents = {future.result() for future in futures}
+    batches.append(until(meter, time.monotonic_ns()))
+    batch = together(batches)
+    assert len(batch.operations) == len(batch.calls) == threads * launches
+    assert len(set(batch.operations["correlation"])) == threads * launches
+    assert set(batch.calls["thread"]) == idents
+    assert meter.dropped == 0
+    per_stream = [int((batch.operations["stream"] == number).sum()) for number in range(threads)]
+    assert per_stream == [launches] * threads
+
+
+EXITS = {
+    "by itself": "",
+    "with a daemon thread that launches": """
+def go_on():
+    while True:
+        stub.launch(1e-6)
+threading.Thread(target=go_on, daemon=True).start()
+time.sleep(0.1)
+""",
+    "with a daemon thread that flushes": """
+def go_on():
+    while True:
+        meter.flush()
+threading.Thread(target=go_on, daemon=True).start()
+for _ in range(5000):
+    stub.launch(1e-6)
+""",
+    "while a kernel runs": "stub.launch(30)",
+    "by an exception": "raise SystemExit(0)",
+    "when the meter is gone": "del meter\nimport gc; gc.collect()\nfor _ in range(3000): stub.launch(1e-5)",
+}
+
+
+@pytest.mark.parametrize("how", EXITS)
+def test_the_process_ends_well(how: str, stub_directory: Path):
+    program = f"""
+import sys, threading, time
+from tests.gpu import stub
+stub.load({str(stub_directory)!r})
+from dask_efficiency.adapters.cupti import CuptiMeter
+meter = CuptiMeter()
+for _ in range(100):
+    stub.launch(1e-6)
+{EXITS[how]}
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, cwd=os.getcwd())
+    assert (ended.returncode, ended.stderr) == (0, "")

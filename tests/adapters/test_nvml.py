@@ -1,0 +1,222 @@
+# ruff: noqa: N802 - the names are those of nvidia-ml-py
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.adapters.nvml import Nvml
+from dask_efficiency.gpu.readings import READINGS
+
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+class Error(Exception):
+    pass
+
+
+class NotSupported(Error):
+    pass
+
+
+class InvalidArgument(Error):
+    pass
+
+
+class Unknown(Error):
+    pass
+
+
+class FakeNvml(ModuleType):
+    """As much of nvidia-ml-py as is used, for a device that has everything."""
+
+    NVMLError, NVMLError_NotSupported, NVMLError_InvalidArgument = Error, NotSupported, InvalidArgument
+    NVMLError_FunctionNotFound = type("FunctionNotFound", (Error,), {})
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_VOLATILE_ECC, NVML_FEATURE_ENABLED = 1, 0, 0, 1
+    NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 0, 1
+    NVML_NVLINK_MAX_LINKS, NVML_NVLINK_ERROR_COUNT = 18, 5
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.reasons = 0
+        self.asked: list[str] = []
+        self.shut_down = False
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlShutdown(self) -> None:
+        self.shut_down = True
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
+        if uuid.decode() != UUID:
+            raise Unknown
+        return "handle"
+
+    def nvmlDeviceGetClockInfo(self, handle: str, clock: int) -> int:
+        return 1410
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: str, clock: int) -> int:
+        return 1980
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        return 61
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return 312_500
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:
+        return 700_000
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        return SimpleNamespace(used=10**9, total=80 * 10**9)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        return SimpleNamespace(gpu=37)
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
+        return 3 + kind
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
+        return 4
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: str) -> int:
+        return 5
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
+        return 8
+
+    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: str) -> int:
+        return 16
+
+    def nvmlDeviceGetPcieReplayCounter(self, handle: str) -> int:
+        return 2
+
+    def nvmlDeviceGetNvLinkState(self, handle: str, link: int) -> int:
+        if link >= 6:
+            raise InvalidArgument
+        return int(link < 2)
+
+    def nvmlDeviceGetNvLinkErrorCounter(self, handle: str, link: int, counter: int) -> int:
+        if counter == 4:
+            raise NotSupported
+        return 1
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        return self.reasons
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    module = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    return module
+
+
+def test_every_reading_has_its_agreed_name_and_unit(fake: FakeNvml):
+    (readings,) = Nvml([UUID]).read().values()
+    assert readings == {
+        "sm_clock_hertz": 1.41e9,
+        "sm_clock_max_hertz": 1.98e9,
+        "temperature_celsius": 61,
+        "power_watts": 312.5,
+        "power_limit_watts": 700,
+        "memory_used_bytes": 10**9,
+        "memory_total_bytes": 80 * 10**9,
+        "utilisation_ratio": 0.37,
+        "ecc_corrected_errors_total": 3,
+        "ecc_uncorrected_errors_total": 4,
+        "pcie_link_generation": 4,
+        "pcie_link_generation_max": 5,
+        "pcie_link_width": 8,
+        "pcie_link_width_max": 16,
+        "pcie_replays_total": 2,
+        "nvlink_errors_total": 8,
+        "throttle_reasons": 0,
+        "throttled_thermal": 0,
+        "throttled_power": 0,
+    }
+    assert set(readings) == set(READINGS)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "thermal", "power"),
+    [(0x20, 1, 0), (0x40, 1, 0), (0x04, 0, 1), (0x80, 0, 1), (0x01, 0, 0), (0x64, 1, 1)],
+)
+def test_reasons_for_a_lower_clock_are_told_apart(fake: FakeNvml, reasons: int, thermal: int, power: int):
+    fake.reasons = reasons
+    readings = Nvml([UUID]).read()[UUID]
+    assert (readings["throttle_reasons"], readings["throttled_thermal"], readings["throttled_power"]) == (
+        reasons,
+        thermal,
+        power,
+    )
+
+
+def test_what_a_device_lacks_is_left_out_and_not_asked_for_again(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def refuse(self: FakeNvml, handle: str, *_: Any) -> None:
+        asked.append(handle)
+        raise NotSupported
+
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetTotalEccErrors", refuse)
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetNvLinkState", refuse)
+    nvml = Nvml([UUID])
+    for _ in range(3):
+        readings = nvml.read()[UUID]
+        assert set(READINGS) - set(readings) == {
+            "ecc_corrected_errors_total",
+            "ecc_uncorrected_errors_total",
+            "nvlink_errors_total",
+        }
+    assert len(asked) == 3
+
+
+def test_what_fails_once_is_asked_for_again(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    def fail(self: FakeNvml, handle: str) -> None:
+        raise Unknown
+
+    nvml = Nvml([UUID])
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeNvml, "nvmlDeviceGetPowerUsage", fail)
+        assert "power_watts" not in nvml.read()[UUID]
+    assert "power_watts" in nvml.read()[UUID]
+
+
+def test_links_that_are_down_say_nothing_of_errors(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetNvLinkState", lambda self, handle, link: 0)
+    assert "nvlink_errors_total" not in Nvml([UUID]).read()[UUID]
+
+
+def test_a_device_that_nvml_does_not_know_is_left_out(fake: FakeNvml):
+    assert Nvml(["GPU-other"]).read() == {}
+
+
+def test_older_modules_have_older_names(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(FakeNvml, "nvmlDeviceGetCurrentClocksEventReasons")
+    fake.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x40  # type: ignore[attr-defined]
+    assert Nvml([UUID]).read()[UUID]["throttled_thermal"] == 1
+
+
+def test_closing_leaves_nvml(fake: FakeNvml):
+    Nvml([UUID]).close()
+    assert fake.shut_down
+
+
+def test_the_real_module_without_a_driver_says_so_and_crashes_nothing():
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    program = """
+from dask_efficiency.adapters.nvml import Nvml
+import pynvml
+try:
+    readings = Nvml([]).read()
+except RuntimeError as error:
+    assert "NVML does not start" in str(error)
+else:
+    assert readings == {}
+for name in ("NVML_NVLINK_ERROR_COUNT", "NVML_NVLINK_MAX_LINKS", "NVML_FEATURE_ENABLED", "NVML_CLOCK_SM"):
+    getattr(pynvml, name)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
