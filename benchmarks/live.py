@@ -26,6 +26,7 @@ from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.bokeh.pages import PAGES, Page
 from dask_efficiency.adapters.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins import accounts
 from dask_efficiency.plugins.meter import POLL_MS, RECENT_MOMENTS, Moment
@@ -39,7 +40,7 @@ PREFIXES = 100
 
 
 class FakeWorker:
-    """A worker that runs one task after the other on each thread and says so."""
+    """A worker with a GPU that runs one task after the other on each thread and says so."""
 
     def __init__(self, number: int, nthreads: int, *, at: int) -> None:
         self.address = f"tcp://10.0.{number // 250}.{number % 250}:40000"
@@ -58,7 +59,17 @@ class FakeWorker:
         self._ledger.settle(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns * 3 // 4, spill=hold.ns // 10)
         self._at = at
         self._seq += 1
-        return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at)))
+        return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at), gpu=self._gpu(at)))
+
+    def _gpu(self, at: int) -> GpuTotals:
+        """One GPU, which its tasks share."""
+        busy = at * (self._number % 7) // 8
+        shares = {f"prefix-{i}": busy // PREFIXES for i in range(PREFIXES)}
+        rest = busy - sum(shares.values())
+        device = DeviceTotals(
+            f"GPU-{self._number:08}-0000", "NVIDIA L4", at, busy, 0, at - busy, shares, unattributed=rest
+        )
+        return GpuTotals("cupti", "CUPTI 13.0", (device,), kernel_ns=busy, attributed_ns=busy - rest)
 
 
 class FakeMeter:

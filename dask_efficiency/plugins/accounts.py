@@ -13,6 +13,7 @@ from dask_efficiency.buckets import Breakdown
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.standings import Standing, between
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.timeline import Timeline
@@ -130,6 +131,7 @@ def of_live(meter: ClusterMeter) -> dict[str, Any]:
         "activity": cluster.activity(),
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
+        "gpus": own_gpus(shown.values()),
     }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
@@ -56,6 +57,8 @@ class Reading:
     buckets: Mapping[str, int]
     #: Tasks that ended, by outcome.
     tasks: Mapping[str, int]
+    #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
+    gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def read(payload: Mapping[str, Any]) -> Reading:
@@ -141,12 +144,22 @@ class Change:
     left: tuple[str, ...]
     #: The accounts since they began.
     life: EfficiencyReport
+    #: Nanoseconds of all GPUs in kernels, copies and idle that heartbeats told of in between.
+    gpu: Mapping[str, int] = field(default_factory=dict)
+    #: How many they are.
+    gpus: int = 0
 
     @property
     def threads(self) -> dict[str, float]:
         """How many threads did what, on the average; the sum is ``nthreads``. Empty without heartbeats."""
         whole = self.did.total_ns
         return {bucket: self.nthreads * self.did.ns(bucket) / whole for bucket in self.did}
+
+    @property
+    def gpu_shares(self) -> dict[str, float]:
+        """Shares of the GPUs' time in kernels, copies and idle, each in [0, 1]; empty without any."""
+        whole = sum(self.gpu.values())
+        return {name: ns / whole for name, ns in self.gpu.items()} if whole else {}
 
     @property
     def report(self) -> EfficiencyReport:
@@ -174,6 +187,7 @@ class Change:
             "left": list(self.left),
             "workers": {worker.name: _plain(worker) for worker in self.workers},
             "more_workers": self.more_workers,
+            "gpus": {"number": self.gpus, "shares": self.gpu_shares} if self.gpus else None,
             "life": {
                 "seconds": self.life.window_seconds,
                 "verdict": self.life.verdict,
@@ -216,7 +230,17 @@ def change(then: Reading | None, now: Reading, *, source: str) -> Change:
             wall_seconds=now.outstanding / 1e9,
             by_worker={ALL_WORKERS: Breakdown(now.buckets)},
         ),
+        gpu=_gpus_did(now.gpus, then.gpus if then else {}),
+        gpus=len(now.gpus),
     )
+
+
+def _gpus_did(now: Mapping[str, Mapping[str, int]], then: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    did: Counter[str] = Counter()
+    for gpu, row in now.items():
+        before = then.get(gpu, {})
+        did.update({activity: max(0, ns - before.get(activity, 0)) for activity, ns in row.items()})
+    return dict(did)
 
 
 def natural(name: str) -> list[tuple[int, str]]:

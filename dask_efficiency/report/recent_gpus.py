@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dask_efficiency.cluster import Presence
 from dask_efficiency.report.figures import format_share
@@ -54,6 +55,11 @@ def gpus_moment(present: Iterable[Presence]) -> GpusMoment:
     return {key: tuple(device.activity.values()) for key, device in _devices(present).items()}
 
 
+def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
+    """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
+    return {" ".join(map(str, key)): device.activity for key, device in _devices(present).items() if not device.shared}
+
+
 def gpus(present: Iterable[Presence], then: GpusMoment | None = None, *, at_most: int = FEW_GPUS) -> Gpus:
     """The GPUs by worker; of more than ``at_most``, those that are idle most.
 
@@ -68,22 +74,33 @@ def gpus(present: Iterable[Presence], then: GpusMoment | None = None, *, at_most
     """
     before = then or {}
     nothing = (0,) * len(ACTIVITIES)
-    rows, times = [], [0, 0]
+    rows, idle, whole = [], 0, 0
     for key, device in _devices(present).items():
         did = [max(now - was, 0) for now, was in zip(device.activity.values(), before.get(key, nothing), strict=True)]
-        whole = sum(did)
-        shares = tuple(ns / whole for ns in did) if whole else (0.0,) * len(did)
-        rows.append(Gpu(f"{label(device.worker)} {label(device.label)}", shares, device.shared))
+        rows.append((device, did, sum(did)))
         if not device.shared:
-            times = [times[0] + did[-1], times[1] + whole]
-    idle = times[0] / times[1] if times[1] else math.nan
+            idle, whole = idle + did[-1], whole + sum(did)
     title = f"{len(rows)} GPU{'s' * (len(rows) > 1)}"
-    if not math.isnan(idle):
-        title += f", idle {format_share(idle)} of the time"
+    if whole:
+        title += f", idle {format_share(idle / whole)} of the time"
     if len(rows) > at_most:
         title = f"The {at_most} of {title}, that are idle most"
-        rows = sorted(rows, key=lambda row: -row.shares[-1])
-    return Gpus(tuple(rows[:at_most]), len(rows), idle, title)
+        rows.sort(key=lambda row: -row[1][-1] / row[2] if row[2] else 0.0)
+    shown = tuple(
+        Gpu(
+            _name(device.worker, device.label),
+            tuple(ns / time for ns in did) if time else (0.0,) * len(did),
+            device.shared,
+        )
+        for device, did, time in rows[:at_most]
+    )
+    return Gpus(shown, len(rows), idle / whole if whole else math.nan, title)
+
+
+@lru_cache(maxsize=4 * MANY_GPUS)
+def _name(worker: str, gpu: str) -> str:
+    """Takes longer than all the rest of a row, and is the same each time."""
+    return f"{label(worker)} {label(gpu)}"
 
 
 def _devices(present: Iterable[Presence]) -> dict[Key, DeviceTime]:

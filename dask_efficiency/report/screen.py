@@ -58,6 +58,7 @@ def plain(change: Change, *, width: int = 80, height: int | None = None) -> str:
         items = [f"{LETTERS[part.bucket]} {item}" for part, item in zip(shown, _legend(change, shown), strict=True)]
         lines.append(f"[{letters(shown, width - 2)}]")
         lines += ["  ".join(items[i] for i in line) for line in packed([len(item) for item in items], width)]
+    lines += _wrapped(_gpus(change), width)
     lines += _wrapped(_events(change), width)
     lines += _if_room(_wrapped(_life(change), width), change, None if height is None else height - len(lines))
     workers, left_out = _fitting(change, len(change.workers) if height is None else height - len(lines) - SPARE_LINES)
@@ -90,6 +91,7 @@ def coloured(change: Change, *, width: int, height: int) -> Text:
         ]
         lines.append(_bar(change.did, width))
         lines += [Text("  ").join(items[i] for i in line) for line in packed([len(item) for item in items], width)]
+    lines += [Text(line) for line in _wrapped(_gpus(change), width)]
     lines += [Text(line) for line in _wrapped(_events(change), width, ascii_only=False)]
     life = _if_room(_wrapped(_life(change), width), change, height - len(lines))
     lines += [Text(line, style="dim") for line in life]
@@ -150,6 +152,11 @@ def _legend(change: Change, shown: Sequence[Part]) -> list[str]:
     """How many threads did what; the figures add up to the number of threads."""
     tenths = apportion([part.nanoseconds for part in shown], 10 * change.nthreads)
     return [f"{part.bucket} {n / 10:.1f}" for part, n in zip(shown, tenths, strict=True)]
+
+
+def _gpus(change: Change) -> str:
+    shares = ", ".join(f"{name} {format_share(share)}" for name, share in change.gpu_shares.items())
+    return f"{change.gpus} GPU{'s' * (change.gpus > 1)}: {shares}." if shares else ""
 
 
 def _events(change: Change) -> str:

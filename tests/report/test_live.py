@@ -128,3 +128,14 @@ def test_plain_data_for_scripts_holds_every_figure():
 
 def test_names_sort_by_the_numbers_in_them():
     assert sorted(["w10", "w9", "a", "10", "9", "w"], key=natural) == ["a", "w", "w9", "w10", "9", "10"]
+
+
+def test_gpus_are_compared_one_by_one():
+    then = replace(THEN, gpus={"a": {"kernels": 5, "idle": 5}, "gone": {"kernels": 99, "idle": 1}})
+    now = replace(NOW, gpus={"a": {"kernels": 6, "idle": 7}, "new": {"kernels": 1, "idle": 0}})
+    found = change(then, now, source="x")
+    assert (found.gpus, found.gpu) == (2, {"kernels": 2, "idle": 2})
+    assert found.gpu_shares == {"kernels": 0.5, "idle": 0.5}
+    assert found.to_dict()["gpus"] == {"number": 2, "shares": {"kernels": 0.5, "idle": 0.5}}
+    assert CHANGE.to_dict()["gpus"] is None
+    assert CHANGE.gpu_shares == {}

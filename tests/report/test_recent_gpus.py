@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dask_efficiency.cluster import Presence
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.report.recent_gpus import Gpus, gpus, gpus_moment
+from dask_efficiency.report.recent_gpus import Gpus, gpus, gpus_moment, own_gpus
 from dask_efficiency.wire import Snapshot
 from tests.report.samples import HOSTILE_NAMES
 from tests.strategies import any_gpu_totals
@@ -57,6 +57,11 @@ def test_a_gpu_of_several_workers_is_flagged_and_in_no_sum() -> None:
     assert all(row.shared for row in found.rows)
     assert math.isnan(found.idle)
     assert found.title == "2 GPUs"
+
+
+def test_a_live_view_has_the_gpus_that_are_one_workers_alone() -> None:
+    found = own_gpus([presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), presence("b", device("1", 0, 0, 2))])
+    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
 
 
 def test_names_are_short_and_harmless() -> None:

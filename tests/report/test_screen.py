@@ -32,6 +32,14 @@ def test_a_plain_view_of_a_small_cluster():
     )
 
 
+def test_the_gpus_have_a_line_where_there_are_any():
+    gpus = {"a": {"kernels": 3, "copies": 1, "idle": 6}}
+    view = change(THEN, replace(NOW, gpus=gpus), source="x")
+    assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
+    assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in str(coloured(view, width=80, height=24))
+    assert "GPU" not in plain(CHANGE)
+
+
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])
 @pytest.mark.parametrize("height", [3, 12, 24, 40])
 def test_no_view_is_larger_than_the_screen(width, height):

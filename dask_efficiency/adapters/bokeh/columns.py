@@ -118,7 +118,7 @@ def prefixes_title(reading: Reading) -> str:
 def gpus_title(reading: Reading) -> str:
     """What the bars of :func:`all_gpus` show."""
     found = gpus(reading.cluster.present.values(), reading.kept.gpus, at_most=MANY_GPUS)
-    return _since(reading, reading.kept.at, escape(found.title) if found.rows else NO_GPU)
+    return _since(reading, reading.kept.at, escape(found.title) if found.number else NO_GPU)
 
 
 def gpu_key(_: Reading) -> str:
