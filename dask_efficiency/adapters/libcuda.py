@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import uuid
+from contextlib import suppress
 from typing import NamedTuple
 
 #: ``CU_CTX_SCHED_MASK`` and ``CU_CTX_SCHED_BLOCKING_SYNC``: all other ways to wait for a device burn CPU.
@@ -24,12 +25,18 @@ class CudaDevice(NamedTuple):
     spins: bool
 
 
+#: Found once: making another object of it takes ten times as long as a call of it.
+_driver: ctypes.CDLL | None = None
+
+
 def loaded_driver() -> ctypes.CDLL | None:
     """The driver's library if this process has loaded it already, else None."""
-    try:
-        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except (OSError, AttributeError):  # not loaded, or a system without RTLD_NOLOAD
-        return None
+    global _driver
+    if _driver is None:
+        # Not loaded, or a system without RTLD_NOLOAD.
+        with suppress(OSError, AttributeError):
+            _driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    return _driver
 
 
 def in_use(driver: ctypes.CDLL) -> bool:
