@@ -103,8 +103,6 @@ class GpuWatch:
             return
         if self._own():
             self._thread.start()
-        else:
-            self._totals = GpuTotals(description="another worker of this process meters its GPUs")
 
     @property
     def armed(self) -> bool:
@@ -127,6 +125,9 @@ class GpuWatch:
 
     def totals(self) -> GpuTotals:
         """The accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
+        owner = GpuWatch._owner
+        if self._thread.ident is None and owner is not None and owner.armed:
+            return GpuTotals(description="another worker of this process meters its GPUs")
         return self._totals
 
     async def catch_up(self, seconds: float = 1.0) -> None:
