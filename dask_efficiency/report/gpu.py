@@ -80,7 +80,7 @@ class GpuSummary:
     unknown_tasks: int
     #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
-    #: Workers that are not measured, by the reason.
+    #: Workers that are not measured, or not any more, by the reason.
     refused: Mapping[str, tuple[str, ...]]
     #: The last sensor readings by device.
     readings: Mapping[str, Mapping[str, float]]
@@ -156,7 +156,8 @@ class GpuSummary:
 
 def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
     """The accounts of all workers together; None where there is nothing to say."""
-    measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none"}
+    # a meter that failed leaves what it had seen
+    measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none" or totals.devices}
     refused = {name: totals.description for name, totals in by_worker.items() if totals.meter == "none"}
     refused = {name: reason for name, reason in refused.items() if reason}
     if not measured and not refused:
@@ -182,7 +183,7 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
         gaps=sum(totals.gaps for totals in everyone),
         cost=sum(totals.cost for totals in everyone),
         unknown_tasks=sum(totals.unknown_tasks for totals in everyone),
-        meters=_grouped({name: (totals.meter, totals.description) for name, totals in measured.items()}),
+        meters=_grouped({name: (row.meter, row.description) for name, row in measured.items() if row.meter != "none"}),
         refused=_grouped(refused),
         readings={uuid: row for totals in everyone for uuid, row in totals.readings.items()},
     )

@@ -43,7 +43,7 @@ WHOLE_NAME = 1000
 def gpu_section(report: EfficiencyReport) -> Html:
     """The section of a page; empty where no GPU was watched."""
     found = summary(report.gpu)
-    if found is None or not found.meters:
+    if found is None or not (found.meters or found.devices):
         return Html("")
     part = devices(report, found, in_full=GPUS_WITH_BARS)
     parts = (

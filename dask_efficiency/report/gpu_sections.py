@@ -59,7 +59,7 @@ NO_TASK = "(no task)"
 def gpu_sections(report: EfficiencyReport) -> tuple[Section, ...]:
     """The GPUs, their time by prefix, and their kernels; nothing where no GPU was watched."""
     found = summary(report.gpu)
-    if found is None or not found.meters:
+    if found is None or not (found.meters or found.devices):
         return ()
     return (devices(report, found), by_prefix(found), upper_bounds(found), kernels(found))
 

@@ -42,6 +42,13 @@ def test_a_refusal_is_worth_a_summary() -> None:
     assert of(a=GpuTotals(description="CUDA 11.8 is too old")).refused == {"CUDA 11.8 is too old": ("a",)}
 
 
+def test_what_a_meter_saw_before_it_failed_counts() -> None:
+    found = of(a=replace(device("x", 4, 0, 6), meter="none", description="CUPTI failed"))
+    assert found.elapsed == 10
+    assert found.meters == {}
+    assert found.refused == {"CUPTI failed": ("a",)}
+
+
 def test_the_factors_by_hand() -> None:
     # kernels 40 and 20 s of 100 s, kernels and copies 50 and 20 s: 30 / 40, 40 / 50, 50 / 100
     found = of(a=device("x", 40, 10, 50), b=device("y", 20, 0, 80))
@@ -72,7 +79,7 @@ def test_the_factors_are_shares_and_their_product_is_the_parallel_efficiency(by_
 @given(workers)
 def test_nothing_is_lost_in_the_summary(by_worker: dict[str, GpuTotals]) -> None:
     found = summary(by_worker)
-    measured = [totals for totals in by_worker.values() if totals.meter != "none"]
+    measured = [totals for totals in by_worker.values() if totals.meter != "none" or totals.devices]
     if found is None:
         assert not measured
         return
