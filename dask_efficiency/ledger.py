@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
+from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket
 
@@ -17,6 +19,7 @@ MAX_WINDOW_ROWS = 5_000
 #: Buckets that a settled task's time goes to, in the order of a row of the ledger.
 TASK_BUCKETS = (
     Bucket.THREAD_CPU,
+    Bucket.GPU,
     Bucket.THREAD_NONCPU,
     Bucket.SPILL,
     Bucket.OVERHEAD,
@@ -37,7 +40,7 @@ FREE_BUCKETS = (
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE = range(5)
 
 #: What a slot that a task holds is doing, whatever becomes of the task: the first of the task buckets.
-ACTIVE_BUCKETS = TASK_BUCKETS[:4]
+ACTIVE_BUCKETS = TASK_BUCKETS[:5]
 
 Row = list[int]
 
@@ -69,6 +72,17 @@ class Availability(StrEnum):
 
 
 _TAKES_TASKS = Availability.RUNNING
+
+
+class Used(NamedTuple):
+    """What a task's thread used so far, in nanoseconds; the GPU's part is of the time beside the CPU."""
+
+    cpu: int
+    wall: int
+    gpu: int = 0
+
+
+_NOTHING = Used(0, 0)
 
 
 class Hold:
@@ -173,6 +187,10 @@ class Ledger:
         self._tasks: dict[str, int] = {}
         #: What the activity view has beyond the split of the tasks that succeeded.
         self._beyond = [0] * len(ACTIVE_BUCKETS)
+        #: What settled tasks proved to have done beyond what the view had accrued of them, and where negative the
+        #: opposite; and the view as it was told last.
+        self._owed = [0] * len(ACTIVE_BUCKETS)
+        self._told = [0] * len(ACTIVE_BUCKETS)
         #: Tasks that succeeded for the first time; apart, for an enum's hash is slow.
         self._succeeded = 0
         self._windows: dict[str, _Window] = {}
@@ -254,10 +272,12 @@ class Ledger:
         self._frozen[hold] = None
         return hold
 
-    def settle(self, hold: Hold, outcome: Outcome, *, cpu: int = 0, wall: int = 0, spill: int = 0) -> None:
+    def settle(
+        self, hold: Hold, outcome: Outcome, *, cpu: int = 0, gpu: int = 0, wall: int = 0, spill: int = 0
+    ) -> None:
         """Book a released hold for good.
 
-        Measurements are clamped to the time held, in the order CPU, non-CPU, spill; overhead is
+        Measurements are clamped to the time held, in the order CPU, GPU, non-CPU, spill; overhead is
         the rest: so the sum is exact whatever they say.
 
         Parameters
@@ -268,6 +288,8 @@ class Ledger:
             Only a task that succeeded for the first time is split; else all its time is one bucket.
         cpu, wall
             Nanoseconds of CPU and of wall time in the task's thread.
+        gpu
+            Nanoseconds of that wall time, and not of the CPU's, in which the thread waited for a kernel of its task.
         spill
             Nanoseconds of spilling and unspilling outside the thread.
         """
@@ -277,7 +299,10 @@ class Ledger:
         # Conditions, not min and max: this runs for every task.
         cpu = 0 if cpu < 0 else cpu if cpu < left else left
         left -= cpu
-        noncpu = wall - cpu
+        if gpu:
+            gpu = 0 if gpu < 0 else gpu if gpu < left else left
+            left -= gpu
+        noncpu = wall - cpu - gpu
         noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
         left -= noncpu
         spill = 0 if spill < 0 else spill if spill < left else left
@@ -285,18 +310,20 @@ class Ledger:
         if outcome is _SUCCEEDED and not hold.recomputed:
             self._succeeded += 1
             row[0] += cpu
-            row[1] += noncpu
-            row[2] += spill
-            row[3] += left
+            if gpu:
+                row[1] += gpu
+            row[2] += noncpu
+            row[3] += spill
+            row[4] += left
             if hold.accrued is not None:
-                split = cpu, noncpu, spill, left
-                self._accrue(hold, split, hold.ns)
+                split = cpu, gpu, noncpu, spill, left
+                self._accrue_the_rest(hold, split)
                 for i, ns in enumerate(split):
                     self._beyond[i] -= ns
             if self._windows:
-                self._settle_in_windows(hold, outcome, [cpu, noncpu, spill, left])
+                self._settle_in_windows(hold, outcome, [cpu, gpu, noncpu, spill, left])
             return
-        self._accrue(hold, (cpu, noncpu, spill, left), hold.ns)
+        self._accrue_the_rest(hold, (cpu, gpu, noncpu, spill, left))
         if outcome is _SUCCEEDED:
             outcome = Outcome.RECOMPUTED
         i = _BUCKET_OF[outcome]
@@ -304,6 +331,13 @@ class Ledger:
         self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
         if self._windows:
             self._settle_in_windows(hold, outcome, [0] * i + [hold.ns])
+
+    def _accrue_the_rest(self, hold: Hold, split: Row | tuple[int, ...]) -> None:
+        """What it did is known: where the view has it otherwise, time that comes later makes up for it."""
+        self._accrue(hold, split, hold.ns)
+        assert hold.accrued is not None
+        for i, ns in enumerate(split):
+            self._owed[i] += ns - hold.accrued[i]
 
     def _accrue(self, hold: Hold, target: Sequence[int], upto: int) -> None:
         """Add to the activity view what a hold did since the last time.
@@ -323,6 +357,19 @@ class Ledger:
         accrued[-1] += left
         self._beyond[-1] += left
 
+    def _activity(self, settled: Mapping[str, int]) -> dict[str, int]:
+        """The activity view: new time of what had too much goes to what is owed, and nothing falls."""
+        view = [settled[str(bucket)] + self._beyond[i] for i, bucket in enumerate(ACTIVE_BUCKETS)]
+        if any(self._owed):
+            over = [i for i, ns in enumerate(self._owed) if ns < 0]
+            for i, j in product(over, [j for j, ns in enumerate(self._owed) if ns > 0]):
+                moved = max(0, min(-self._owed[i], self._owed[j], view[i] - self._told[i]))
+                for row, sign in ((self._beyond, 1), (view, 1), (self._owed, -1)):
+                    row[i] -= sign * moved
+                    row[j] += sign * moved
+        self._told = view
+        return {str(bucket): ns for bucket, ns in zip(ACTIVE_BUCKETS, view, strict=True)}
+
     def _settle_in_windows(self, hold: Hold, outcome: Outcome, row: Row) -> None:
         """Book the part of a hold that lies in each open window."""
         for window in self._windows.values():
@@ -340,7 +387,7 @@ class Ledger:
         for hold in list(self._frozen):
             self.settle(hold, outcome)
 
-    def balance(self, *, at: int, used: Mapping[object, tuple[int, int]] | None = None) -> Balance:
+    def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
 
         Parameters
@@ -348,16 +395,17 @@ class Ledger:
         at
             Now.
         used
-            Key of a task that holds a slot, or a :class:`Hold` that is not settled, to the (CPU,
-            wall) nanoseconds in its thread so far, for the activity view; the rest is ``overhead``.
+            Key of a task that holds a slot, or a :class:`Hold` that is not settled, to what its thread
+            used so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)
+        used = used or {}
         for key, hold in self._held.items():
-            cpu, wall = (used or {}).get(key, (0, 0))
-            self._accrue(hold, (cpu, wall - cpu, 0, 0), self._at - hold.start)
+            cpu, wall, gpu = used.get(key, _NOTHING)
+            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, 0, 0), self._at - hold.start)
         for hold in self._frozen:
-            cpu, wall = (used or {}).get(hold, (0, 0))
-            self._accrue(hold, (cpu, wall - cpu, 0, 0), hold.ns)
+            cpu, wall, gpu = used.get(hold, _NOTHING)
+            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, 0, 0), hold.ns)
         settled = {str(b): ns for b, ns in zip(FREE_BUCKETS, self._free, strict=True)}
         for i, bucket in enumerate(TASK_BUCKETS):
             settled[str(bucket)] = sum(row[i] for row in self._prefixes.values())
@@ -371,7 +419,7 @@ class Ledger:
             running=sum(self._so_far(hold) for hold in self._unsettled()),
             prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
             tasks=tasks,
-            active={str(b): settled[str(b)] + self._beyond[i] for i, b in enumerate(ACTIVE_BUCKETS)},
+            active=self._activity(settled),
         )
 
     def open_window(self, window_id: str, *, at: int) -> None:

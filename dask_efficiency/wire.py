@@ -16,7 +16,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
-SCHEMA = 1
+SCHEMA = 2
 
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"

@@ -76,7 +76,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         running=running,
         prefixes=prefixes,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
-        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks), 0, running]),
+        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks), 0, 0, running]),
     )
 
 
@@ -90,7 +90,7 @@ def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
         outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         final=draw(st.booleans()),
-        gpu=draw(st.none() | gpu_totals()),
+        gpu=draw(st.none() | any_gpu_totals()),
     )
 
 
@@ -144,7 +144,7 @@ def device_totals(draw: st.DrawFn, uuid: str) -> DeviceTotals:
 
 
 @st.composite
-def gpu_totals(draw: st.DrawFn) -> GpuTotals:
+def any_gpu_totals(draw: st.DrawFn) -> GpuTotals:
     """What some worker's GPU accounts might hold."""
     uuids = draw(st.lists(st.sampled_from(["GPU-0", "GPU-1", "MIG-2"]), unique=True, max_size=3))
     kernel_ns = draw(nanoseconds)

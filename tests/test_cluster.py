@@ -23,7 +23,7 @@ from dask_efficiency.cluster import (
     ClusterLedger,
     Presence,
 )
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
 from dask_efficiency.standings import between
 from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
@@ -819,7 +819,7 @@ def test_what_nobody_sent_is_counted_and_forgotten():
             r"active\['overhead'\] shrank",
         ),
         (
-            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 1, 0, 0, 0]}},
+            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 0, 1, 0, 0, 0]}},
             r"prefixes\['inc'\] shrank",
         ),
         ({"nthreads": 4, "elapsed": 10, "settled": {"overhead": 1, "idle": 39}}, "nthreads is 4; expected 2"),
@@ -830,7 +830,7 @@ def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
     first = {
         **idle_payload(2, 10),
         "settled": {"overhead": 1, "idle": 19},
-        "prefixes": {"inc": [0, 0, 0, 1, 0, 0, 0]},
+        "prefixes": {"inc": [0, 0, 0, 0, 1, 0, 0, 0]},
         "tasks": {"succeeded": 1},
         "active": {"overhead": 1},
     }
@@ -926,9 +926,9 @@ def test_what_ran_shows_in_the_activity_before_it_settles():
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
     ledger.hold("x", "inc", at=5)
-    balance = ledger.balance(at=25, used={"x": (4, 15)})
+    balance = ledger.balance(at=25, used={"x": Used(4, 15, 3)})
     cluster.receive("tcp://a", encode(Snapshot("a", 1, balance)), at=25)
-    did = {"idle": 5, "thread-cpu": 4, "thread-noncpu": 11, "overhead": 5}
+    did = {"idle": 5, "thread-cpu": 4, "gpu": 3, "thread-noncpu": 8, "overhead": 5}
     assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
     assert cluster.activity_by_worker() == {"alice": did}
     # Whatever becomes of it: what the slot did is not taken back.

@@ -18,6 +18,7 @@ from dask_efficiency.ledger import (
     Balance,
     Ledger,
     Outcome,
+    Used,
     WindowBalance,
     apportion,
 )
@@ -117,16 +118,16 @@ class ModelWorker:
         self.unsettled.append(task)
         return task
 
-    def settle(self, task: ModelTask, outcome: Outcome, cpu: int, wall: int, spill: int) -> None:
+    def settle(self, task: ModelTask, outcome: Outcome, cpu: int, gpu: int, wall: int, spill: int) -> None:
         self.unsettled.remove(task)
         if outcome is Outcome.SUCCEEDED and task.recomputed:
             outcome = Outcome.RECOMPUTED
         left = task.spent
         booked: Counter[str] = Counter()
         if outcome is Outcome.SUCCEEDED:
-            in_thread = min(max(cpu, 0), left)
-            for bucket, claim in (("thread-cpu", cpu), ("thread-noncpu", wall - in_thread), ("spill", spill)):
-                booked[bucket] = sorted((0, claim, left))[1]
+            for bucket, claim in (("thread-cpu", cpu), ("gpu", gpu), ("thread-noncpu", wall), ("spill", spill)):
+                known = booked.total() if bucket == "thread-noncpu" else 0
+                booked[bucket] = sorted((0, claim - known, left))[1]
                 left -= booked[bucket]
             booked["overhead"] = left
         else:
@@ -224,23 +225,23 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(
         which=st.integers(0, 100),
         outcome=st.sampled_from([Outcome.SUCCEEDED, *Outcome]),
-        claims=st.tuples(measurements, measurements, measurements),
+        claims=st.tuples(measurements, measurements, measurements, measurements),
     )
     def settle(self, which, outcome, claims):
         hold, task = self.released.pop(which % len(self.released))
-        cpu, wall, spill = claims
-        self.ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
-        self.model.settle(task, outcome, cpu, wall, spill)
+        cpu, gpu, wall, spill = claims
+        self.ledger.settle(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
+        self.model.settle(task, outcome, cpu, gpu, wall, spill)
 
-    @rule(key=keys, outcome=st.sampled_from(Outcome), shares=st.tuples(*[st.integers(0, 120)] * 3), step=ticks)
+    @rule(key=keys, outcome=st.sampled_from(Outcome), shares=st.tuples(*[st.integers(0, 120)] * 4), step=ticks)
     def finish(self, key, outcome, shares, step):
         """Measurements that nearly fit, as honest ones do."""
         at = self.tick(step, seen=key in self.model.slots)
         hold, task = self.ledger.release(key, at=at), self.model.release(key)
         if hold is not None and task is not None:
-            cpu, wall, spill = (hold.ns * share // 100 for share in shares)
-            self.ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
-            self.model.settle(task, outcome, cpu, wall, spill)
+            cpu, gpu, wall, spill = (hold.ns * share // 100 for share in shares)
+            self.ledger.settle(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
+            self.model.settle(task, outcome, cpu, gpu, wall, spill)
 
     @rule(
         availability=st.sampled_from([Availability.RUNNING, *Availability]),
@@ -259,10 +260,14 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.turn(availability, at=at)
         self.model.availability = availability
 
-    @rule(used=st.dictionaries(keys, st.tuples(measurements, measurements)), frozen=measurements, step=ticks)
+    @rule(
+        used=st.dictionaries(keys, st.builds(Used, measurements, measurements, measurements)),
+        frozen=measurements,
+        step=ticks,
+    )
     def balance(self, used, frozen, step):
         for hold, _ in self.released:
-            used[hold] = frozen, frozen
+            used[hold] = Used(frozen, frozen, frozen)
         self.ledger.balance(at=self.tick(step), used=used)
 
     @rule(window=ids, step=ticks)
@@ -285,7 +290,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for key in list(self.model.tasks):
             self.model.release(key)
         for task in list(self.model.unsettled):
-            self.model.settle(task, outcome, 0, 0, 0)
+            self.model.settle(task, outcome, 0, 0, 0, 0)
         self.released.clear()
         assert self.peek().running == 0
         assert self.ledger.slots_free == self.ledger.nthreads
@@ -386,6 +391,26 @@ def test_a_turn_keeps_what_waits_as_it_was_observed():
     ledger.turn(Availability.PAUSED, at=3)
     ledger.turn(Availability.RUNNING, at=7)
     assert settled_of(ledger, 10) == {"waiting-on-data": 6, "paused": 4}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "wall", "expected"),
+    [
+        (30, 20, 60, row(thread_cpu=30, gpu=20, thread_noncpu=10, spill=40)),
+        # CPU comes first, then the GPU, whatever the wall clock says.
+        (90, 20, 95, row(thread_cpu=90, gpu=10)),
+        (30, 150, 60, row(thread_cpu=30, gpu=70)),
+        (30, 40, 50, row(thread_cpu=30, gpu=40, spill=30)),
+        (30, -7, 50, row(thread_cpu=30, thread_noncpu=20, spill=50)),
+    ],
+)
+def test_gpu_time_comes_after_the_cpu_and_before_the_rest(cpu, gpu, wall, expected):
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "train", at=0)
+    hold = ledger.release("x", at=100)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=100)
+    assert ledger.balance(at=100).prefixes == {"train": expected}
 
 
 @pytest.mark.parametrize(
@@ -592,9 +617,10 @@ def test_a_balance_does_not_change_when_the_ledger_goes_on():
     assert sum(then.settled.values()) == 10
 
 
-def active(ledger: Ledger, at: int, **used: tuple[int, int]) -> dict[str, int]:
+def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
     """What held slots were doing so far."""
-    return {bucket: ns for bucket, ns in ledger.balance(at=at, used=used).active.items() if ns}
+    given = {key: Used(*values) for key, values in used.items()}
+    return {bucket: ns for bucket, ns in ledger.balance(at=at, used=given).active.items() if ns}
 
 
 def test_the_activity_of_a_live_task_is_what_its_thread_used_so_far():
@@ -614,6 +640,30 @@ def test_an_activity_once_accrued_is_never_taken_back():
     ledger.settle(hold, Outcome.SUCCEEDED, cpu=12, wall=15)
     assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
     assert settled_of(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "overhead": 5}
+
+
+def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
+    # 30 were called thread-noncpu before it was known that 20 of them were the GPU's. The next task is the GPU's
+    # business in no way, and its time is lent: at 60 the view is what was settled.
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "train", at=0)
+    assert active(ledger, 30, x=(0, 30)) == {"thread-noncpu": 30}
+    hold = ledger.release("x", at=30)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, gpu=20, wall=30)
+    ledger.hold("y", "load", at=30)
+    assert active(ledger, 30) == {"thread-noncpu": 30}
+    assert active(ledger, 45, y=(0, 15)) == {"thread-noncpu": 30, "gpu": 15}
+    assert active(ledger, 60, y=(0, 30)) == {"thread-noncpu": 40, "gpu": 20}
+    ledger.settle_all(Outcome.FAILED, at=60)
+    assert settled_of(ledger, 60) == {"gpu": 20, "thread-noncpu": 10, "failed": 30}
+
+
+def test_the_activity_of_a_live_task_has_the_gpu_time_known_so_far():
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "train", at=0)
+    assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
+    assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])

@@ -38,7 +38,7 @@ def ledger_with_everything() -> Ledger:
         ledger.hold(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
         hold = ledger.release(i, at=120 + 100 * i)
         assert hold is not None
-        ledger.settle(hold, outcome, cpu=50, wall=70, spill=20)
+        ledger.settle(hold, outcome, cpu=40, gpu=10, wall=70, spill=20)
     ledger.hold("frozen", "inc", at=430)
     ledger.release("frozen", at=440)
     ledger.hold("running", "inc", at=450)
@@ -123,15 +123,15 @@ def test_a_number_out_of_order_is_refused_by_the_name_of_its_mapping(field, valu
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 def test_a_number_out_of_order_in_a_row_is_refused(value):
     with pytest.raises(RefusedSnapshot, match="^prefixes is "):
-        decode(payload(prefixes={"inc": [0, 0, 0, value, 0, 0, 0]}))
+        decode(payload(prefixes={"inc": [0, 0, 0, value, 0, 0, 0, 0]}))
     with pytest.raises(RefusedSnapshot, match="^rows is "):
-        decode_window(window_payload(rows=[["span", "inc", [0, 0, 0, 0, 0, 0, 0, value]]]))
+        decode_window(window_payload(rows=[["span", "inc", [0, 0, 0, 0, 0, 0, 0, 0, value]]]))
 
 
-@pytest.mark.parametrize("value", [None, 0, 2, "1", 1.0, True, [1]], ids=repr)
+@pytest.mark.parametrize("value", [None, 0, 1, "1", 1.0, True, [1]], ids=repr)
 def test_another_schema_is_refused(value):
     for one, read in ((payload, decode), (window_payload, decode_window)):
-        with pytest.raises(RefusedSnapshot, match="^schema is .*; expected 1"):
+        with pytest.raises(RefusedSnapshot, match="^schema is .*; expected 2"):
             read(one(schema=value))
 
 
@@ -177,18 +177,18 @@ def test_a_name_out_of_order_is_refused_by_its_field(value):
     with pytest.raises(RefusedSnapshot, match="^incarnation is "):
         decode(payload(incarnation=value))
     with pytest.raises(RefusedSnapshot, match="^off is "):
-        decode({"schema": 1, "off": value})
+        decode({"schema": 2, "off": value})
     with pytest.raises(RefusedSnapshot, match="^outside is "):
         decode(payload(outside={value: 1}))
     with pytest.raises(RefusedSnapshot, match="^prefixes is "):
-        decode(payload(prefixes={value: [0] * 7}))
+        decode(payload(prefixes={value: [0] * 8}))
     with pytest.raises(RefusedSnapshot, match="^span is "):
-        decode_window(window_payload(rows=[[value, "inc", [0] * 8]]))
+        decode_window(window_payload(rows=[[value, "inc", [0] * 9]]))
     with pytest.raises(RefusedSnapshot, match="^prefix is "):
-        decode_window(window_payload(rows=[["span", value, [0] * 8]]))
+        decode_window(window_payload(rows=[["span", value, [0] * 9]]))
 
 
-@pytest.mark.parametrize("bucket", ["running", "no-work", "lost-worker", "unmeasured", "gpu", "coffee"])
+@pytest.mark.parametrize("bucket", ["running", "no-work", "lost-worker", "unmeasured", "coffee"])
 def test_a_bucket_that_no_worker_books_is_refused(bucket):
     # The first four are booked by the scheduler alone.
     with pytest.raises(RefusedSnapshot, match=f"^settled has .*{bucket}.*; expected only"):
@@ -221,7 +221,7 @@ def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
-@pytest.mark.parametrize("bucket", range(7))
+@pytest.mark.parametrize("bucket", range(8))
 def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
     prefixes = payload()["prefixes"]
     row = next(row for row in prefixes.values() if row[bucket])
@@ -255,13 +255,13 @@ def test_a_window_that_is_off_by_one_is_refused(off_by):
         decode_window(window_payload(rows=rows))
 
 
-@pytest.mark.parametrize("length", [0, 6, 8])
+@pytest.mark.parametrize("length", [0, 7, 9])
 def test_a_row_of_another_length_is_refused(length):
-    with pytest.raises(RefusedSnapshot, match="^a row of prefixes is .*; expected 7 numbers"):
+    with pytest.raises(RefusedSnapshot, match="^a row of prefixes is .*; expected 8 numbers"):
         decode(payload(prefixes={"inc": [0] * length}))
 
 
-@pytest.mark.parametrize("rows", [["abc"], [["span", "inc"]], [None], [["span", "inc", [0] * 7]], {}, "rows"], ids=repr)
+@pytest.mark.parametrize("rows", [["abc"], [["span", "inc"]], [None], [["span", "inc", [0] * 8]], {}, "rows"], ids=repr)
 def test_rows_of_a_window_out_of_shape_are_refused(rows):
     with pytest.raises(RefusedSnapshot, match="row"):
         decode_window(window_payload(rows=rows))
@@ -269,7 +269,7 @@ def test_rows_of_a_window_out_of_shape_are_refused(rows):
 
 @pytest.mark.parametrize("field", ["outside", "details", "prefixes"])
 def test_too_many_names_are_refused(field):
-    value: Any = [0] * 7 if field == "prefixes" else 0
+    value: Any = [0] * 8 if field == "prefixes" else 0
     assert decode(payload_with_names(field, MAX_NAMES, value))
     with pytest.raises(RefusedSnapshot, match=f"^{field} has {MAX_NAMES + 1} entries; expected at most {MAX_NAMES}"):
         decode(payload_with_names(field, MAX_NAMES + 1, value))

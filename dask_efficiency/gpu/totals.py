@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+#: Stands for no task among shares, where no prefix can be.
+_NOBODY = "\0"
+
 
 class GpuUse(NamedTuple):
     """What a task's thread did in calls that wait for the GPU: four parts of that time, in nanoseconds, and its CPU."""
@@ -47,7 +50,8 @@ class DeviceTotals:
 
     def since(self, earlier: DeviceTotals) -> DeviceTotals:
         """What came on top of ``earlier``, totals of the same device and worker."""
-        shares = {prefix: ns - earlier.shares.get(prefix, 0) for prefix, ns in self.shares.items()}
+        shares = _gained({**self.shares, _NOBODY: self.unattributed}, {**earlier.shares, _NOBODY: earlier.unattributed})
+        unattributed = shares.pop(_NOBODY)
         return replace(
             self,
             elapsed=self.elapsed - earlier.elapsed,
@@ -55,7 +59,7 @@ class DeviceTotals:
             copies=self.copies - earlier.copies,
             idle=self.idle - earlier.idle,
             shares={prefix: ns for prefix, ns in shares.items() if ns},
-            unattributed=self.unattributed - earlier.unattributed,
+            unattributed=unattributed,
             tail=self.tail - earlier.tail,
             late=self.late - earlier.late,
         )
@@ -117,12 +121,23 @@ class GpuTotals:
                 for now, then in known
                 if then is None or now.launches > then.launches
             ),
-            hidden={prefix: ns - earlier.hidden.get(prefix, 0) for prefix, ns in self.hidden.items()},
+            hidden=_gained(self.hidden, earlier.hidden),
             kernel_ns=self.kernel_ns - earlier.kernel_ns,
             attributed_ns=self.attributed_ns - earlier.attributed_ns,
-            bounds={prefix: ns - earlier.bounds.get(prefix, 0) for prefix, ns in self.bounds.items()},
+            bounds=_gained(self.bounds, earlier.bounds),
             dropped=self.dropped - earlier.dropped,
             gaps=self.gaps - earlier.gaps,
             cost=self.cost - earlier.cost,
             unknown_tasks=self.unknown_tasks - earlier.unknown_tasks,
         )
+
+
+def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+    """What came on top; where a running task was named in between, the others make up for what became less."""
+    gained = {prefix: now.get(prefix, 0) - then.get(prefix, 0) for prefix in {**then, **now}}
+    owed = -sum(ns for ns in gained.values() if ns < 0)
+    for prefix in sorted(gained, key=lambda prefix: -gained[prefix]):
+        paid = min(owed, max(gained[prefix], 0))
+        owed -= paid
+        gained[prefix] = max(gained[prefix], 0) - paid
+    return gained

@@ -26,16 +26,19 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         Windows that are open now: a joining worker opens them as its accounts begin.
     recording
         The recording that goes on now, or None: a joining worker takes part in it.
+    gpu
+        How GPU time is measured, as the option of this name.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(self, version, session, max_prefixes, windows, recording=None):  # type: ignore[no-untyped-def]
+    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto"):  # type: ignore[no-untyped-def]
         self.version = version
         self.session = session
         self.max_prefixes = max_prefixes
         self.windows = windows
         self.recording = recording
+        self.gpu = gpu
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]
@@ -53,7 +56,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"[:500]
             logging.getLogger("dask_efficiency").warning("This worker is not metered: %s", reason)
-            worker.metrics["efficiency"] = lambda worker: {"schema": 1, "off": reason}
+            worker.metrics["efficiency"] = lambda worker: {"schema": 2, "off": reason}
 
     def teardown(self, worker):  # type: ignore[no-untyped-def]
         """Take everything away again."""

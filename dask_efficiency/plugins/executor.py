@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from dask_efficiency.gpu.records import TaskId, TaskWindow
+
 
 class ThreadRun(int):
     """A thread's ident, as upstream passes it on, that remembers what one task used there.
@@ -70,12 +72,18 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         self.live: dict[int, tuple[int, int]] = {}
         #: Whether each run also notes when it was submitted, and on which thread it ran.
         self.recording = False
+        #: From when to when each thread worked for one task; None while nobody wants to know.
+        self.windows: deque[TaskWindow] | None = None
+        #: Called in the thread before each task; what it gives is called after it. Neither may raise.
+        self.around: Callable[[TaskId], Callable[[], object]] | None = None
         #: Runs that are done, some of them claimed since; bounded, should some never be.
         self._done: deque[ThreadRun] = deque(maxlen=10_000)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit to the wrapped executor, metered."""
         submitted = time.monotonic_ns() if self.recording else -1
+        if self.around is not None:
+            fn = self._surrounded(fn, self.around)
         return self.wrapped.submit(self._run, fn, args, kwargs, submitted)
 
     def unclaimed(self) -> list[ThreadRun]:
@@ -97,11 +105,14 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         try:
             result = fn(*args, **kwargs)
         except BaseException:
+            self._note_window(ident, start, time.monotonic_ns())
             self.live.pop(ident, None)
             raise
         try:
             used = time.thread_time_ns() - cpu
             stop = time.monotonic_ns()
+            if self.windows is not None:
+                self._note_window(ident, start, stop)
             self.live.pop(ident, None)
             # Users submit functions of their own to this executor: touch nothing but a task's message.
             if type(result) is dict and result.get("thread") == ident and "op" in result:
@@ -114,6 +125,27 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         except Exception as error:
             self._failed(error)
         return result
+
+    def _surrounded(
+        self, fn: Callable[..., Any], around: Callable[[TaskId], Callable[[], object]]
+    ) -> Callable[..., Any]:
+        def surrounded(*args: Any, **kwargs: Any) -> Any:
+            ident = threading.get_ident()
+            if ident not in self.live:  # measuring has failed
+                return fn(*args, **kwargs)
+            after = around(TaskId(ident, self.live[ident][0]))
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                after()
+
+        return surrounded
+
+    def _note_window(self, ident: int, start: int, stop: int) -> None:
+        """Before the thread counts as free: whoever looks finds the task in one place at least."""
+        windows = self.windows
+        if windows is not None:
+            windows.append(TaskWindow(TaskId(ident, start), stop))
 
 
 class TimedThreadPoolExecutor(_WrappedThreadPoolExecutor):

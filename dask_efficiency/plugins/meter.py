@@ -140,7 +140,7 @@ class ClusterMeter:
         """Take other options; the accounts go on."""
         if opts == self.options:
             return
-        resend = opts.max_prefixes != self.options.max_prefixes
+        resend = (opts.max_prefixes, opts.gpu) != (self.options.max_prefixes, self.options.gpu)
         self.options = opts
         if resend:
             await self._send_worker_half()
@@ -390,6 +390,7 @@ class ClusterMeter:
             self.options.max_prefixes,
             list(self._windows),
             self._recording.id,
+            self.options.gpu,
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:

@@ -51,6 +51,18 @@ def _reaction(value: Any) -> Any:
     return value
 
 
+#: Ways to meter GPUs.
+GPU_METERS = ("auto", "cupti", "torch-events", "off")
+
+
+def _gpu(value: Any) -> str:
+    if isinstance(value, bool):  # what YAML makes of on and off
+        return "auto" if value else "off"
+    if value not in GPU_METERS:
+        raise ValueError(f"expected one of {', '.join(GPU_METERS)}")
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its default, how a given value is read, and what it is for."""
@@ -87,6 +99,12 @@ OPTIONS: dict[str, Option] = {
         _count,
         "Tasks that a recording keeps; the oldest go first. Each takes about half a kilobyte on the scheduler.",
     ),
+    "gpu": Option(
+        "auto",
+        _gpu,
+        "How GPU time is measured once a task uses a GPU: exactly (`cupti`), as an upper bound (`torch-events`, for "
+        "workers of one thread), as well as can be (`auto`), or not at all (`off`).",
+    ),
     "on_straggler": Option(
         "warn",
         _reaction,
@@ -106,6 +124,7 @@ class Options:
     max_prefixes: int
     trace: bool
     trace_max_tasks: int
+    gpu: str
     on_straggler: Any
 
 

@@ -48,6 +48,9 @@ class EfficiencyPlugin(SchedulerPlugin):
         Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
     trace_max_tasks
         Tasks that a recording keeps at most, at least 1; when there are more, the oldest are dropped.
+    gpu
+        How GPU time is measured once a task uses a GPU: ``"cupti"`` exactly, ``"torch-events"`` as an upper bound, for
+        workers of one thread, ``"auto"`` as well as can be, ``"off"`` not at all.
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
@@ -72,6 +75,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         max_prefixes: int | None = None,
         trace: bool | None = None,
         trace_max_tasks: int | None = None,
+        gpu: str | None = None,
         on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
     ) -> None:
         self._given = options.given(
@@ -83,6 +87,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "max_prefixes": max_prefixes,
                 "trace": trace,
                 "trace_max_tasks": trace_max_tasks,
+                "gpu": gpu,
                 "on_straggler": on_straggler,
             }
         )

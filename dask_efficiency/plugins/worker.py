@@ -12,17 +12,14 @@ from weakref import WeakKeyDictionary
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome
+from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.cost import HookCost
 from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, Digests
-from dask_efficiency.plugins.executor import (
-    MeteredThreadPoolExecutor,
-    ThreadRun,
-    TimedThreadPoolExecutor,
-    live_used,
-)
+from dask_efficiency.plugins.settling import Settling
+from dask_efficiency.plugins.threads import TaskThreads
 from dask_efficiency.plugins.trace_worker import WorkerRecorder
 from dask_efficiency.plugins.vitals import Vitals, input_bytes
+from dask_efficiency.plugins.worker_gpu import WorkerGpu
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
@@ -46,10 +43,6 @@ NAME = "efficiency"
 
 #: Between two of these states nothing moves that the ledger looks at.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
-
-#: A task whose slot is free and whose digests have not arrived yet: its key, hold and outcome, CPU and
-#: wall nanoseconds, and the stimulus that ended it.
-_Ended = tuple[Any, Hold, Outcome, int, int, Any]
 
 #: Looked up for every task: the attributes of an enum's class are slow.
 _RUNNING = Status.running
@@ -103,13 +96,16 @@ class WorkerMeter:
         self._digests = Digests(worker.digests_total)
         #: What its pace is compared by with that of other workers; None where reading it failed.
         self._vitals: Vitals | None = Vitals(worker)
-        self._ended: list[_Ended] = []
+        self._threads = TaskThreads(worker, self._failed_in_thread)
+        self._gpu = WorkerGpu(worker, self._threads)
+        self._settling = Settling(self._ledger, self._digests, worker.state.stimulus_log, self._gpu.use)
+        #: Tasks whose slots are free and whose digests have not arrived yet.
+        self._ended = self._settling.ended
         self._seceded: dict[Any, _Seceded] = {}
         #: Tasks cancelled and wanted again while their thread was at work: the scheduler will not
         #: take the result of that run, and has the task run once more.
         self._discarded: set[Any] = set()
         self._seceded_ns = 0
-        self._cpu_not_measured_ns = 0
         #: What Dask's hook is now, with a recorder or without.
         self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
@@ -119,8 +115,6 @@ class WorkerMeter:
         self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
-        self._executors: dict[str, Any] = {}
-        self._actors: TimedThreadPoolExecutor | None = None
         self._looked_at = at
         #: (status, tasks waiting, tasks constrained) as the ledger knows them.
         self._observed: tuple[Status, int, int] | None = None
@@ -141,16 +135,8 @@ class WorkerMeter:
         plugin.transition = self._hook  # type: ignore[method-assign]
         self.worker.metrics[NAME] = self.heartbeat
         self.worker.handlers[NAME] = self.handle
-        wrapped: dict[int, MeteredThreadPoolExecutor] = {}
-        for name, executor in self.worker.executors.items():
-            if "ThreadPoolExecutor" not in str(type(executor)):
-                continue
-            if name == "actor":
-                self._executors[name] = self._actors = TimedThreadPoolExecutor(executor)
-            else:
-                meter = wrapped.setdefault(id(executor), MeteredThreadPoolExecutor(executor, self._failed_in_thread))
-                self._executors[name] = meter
-        self.worker.executors.update(self._executors)
+        self._threads.attach()
+        self._gpu.start(plugin.gpu)
         self._record(plugin.recording)
 
     def detach(self) -> None:
@@ -174,20 +160,16 @@ class WorkerMeter:
             del worker.metrics[NAME]
         if worker.handlers.get(NAME) == self.handle:
             del worker.handlers[NAME]
-        self._restore_executors()
-
-    def _restore_executors(self) -> None:
-        for name, executor in self._executors.items():
-            original = executor.wrapped
-            if self.worker.executors.get(name) is executor:
-                self.worker.executors[name] = original
-        self._executors.clear()
+        self._gpu.stop()
+        self._threads.restore()
 
     def _say_last_words(self) -> None:
         if self._recorder is not None:
             self._recorder.flush(closing=True)
+        self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
+        self._settling.rest(at=at)
         self._ledger.settle_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
@@ -212,7 +194,8 @@ class WorkerMeter:
         logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
-        self._restore_executors()
+        self._gpu.stop()
+        self._threads.restore()
 
     def _vitals_failed(self, error: Exception) -> None:
         """Its pace is told no more, and the accounts go on."""
@@ -240,8 +223,7 @@ class WorkerMeter:
                 self._hook = self._recorded_transition
         except Exception as error:
             self._recorder_failed(error)
-        for executor in self._metered().values():
-            executor.recording = self._recorder is not None
+        self._threads.record(self._recorder is not None)
         if "transition" in self._plugin.__dict__:
             self._plugin.transition = self._hook  # type: ignore[method-assign]
 
@@ -286,7 +268,7 @@ class WorkerMeter:
             at = monotonic_ns()
             ledger = self._ledger
             if self._ended and self._ended[0][-1] is not state.stimulus_log[-1]:
-                self._settle()
+                self._settling.former()
             if at - self._looked_at > _LOOK_BACK_NS and ledger.slots_free:
                 self._look_back(at)
             if finish == "executing":
@@ -345,7 +327,7 @@ class WorkerMeter:
                 self._ended[-1] = (*self._ended[-1][:2], Outcome.FAILED, *self._ended[-1][3:])
             return
         if ts is not None and ts in state.long_running:
-            self._seceded[key] = _Seceded(hold, self._live().get(key), at)
+            self._seceded[key] = _Seceded(hold, self._threads.live().get(key), at)
             return
         self._end(key, hold, _outcome(start, finish))
 
@@ -363,10 +345,13 @@ class WorkerMeter:
 
     def _end(self, key: Any, hold: Hold, outcome: Outcome, used: tuple[int, int] | None = None) -> None:
         """A task's thread is done: settle it when its digests have arrived."""
-        cpu, wall = self._used(key, hold)
-        if used is not None:  # it seceded: measured up to then
+        cpu, wall, task = self._threads.used(key, hold)
+        if used is not None:  # it seceded: measured up to then, on the GPU not at all
             cpu, wall = used
-        self._ended.append((key, hold, outcome, cpu, wall, self._state.stimulus_log[-1]))
+        if task is not None:
+            self._gpu.ended(task, hold.prefix)
+            task = None if used is not None else task
+        self._ended.append((key, hold, outcome, cpu, wall, task, self._state.stimulus_log[-1]))
         if outcome is _SUCCEEDED:
             ts = self._state.tasks.get(key)
             if ts is not None and self._vitals is not None:
@@ -374,85 +359,6 @@ class WorkerMeter:
                     self._vitals.counter.task(hold.prefix, wall=wall, cpu=cpu, nbytes=input_bytes(ts) or ts.nbytes or 0)
                 except Exception as error:
                     self._vitals_failed(error)
-
-    def _used(self, key: Any, hold: Hold) -> tuple[int, int]:
-        """(CPU, wall) nanoseconds in the thread while the task held its slot."""
-        threads = self._state.threads
-        run = threads.get(key)
-        if type(run) is ThreadRun:
-            threads[key] = int(run)
-            run.claimed = True
-            began, ended, cpu = run.used
-            wall = ended - began
-            released = hold.start + hold.ns
-            if began >= hold.start and ended <= released:
-                return cpu, wall
-            # It ran before these accounts began, or on after it left its slot: pro rata.
-            inside = max(0, min(ended, released) - max(began, hold.start))
-            return (cpu * inside // wall if wall else 0), inside
-        # A coroutine, a process pool, or a thread that was at work before the meter came.
-        event = self._state.stimulus_log[-1]
-        start, stop = getattr(event, "start", None), getattr(event, "stop", None)
-        if start is None or stop is None or getattr(event, "key", None) != key:
-            return 0, 0
-        wall = min(max(0, round((stop - start) * 1e9)), hold.ns)
-        self._cpu_not_measured_ns += wall
-        return 0, wall
-
-    def _live(self) -> dict[Any, tuple[int, int]]:
-        """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""
-        return live_used(self.worker, self._metered().values())
-
-    def _used_so_far(self) -> dict[object, tuple[int, int]]:
-        """(CPU, wall) nanoseconds so far of everything that is not settled, for the activity view."""
-        used: dict[object, tuple[int, int]] = {}
-        if self._state.executing:
-            now = time.time()
-            for ts in self._state.executing:
-                # Coroutines and process pools: no thread of ours to read, but at work since then.
-                if ts.start_time is not None and self._measured_elsewhere(ts):
-                    used[ts.key] = 0, max(0, round((now - ts.start_time) * 1e9))
-            used.update(self._live())
-            used.update(self._just_done(used))
-        used.update((task.hold, task.used) for task in self._seceded.values() if task.hold and task.used)
-        return used
-
-    def _just_done(self, known: dict[object, tuple[int, int]]) -> dict[object, tuple[int, int]]:
-        """(CPU, wall) nanoseconds of the tasks whose threads are done, which the event loop does not know yet.
-
-        Which run is whose is not known either; but threads take tasks in the order in which they were
-        submitted, and that is the order in which they took their slots.
-        """
-        runs = sorted(run.used for executor in self._metered().values() for run in executor.unclaimed())
-        unknown = [(hold.start, key) for key, hold in self._ledger.held.items() if key not in known]
-        pairs = zip(runs, sorted(unknown, key=lambda pair: pair[0]), strict=False)
-        return {key: (cpu, stop - start) for (start, stop, cpu), (_, key) in pairs}
-
-    def _metered(self) -> dict[int, MeteredThreadPoolExecutor]:
-        """The metered executors, each once."""
-        return {id(e): e for e in self._executors.values() if isinstance(e, MeteredThreadPoolExecutor)}
-
-    def _measured_elsewhere(self, ts: TaskState) -> bool:
-        executor = (ts.annotations or {}).get("executor", "default")
-        return executor not in self._executors or bool(getattr(ts.run_spec, "is_coro", False))
-
-    def _settle(self) -> None:
-        """Book the ended tasks whose digests have arrived: those of former stimuli.
-
-        Upstream adds a task's digests right after the stimulus that ends it, so while the last
-        stimulus logged is still that one, they are yet to come.
-        """
-        ended, self._ended = self._ended, []
-        if len(ended) > 1:
-            last = self._state.stimulus_log[-1]
-            self._ended = [task for task in ended if task[-1] is last]
-            ended = [task for task in ended if task[-1] is not last]
-        self._book(ended)
-
-    def _book(self, all_ended: list[_Ended]) -> None:
-        settle, spill = self._ledger.settle, self._digests.spill
-        for _, hold, outcome, cpu, wall, _ in all_ended:
-            settle(hold, outcome, cpu=cpu, wall=wall, spill=spill(hold.span, hold.prefix))
 
     def _observe(self, at: int) -> None:
         """Tell the ledger why its free slots are free."""
@@ -508,11 +414,12 @@ class WorkerMeter:
             try:
                 began = thread_time_ns()
                 at = monotonic_ns()
+                self._gpu.name_running()
                 self._catch_up(at)
                 payload = encode(self._snapshot(at))
                 if self._vitals is not None:
                     try:
-                        payload["pace"] = self._vitals.encode(self._live())
+                        payload["pace"] = self._vitals.encode(self._threads.live())
                     except Exception as error:
                         self._vitals_failed(error)
                 self._sample_hooks()
@@ -543,6 +450,7 @@ class WorkerMeter:
             return self._flush()
         if self.off is None:
             try:
+                await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)
                 answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at))}
@@ -559,8 +467,7 @@ class WorkerMeter:
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all digests have arrived."""
-        self._book(self._ended)
-        self._ended = []
+        self._settling.all(at=at)
         self._look_back(at)
         self._observe(at)
 
@@ -570,15 +477,18 @@ class WorkerMeter:
         seceded = self._seceded_ns + sum(at - task.at for task in self._seceded.values())
         if seceded:
             outside["seceded tasks"] = seceded
-        if self._actors is not None and self._actors.spent:
-            outside["actor methods"] = self._actors.spent
+        if self._threads.actors:
+            outside["actor methods"] = self._threads.actors
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent
-        details = self._digests.details()
-        if self._cpu_not_measured_ns:
-            details["thread-noncpu: CPU not measured"] = self._cpu_not_measured_ns
-        balance = self._ledger.balance(at=at, used=self._used_so_far())
-        return Snapshot(self._incarnation, self._seq, balance, outside, details, final)
+        details = self._digests.details() | self._settling.details
+        if self._threads.not_measured:
+            details["thread-noncpu: CPU not measured"] = self._threads.not_measured
+        used = self._threads.so_far(self._ledger.held) | self._settling.so_far()
+        used.update((task.hold, Used(*task.used)) for task in self._seceded.values() if task.hold and task.used)
+        balance = self._ledger.balance(at=at, used=used)
+        gpu = self._gpu.totals(unknown_tasks=self._settling.unknown)
+        return Snapshot(self._incarnation, self._seq, balance, outside, details, final, gpu)
 
 
 def _outcome(start: str, finish: str) -> Outcome:

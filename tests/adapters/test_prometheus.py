@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
 from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES, RECENT_NS, ClusterLedger
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger, Outcome, Used
 from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode
 from tests.adapters.prometheus_process import lint, needs_promtool
@@ -62,7 +62,7 @@ class Source:
             hold = ledger.release("key", at=cpu)
             assert hold is not None
             ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu)
-        balance = ledger.balance(at=elapsed, used={"key": (elapsed, elapsed)})
+        balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed
         self.cluster.receive(f"tcp://{name}", encode(Snapshot(name, seq, balance, outside)), at=elapsed)

@@ -10,7 +10,7 @@ from tests.strategies import plain_data
 
 def test_every_option_has_a_default_that_can_be_read():
     options = resolve({})
-    assert options == Options(None, None, 5.0, 5.0, 100, False, 1_000_000, "warn")
+    assert options == Options(None, None, 5.0, 5.0, 100, False, 1_000_000, "auto", "warn")
     assert OPTIONS.keys() == set(Options.__dataclass_fields__)
 
 
@@ -43,6 +43,9 @@ def test_what_nobody_gave_is_left_to_the_scheduler():
         ("trace", True, True),
         ("trace", "False", False),
         ("trace_max_tasks", "500", 500),
+        ("gpu", "cupti", "cupti"),
+        ("gpu", False, "off"),
+        ("gpu", True, "auto"),
         ("save_to", "s3://bucket/report.json", "s3://bucket/report.json"),
     ],
 )
@@ -60,6 +63,7 @@ def test_an_option_is_read_in_seconds_and_plain_numbers(name, value, read):
         ),
         *(("report_timeout", v) for v in (float("nan"), float("inf"), "1e400s", 10**400, b"5s")),
         *(("price_per_worker_hour", v) for v in (-1, float("nan"), float("inf"), "", "cheap", [], 10**400)),
+        *(("gpu", v) for v in (0, "", "cuda", [])),
         *(("trace", v) for v in (0, 1, "", "maybe", [])),
         *(
             (name, v)

@@ -320,7 +320,7 @@ def hostile(kind: str, honest: dict[str, Any]) -> Any:
             deep = [deep]
         return {**honest, "settled": deep}
     if kind == "off without a reason":
-        return {"schema": 1, "off": 12}
+        return {"schema": 2, "off": 12}
     raise AssertionError(kind)
 
 
@@ -429,7 +429,7 @@ def test_a_heartbeat_that_raises_costs_nothing(client):
     assert not snapshot(client).not_measured
 
 
-@pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 1}}, None])
+@pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 2}}, None])
 def test_a_hostile_answer_to_a_report_is_refused_and_that_worker_counts_as_last_heard_of(client, answer):
     first = addresses(client)[0]
     name = name_of(client, first)
@@ -479,7 +479,7 @@ def test_hostile_last_words_do_not_switch_the_meter_off(client, words, windows):
         if isinstance(words, dict):
             meter = meter_of(dask_worker)
             if windows == "open":
-                windows = {window: {"schema": 1, "rows": "garbage"} for window in meter._ledger.windows}
+                windows = {window: {"schema": 2, "rows": "garbage"} for window in meter._ledger.windows}
             message = {"session": meter.session, "worker": dask_worker.address, "windows": windows, **words}
         dask_worker.log_event(LAST_WORDS, message)
 
