@@ -87,12 +87,12 @@ def _others(work: NDArray[np.void], stops: Int64, ranks: NDArray[np.intp], start
         is_kernel = here["activity"] == KERNEL
         kernels = union(begin[is_kernel], end[is_kernel])
         asked = np.clip(here["asked"], start, stop)
-        due = union(asked + rank * span, np.minimum(begin, np.maximum(stops[on], asked)) + rank * span)
-        which = due.start // span
-        parts, index = overlaps(Intervals(due.start - which * span, due.stop - which * span), kernels)
-        shift = which[index] * span - start
-        starts.append(parts.start + shift)
-        ends.append(parts.stop + shift)
+        shift = rank * span - start
+        due = union(asked + shift, np.minimum(begin, np.maximum(stops[on], asked)) + shift)
+        shift = due.start // span * span - start
+        parts, index = overlaps(Intervals(due.start - shift, due.stop - shift), kernels)
+        starts.append(parts.start + shift[index])
+        ends.append(parts.stop + shift[index])
     return union(np.concatenate(starts), np.concatenate(ends)) if starts else union(*np.empty((2, 0), np.int64))
 
 
