@@ -15,6 +15,7 @@ from dask_efficiency.report.figures import (
     format_thread_time,
     time_scale,
 )
+from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
@@ -27,6 +28,8 @@ from dask_efficiency.stragglers.wording import MEANINGS
 WORTH_ADVICE = 0.01
 #: What POP calls good.
 GOOD_FACTOR = 0.8
+#: Where more than half of ``thread-noncpu`` is that.
+WAIT_ADVICE = "mostly waiting for GPUs that did not work for the task: see GPUs below"
 WORKERS_IN_FULL = 8
 WORST_WORKERS = 5
 TOP_GROUPS = 8
@@ -76,7 +79,11 @@ def no_work(report: EfficiencyReport) -> str:
 
 def advised(report: EfficiencyReport) -> dict[str, str]:
     """What to do, by bucket, for the losses that are worth it."""
-    return {str(loss.bucket): advice(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE}
+    found = {str(loss.bucket): advice(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE}
+    noncpu = report.breakdown[Bucket.THREAD_NONCPU]
+    if Bucket.THREAD_NONCPU in found and waiting_seconds(report.details) > noncpu / 2:
+        found[str(Bucket.THREAD_NONCPU)] = WAIT_ADVICE
+    return found
 
 
 def _count(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@ from hypothesis import given
 from dask_efficiency.report.figures import NAME_LENGTH
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import (
+    WAIT_ADVICE,
     advised,
     beside,
     context,
@@ -13,6 +14,7 @@ from dask_efficiency.report.sections import (
     spans,
     workers,
 )
+from dask_efficiency.report.verdict import advice
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 
 
@@ -39,6 +41,12 @@ def test_time_without_work_is_said_to_be_left_out() -> None:
 
 def test_only_losses_of_one_percent_or_more_get_advice() -> None:
     assert list(advised(report_of(seconds(thread_cpu=985, spill=10, idle=5)))) == ["spill"]
+
+
+def test_waiting_for_gpus_gets_its_own_advice_where_it_is_most_of_the_time_off_the_cpu() -> None:
+    for waited, expected in ((1.5, WAIT_ADVICE), (0.9, advice("thread-noncpu"))):
+        report = report_of(seconds(thread_cpu=5, thread_noncpu=2), details={"thread-noncpu: GPU wait": waited})
+        assert advised(report)["thread-noncpu"] == expected
 
 
 def test_the_factors_are_said_with_those_that_are_poor() -> None:
