@@ -38,7 +38,7 @@ class Payloads:
         self._tasks = np.zeros((workers, prefixes, len(TASK_SUMS)))
         self._transfers = np.zeros((workers, SENDERS, len(TRANSFER_SUMS)))
         self._senders = [[f"tcp://{(i + 1 + j) % workers}" for j in range(SENDERS)] for i in range(workers)]
-        self._vitals = np.zeros((workers, 4))
+        self._vitals = np.zeros((workers, 5))
 
     def next(self, worker: int, seconds: float) -> dict[str, object]:
         """The next heartbeat's, after so many seconds of work."""
@@ -51,7 +51,7 @@ class Payloads:
         cost = self._rng.normal(-18, 0.2, SENDERS)
         for column, moved in enumerate((5, 5 * cost, 5 * (cost**2 + 0.04), 0.1)):
             self._transfers[worker, :, column] += moved
-        self._vitals[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds)
+        self._vitals[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
         return {
             "prefixes": list(self._prefixes),
             "tasks": self._tasks[worker].tobytes(),

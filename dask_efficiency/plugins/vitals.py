@@ -41,7 +41,8 @@ class Vitals:
         """What travels with a heartbeat; ``used`` are (CPU, wall) nanoseconds of the running tasks so far."""
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
-        vitals = (seconds, nbytes, self._core_wait.seconds(), time.process_time())
+        of_tasks = self.counter.cpu_seconds + sum(cpu for cpu, _ in used.values()) / 1e9
+        vitals = (seconds, nbytes, self._core_wait.seconds(), time.process_time(), of_tasks)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
             Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))

@@ -35,7 +35,7 @@ MAX_SLOTS = 96
 #: What lasts: a worker is judged by the last slots that hold this many tasks, and by no fewer slots than these; or,
 #: where tasks are rare, by the whole window if it holds so many.
 WINDOW_TASKS = 20
-MIN_SLOTS = 6
+MIN_SLOTS = 7
 FEW_TASKS = 5
 FEW_SLOTS = 3
 
@@ -45,7 +45,7 @@ CLEARED = 0.5
 
 #: How far from its peers, in units of their spread, times sqrt(2 ln(workers x signals)): so far does none of them come
 #: by chance. The factor is for spreads that are estimated from few workers.
-SENSITIVITY = 1.0
+SENSITIVITY = 1.1
 
 #: With few workers it takes more: sqrt(1 + this / peers) times as much.
 FEW_WORKERS = 1.0
@@ -121,7 +121,7 @@ class _Judged:
 class StragglerWatch:
     """Finds stragglers from the workers' paces, slot by slot.
 
-    A worker is a straggler when in its last 20 tasks, and 6 slots, or in the last four minutes, it was further from its
+    A worker is a straggler when in its last 20 tasks, and 7 slots, or in the last four minutes, it was further from its
     peers than chance brings any of them, by a tenth at least, in four of five slots. Only workers of the same group
     are compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
 

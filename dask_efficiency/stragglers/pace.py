@@ -21,9 +21,9 @@ TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_s
 #: its square; seconds.
 TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
 
-#: What is added up for the worker as a whole. Seconds that its threads waited for a core, and on the CPU, are the
-#: process's own; -1 where the system does not tell.
-VITAL_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds")
+#: What is added up for the worker as a whole. Seconds that its threads waited for a core (-1 where the system does not
+#: tell), and on the CPU, are the process's own; of the latter, some are its tasks'.
+VITAL_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
 
 #: Prefixes, senders and running tasks that a heartbeat tells apart; 4 kB of payload at most.
 MAX_PREFIXES = 50
@@ -80,11 +80,14 @@ class PaceCounter:
     def __init__(self) -> None:
         self._tasks: dict[str, list[float]] = {}
         self._transfers: dict[str, list[float]] = {}
+        #: On the CPU, of all tasks, whether they say something of the pace or not.
+        self.cpu_seconds = 0.0
         #: Grows, and stands behind the sums: which were used last.
         self._turn = 0.0
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+        self.cpu_seconds += cpu / 1e9
         seconds = wall / 1e9
         if seconds < MIN_WALL_SECONDS:
             return
@@ -188,9 +191,8 @@ def _unpacked(name: str, value: object, rows: int, columns: Sequence[str]) -> ND
 def _names(field: str, value: object, at_most: int) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > at_most:
         raise RefusedSnapshot(f"pace: {field} is not a list of at most {at_most} names")
-    for name in value:
-        if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH:
-            raise RefusedSnapshot(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
+    if not {str}.issuperset(map(type, value)) or max(map(len, value), default=0) > MAX_NAME_LENGTH:
+        raise RefusedSnapshot(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
     return tuple(value)
 
 

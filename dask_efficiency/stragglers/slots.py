@@ -92,7 +92,7 @@ class _Row:
     columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     senders: tuple[str, ...] = ()
     sent: Floats = field(default_factory=lambda: np.zeros((0, len(TRANSFER_SUMS))))
-    #: What was added to ``sent`` since the last slot.
+    #: What was added to ``sent`` since it was last compared.
     moved: Floats | None = None
     running: tuple[Running, ...] = ()
 
@@ -117,18 +117,16 @@ class SlotBook:
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
         self._free = list(range(16))
-        self._taken = 0
+        self._transfers_taken = 0
         self._columns: dict[str, int] = {}
         self._used_at = np.zeros(MAX_PREFIXES, np.int64)
         size, sums, vitals = len(self._free), len(TASK_SUMS), len(VITAL_SUMS) + 3
-        # Workers are the last axis of all.
-        self._now = np.zeros((MAX_PREFIXES, sums, size))
-        self._base = np.zeros((MAX_PREFIXES, sums, size))
+        # Workers are the last axis of all but these: what a heartbeat writes lies together.
+        self._now = np.zeros((size, MAX_PREFIXES, sums))
+        self._base = np.zeros((size, MAX_PREFIXES, sums))
         #: The vital sums, nanoseconds of the last heartbeat, and seconds paused and spilling.
         self._vitals = np.full((vitals, size), np.nan)
         self._vitals_base = np.full((vitals, size), np.nan)
-        #: CPU seconds of its tasks at the last slot.
-        self._task_cpu_base = np.full(size, np.nan)
         #: Bytes of its results.
         self._held = np.full(size, np.nan)
         #: Usual logarithm of seconds a task, by prefix, and slots that it comes from.
@@ -145,7 +143,7 @@ class SlotBook:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        return sum(getattr(self, name).nbytes for name in _ARRAYS)
+        return self._now.nbytes + self._base.nbytes + sum(getattr(self, name).nbytes for name in _ARRAYS)
 
     def row_of(self, worker: str) -> int:
         """Where a worker is in arrays."""
@@ -158,6 +156,7 @@ class SlotBook:
             first = self._grow()
             self._free = list(range(first, self.capacity))
         row = self._free.pop()
+        self._now[row] = self._base[row] = 0.0
         for name, empty in _ARRAYS.items():
             getattr(self, name)[..., row] = empty
         self._rows[worker] = _Row(row, group)
@@ -185,11 +184,12 @@ class SlotBook:
             self._map(known, pace.prefixes, at)
         columns = known.columns
         if len(columns):
-            gained = pace.tasks[:, _N] - self._now[columns, _N, row]
+            now = self._now[row]
+            gained = pace.tasks[:, _N] - now[columns, _N]
             if gained.min() < 0:
-                self._base[columns[gained < 0], :, row] = 0
+                self._base[row, columns[gained < 0]] = 0
             self._used_at[columns[gained > 0]] = at
-            self._now[columns, :, row] = pace.tasks
+            now[columns] = pace.tasks
         self._receive_transfers(known, pace)
         known.running = pace.running
         self._vitals[:-3, row] = pace.vitals
@@ -246,20 +246,20 @@ class SlotBook:
         vitals = self._vitals - self._vitals_base
         told = self._vitals[2] >= 0
         self._vitals_base[:] = self._vitals
-        task_cpu = self._now[:, _CPU].sum(axis=0)
-        of_tasks, self._task_cpu_base = task_cpu - self._task_cpu_base, task_cpu
-        of_tasks[[known.row for known in self._rows.values() if known.running]] = np.nan
         for group in list(self._groups.values()):
             rows = np.flatnonzero(self._group_of[: shape[1]] == group.id)
             yield from self._compare_tasks(slot, group, rows, at, learn)
             self._add_running(slot, group, rows)
-            _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows], of_tasks[rows])
+            _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows])
             yield len(rows) * len(VITAL_SUMS)
         pairs = self._pairs(shape[1])
         yield 2 * len(pairs[0])
-        _compare_transfers(slot, *pairs, (at - self._taken) / 1e9)
-        yield 8 * len(pairs[0])
-        self._taken = at
+        waited = at - self._transfers_taken
+        few = len(pairs[0]) and pairs[2][:, 0].sum() < MIN_TASKS * len(np.unique(pairs[0]))
+        if not few or waited > MAX_WAIT_NS:
+            self._take_transfers(at)
+            _compare_transfers(slot, *pairs, waited / 1e9)
+            yield 8 * len(pairs[0])
         return slot
 
     # -- tasks -------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class SlotBook:
     def _compare_tasks(
         self, slot: Slot, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_] | None
     ) -> Iterator[int]:
-        counts = (self._now[:, _N] - self._base[:, _N])[:, rows]
+        counts = (self._now[rows, :, _N] - self._base[rows, :, _N]).T
         some, ready = (counts > 0).sum(axis=1), (counts >= MIN_TASKS).sum(axis=1)
         group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
@@ -298,9 +298,9 @@ class SlotBook:
     ) -> None:
         """Compare by some prefixes, and begin to add up anew."""
         duration, share_sums, on_cpu = sums_of
-        picked = np.ix_(columns, np.arange(len(TASK_SUMS)), rows)
+        picked = np.ix_(rows, columns)
         now = self._now[picked]
-        sums = np.moveaxis(now - self._base[picked], 1, 0)
+        sums = np.ascontiguousarray((now - self._base[picked]).T)
         self._base[picked] = now
         n = sums[_N]
         there = n >= least[:, None]
@@ -379,7 +379,7 @@ class SlotBook:
     # -- transfers ---------------------------------------------------------------------------
 
     def _pairs(self, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-        """Receivers, senders, and what moved between them since the last slot."""
+        """Receivers, senders, and what moved between them since they were last compared."""
         receivers: list[int] = []
         senders: list[int] = []
         moved: list[Floats] = []
@@ -390,16 +390,21 @@ class SlotBook:
             receivers += [known.row] * len(known.senders)
             senders += [place.get(sender, -1) for sender in known.senders]
             moved.append(known.moved)
-            known.moved = None
         receiver, sender = np.array(receivers, np.intp), np.array(senders, np.intp)
         sums = np.concatenate(moved) if moved else np.zeros((0, len(TRANSFER_SUMS)))
         there = (sender >= 0) & (sums[:, 0] > 0)
         return receiver[there], sender[there], sums[there]
 
+    def _take_transfers(self, at: int) -> None:
+        for known in self._rows.values():
+            known.moved = None
+        self._transfers_taken = at
+
     # -- arrays ------------------------------------------------------------------------------
 
     def _grow(self) -> int:
         size = self.capacity
+        self._now, self._base = (np.concatenate([sums, np.zeros_like(sums)]) for sums in (self._now, self._base))
         for name, empty in _ARRAYS.items():
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.full_like(array, empty)], axis=-1))
@@ -409,7 +414,7 @@ class SlotBook:
         for prefix in set(known.prefixes) - set(prefixes):
             column = self._columns.get(prefix)
             if column is not None:  # when it comes again, it begins at 0
-                self._now[column, :, known.row] = self._base[column, :, known.row] = 0
+                self._now[known.row, column] = self._base[known.row, column] = 0
         known.prefixes = prefixes
         known.columns = np.array([self._column(prefix, at) for prefix in prefixes], np.intp)
 
@@ -428,22 +433,19 @@ class SlotBook:
                     known.prefixes = ()
         self._columns[prefix] = column
         self._used_at[column] = at
-        for name in ("_now", "_base", "_usual", "_known"):
-            getattr(self, name)[column] = _ARRAYS[name]
+        self._now[:, column] = self._base[:, column] = 0.0
+        self._usual[column], self._known[column] = np.nan, 0.0
         for group in self._groups.values():
             group.since[column] = at
             group.expected[:, column] = np.nan
         return column
 
 
-#: The arrays of a book, and what stands there for nobody.
+#: The arrays of a book of which workers are the last axis, and what stands there for nobody.
 _ARRAYS = {
-    "_now": 0.0,
-    "_base": 0.0,
     "_vitals": np.nan,
     "_vitals_base": np.nan,
     "_held": np.nan,
-    "_task_cpu_base": np.nan,
     "_usual": np.nan,
     "_known": 0.0,
     "_group_of": -1,
@@ -510,10 +512,8 @@ def _add_censored(slot: Slot, row: int, excess: float) -> None:
     slot.tasks[DURATION, row] = tasks + 0.25
 
 
-def _compare_vitals(
-    slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_], held: Floats, of_tasks: Floats
-) -> None:
-    seconds, nbytes, wait, cpu, elapsed, paused, spilling = gained
+def _compare_vitals(slot: Slot, rows: NDArray[np.intp], gained: Floats, told: NDArray[np.bool_], held: Floats) -> None:
+    seconds, nbytes, wait, cpu, of_tasks, elapsed, paused, spilling = gained
     took = elapsed / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
         known = took > 0
@@ -526,8 +526,7 @@ def _compare_vitals(
         # Of the time in which its threads want a core: so it does not matter how much they have to do.
         waited = np.where(known & told & (wait + cpu > MIN_RUNNABLE * took), wait / (wait + cpu), np.nan)
         _single(slot, CORE_WAIT, rows, waited - _peers_of(waited), 0.0025)
-        # CPU of the process that is none of its tasks'. Theirs is known when they end: not while one goes on for long.
-        beside = np.where(known & (of_tasks >= 0), np.clip((cpu - of_tasks) / took, 0.0, None), np.nan)
+        beside = np.where(known, np.maximum(cpu - of_tasks, 0.0) / took, np.nan)
         _single(slot, BESIDE_TASKS, rows, beside - _peers_of(beside), 0.0025)
 
 
@@ -563,9 +562,11 @@ def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     together = total[_PRODUCT] / whole - size * total[_LOG] / whole
     power = np.where(spread > MIN_SIZE_VARIANCE, np.clip(together / spread, 0.0, MAX_POWER), 0.0)
     level = level - power[:, None] * (sums[_SIZE] / n - size[:, None])
-    noise = np.maximum(noise - power**2 * _pooled(sums[_SIZE], sums[_SIZE2], n), 1e-4)
-    # What the logarithm of a mean varies by is more than what the mean of logarithms does: a few long tasks weigh.
-    return level, np.expm1(np.minimum(noise, MOST_NOISE)), power, size
+    # The logarithm of a mean varies by more than the mean of logarithms does, which alone follows the size: a few long
+    # tasks weigh.
+    whole_noise = np.minimum(noise, MOST_NOISE)
+    of_size = power**2 * _pooled(sums[_SIZE], sums[_SIZE2], n)
+    return level, np.maximum(noise - of_size, 1e-4) + np.expm1(whole_noise) - whole_noise, power, size
 
 
 def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:

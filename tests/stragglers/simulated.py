@@ -35,7 +35,8 @@ class SimulatedWorker:
     paused: Callable[[float], float] = lambda at: 0.0
     disk_seconds_per_byte: float = 0.0
     core_wait: float = 0.02
-    cpu: float = 0.95
+    #: CPU seconds a second that its process uses beside its tasks.
+    beside: float = 0.02
     lag: float = 0.02
     joins_at: float = 0.0
     #: Tasks that never end: their prefix, when they began, and bytes.
@@ -56,7 +57,7 @@ class SimulatedCluster:
         self._rng = np.random.default_rng(seed)
         self._counters = {worker.name: PaceCounter() for worker in workers}
         self._busy_until = {worker.name: worker.joins_at for worker in workers}
-        self._vitals = {worker.name: np.zeros(4) for worker in workers}
+        self._vitals = {worker.name: np.zeros(5) for worker in workers}
         self._paused = dict.fromkeys(self._counters, 0.0)
         self._here: set[str] = set()
 
@@ -100,11 +101,13 @@ class SimulatedCluster:
                 counter.transfer(sender, seconds=cost * 1e6 * float(rng.lognormal(0, 0.2)), nbytes=1_000_000)
         disk = worker.disk_seconds_per_byte
         spilled = 4e6 * HEARTBEAT_SECONDS if disk else 0.0
+        of_tasks = counter.cpu_seconds - float(self._vitals[name][4])
         self._vitals[name] += (
             spilled * disk * float(rng.lognormal(0, 0.1)),
             spilled,
             worker.core_wait * HEARTBEAT_SECONDS,
-            worker.cpu * HEARTBEAT_SECONDS,
+            of_tasks + worker.beside * HEARTBEAT_SECONDS,
+            of_tasks,
         )
         running = [Running(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began]
         pace = decode(counter.encode(tuple(map(float, self._vitals[name])), running))

@@ -233,7 +233,7 @@ def test_one_slow_worker_of_a_host_does_not_blame_the_host() -> None:
 def test_tasks_that_wait_for_a_core_are_in_contention() -> None:
     cluster = healthy(6)
     worker = cluster[3]
-    worker.slowness, worker.share, worker.core_wait, worker.cpu = slow(2.0), 0.48, 0.5, 0.5
+    worker.slowness, worker.share, worker.core_wait = slow(2.0), 0.48, 0.5
     (finding,) = SimulatedCluster(cluster).run(120).found
     assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
     assert {evidence.signal for evidence in finding.evidence} >= {"duration", "cpu_share"}
@@ -242,7 +242,7 @@ def test_tasks_that_wait_for_a_core_are_in_contention() -> None:
 def test_tasks_that_wait_while_their_process_computes_wait_for_the_gil() -> None:
     cluster = healthy(6)
     worker = cluster[3]
-    worker.slowness, worker.share, worker.cpu, worker.lag = slow(2.0), 0.48, 1.0, 0.03
+    worker.slowness, worker.share, worker.beside, worker.lag = slow(2.0), 0.48, 0.5, 0.03
     (finding,) = SimulatedCluster(cluster).run(120).found
     assert (finding.worker, finding.cause) == ("w3", Cause.GIL)
 
@@ -250,7 +250,7 @@ def test_tasks_that_wait_while_their_process_computes_wait_for_the_gil() -> None
 def test_a_process_that_is_stopped_in_turns_is_in_contention() -> None:
     cluster = healthy(6)
     worker = cluster[3]
-    worker.slowness, worker.share, worker.cpu, worker.lag = slow(2.0), 0.48, 0.5, 0.2
+    worker.slowness, worker.share, worker.lag = slow(2.0), 0.48, 0.2
     (finding,) = SimulatedCluster(cluster).run(120).found
     assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
 

@@ -18,7 +18,7 @@ from dask_efficiency.wire import RefusedSnapshot
 from tests.strategies import plain_data
 
 MS = 1_000_000
-VITALS = (1.0, 2.0, 3.0, 4.0)
+VITALS = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def counted(*milliseconds: int) -> PaceCounter:
