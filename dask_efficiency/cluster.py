@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.gpu.sums import add_totals
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.standings import Standing
 from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
@@ -46,6 +48,9 @@ _FREE = frozenset(map(str, FREE_BUCKETS))
 ACTIVITIES = tuple(
     str(bucket) for bucket in SETTLED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 )
+
+#: What a GPU can be doing; they add up to the time that it was watched.
+GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
 #: A departed worker's name is among the recent ones for this long.
 RECENT_NS = 60_000_000_000
@@ -127,6 +132,8 @@ class ClusterLedger:
         self._activity_names: dict[str, dict[str, int]] = {}
         self._left_at: dict[str, int] = {}
         self._prefixes: dict[str, list[int]] = {}
+        #: GPU accounts of the ledgers that ended, by worker name.
+        self._gpus: dict[str, GpuTotals] = {}
 
     # -- what happens to workers -------------------------------------------------------------
 
@@ -285,6 +292,28 @@ class ClusterLedger:
         """The same as bare nanoseconds, by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
         return {prefix: tuple(row) for prefix, row in self._prefixes.items()}
 
+    def gpu_by_worker(self) -> dict[str, GpuTotals]:
+        """What the tasks had of each GPU since the accounts began, by worker name, where anything asked for one.
+
+        Each is as that worker saw it: of a GPU that several workers use, see :meth:`gpu_workers`, none sees what
+        the others do, and its idle time is only that it was idle for that worker.
+        """
+        found = dict(self._gpus)
+        for presence in self._open():
+            gpu = None if presence.snapshot is None else presence.snapshot.gpu
+            if gpu is not None:
+                _add_gpu(found, presence.name, gpu)
+        return found
+
+    def gpu_workers(self) -> dict[str, int]:
+        """How many of the workers that are there use a GPU, by its UUID."""
+        found: dict[str, int] = {}
+        for presence in self.present.values():
+            if presence.snapshot is not None and presence.snapshot.gpu is not None:
+                for device in presence.snapshot.gpu.devices:
+                    found[device.uuid] = found.get(device.uuid, 0) + 1
+        return found
+
     def breakdown(self) -> Breakdown:
         """All time booked since the accounts began, ``running`` included."""
         return combine((Breakdown(self._totals), Breakdown({Bucket.RUNNING: self.running})))
@@ -317,7 +346,7 @@ class ClusterLedger:
         balance = snapshot.balance
         then = presence.snapshot
         if then is None or then.incarnation != snapshot.incarnation:
-            self._end(then)
+            self._end(then, presence.name)
             then = None
             # From joining, or from what the former meter settled, to this ledger's first instant.
             presence.began = at - balance.elapsed
@@ -370,7 +399,7 @@ class ClusterLedger:
         self._leaving.remove(presence)
         assert presence.left is not None
         presence.running = 0
-        self._end(presence.snapshot)
+        self._end(presence.snapshot, presence.name)
         if presence.off or presence.snapshot is None or presence.snapshot.final:
             if presence.reason is None and presence.snapshot is None:
                 self._explain(presence, "it left before its first snapshot")
@@ -379,9 +408,11 @@ class ClusterLedger:
             self._cover(presence, Bucket.LOST_WORKER, presence.left)
         self._fold_names()
 
-    def _end(self, snapshot: Snapshot | None) -> None:
+    def _end(self, snapshot: Snapshot | None, name: str) -> None:
         """No more snapshots of this ledger are booked."""
         if snapshot is not None:
+            if snapshot.gpu is not None:
+                _add_gpu(self._gpus, name, snapshot.gpu)
             self._ended[snapshot.incarnation] = None
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
@@ -396,6 +427,8 @@ class ClusterLedger:
                 departed = rows.setdefault(DEPARTED, {})
                 for bucket, ns in rows.pop(name).items():
                     departed[bucket] = departed.get(bucket, 0) + ns
+            if name in self._gpus:
+                _add_gpu(self._gpus, DEPARTED, self._gpus.pop(name))
             self.reasons.pop(name, None)
             self._left_at.pop(name, None)
 
@@ -444,12 +477,34 @@ def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
         for key, value in then.items():
             if now.get(key, 0) < value:
                 raise RefusedSnapshot(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+    if last.gpu is not None:
+        _check_gpu(snapshot.gpu, last.gpu)
     for prefix, row in before.prefixes.items():
         grown = balance.prefixes.get(prefix, ())
         if grown == row:  # most of them
             continue
         if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
             raise RefusedSnapshot(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
+
+
+def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
+    if now is None:
+        raise RefusedSnapshot("gpu is missing; expected GPU accounts, as before")
+    if now.kernel_ns < then.kernel_ns:
+        raise RefusedSnapshot(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
+    devices = {device.uuid: device for device in now.devices}
+    for before in then.devices:
+        after = devices.get(before.uuid, DeviceTotals(before.uuid))
+        for activity in (*GPU_ACTIVITIES, "elapsed"):
+            if getattr(after, activity) < getattr(before, activity):
+                raise RefusedSnapshot(
+                    f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
+                    f"from {getattr(before, activity)} to {getattr(after, activity)}"
+                )
+
+
+def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
+    totals[name] = add_totals(totals[name], more) if name in totals else more
 
 
 def _grow(total: dict[str, int], now: Mapping[str, int], then: Mapping[str, int]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.buckets import Breakdown
+from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
@@ -50,6 +51,7 @@ def of_window(
         "notes": notes,
         "timeline": _binned(timeline),
         "stragglers": _stragglers(meter, at - closed.elapsed, at),
+        "gpu": {name: encode_gpu(totals) for name, totals in closed.gpu.items()},
         "code": source.recorded(_spans(meter), own),
         "graphs": window.graphs.until(at),
         "running": window.running.until(at),
@@ -73,6 +75,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "not_measured": dict(cluster.reasons),
         "timeline": _binned(meter.timeline(at=at)),
         "stragglers": _stragglers(meter, cluster.started, at),
+        "gpu": {name: encode_gpu(totals) for name, totals in cluster.gpu_by_worker().items()},
     }
 
 
@@ -174,6 +177,7 @@ def report_of(
         timeline=_timeline(payload.get("timeline")),
         code=tuple(payload.get("code") or code),
         stragglers=tuple(map(Finding.from_dict, payload.get("stragglers", ()))),
+        gpu={name: decode_gpu(totals) for name, totals in payload.get("gpu", {}).items()},
     )
 
 

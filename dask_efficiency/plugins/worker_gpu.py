@@ -57,8 +57,9 @@ class WorkerGpu:
         self._threads = threads
         self._watch: Watch | None = None
         self._closed = True
-        #: Of the watches that ended.
+        #: Of the watches that ended, and of all as last told.
         self._before: GpuTotals | None = None
+        self._told: GpuTotals | None = None
         self._failed: str | None = None
 
     def start(self, option: str) -> None:
@@ -126,11 +127,11 @@ class WorkerGpu:
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
         """The accounts so far; None where nothing has asked for a GPU."""
         try:
-            found = self._before if self._closed else self._sum()
+            self._told = self._before if self._closed else self._sum()
         except Exception as error:
             self._fail(error)
-            found = self._before
-        if self._failed is not None:
+        found = self._told
+        if self._failed is not None:  # what was told stays
             found = replace(found or GpuTotals(), meter="none", description=self._failed)
         return None if found is None else replace(found, unknown_tasks=unknown_tasks)
 
@@ -143,6 +144,7 @@ class WorkerGpu:
 
     def _fail(self, error: Exception) -> None:
         if self._failed is None:
+            self._before = self._told
             self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
             logger.error("dask_efficiency tells nothing of GPUs of %s any more", self._worker.address, exc_info=error)
         self._watch = None
