@@ -14,6 +14,7 @@ from dask_efficiency.gpu.blocking import OTHERS_KERNEL, STRETCH, blocked, label
 from dask_efficiency.gpu.intervals import Int64
 from dask_efficiency.gpu.kernels import KernelTable
 from dask_efficiency.gpu.meter import Device
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.sharing import divide
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
@@ -242,7 +243,7 @@ class GpuAccounts:
         late = work["start"] < self._booked
         if late.any():
             begin, end = np.maximum(work["start"], self._since), np.minimum(work["end"], self._booked)
-            for number in np.unique(work["device"][late]).tolist():
+            for number in ranked(work["device"][late])[0].tolist():
                 rows = late & (work["device"] == number) & (end > begin)
                 self._times.setdefault(number, _DeviceTime()).late += int((end - begin)[rows].sum())
             work["start"] = np.maximum(work["start"], self._booked)
@@ -256,7 +257,7 @@ class GpuAccounts:
     def _book(self, until: int) -> None:
         start, self._booked = self._booked, until
         stops = self._stops(self._pending["owner"])
-        for number in np.unique(self._pending["device"]).tolist():
+        for number in ranked(self._pending["device"])[0].tolist():
             on = self._pending["device"] == number
             self._share(number, self._pending[on], stops[on], start, until)
         stretches = label(self._pending, stops, start, until)
@@ -284,14 +285,14 @@ class GpuAccounts:
 
     def _count_busy(self, stretches: NDArray[np.void]) -> None:
         busy = stretches[stretches["label"] != OTHERS_KERNEL]
-        owners, which = np.unique(busy["owner"], return_inverse=True)
+        owners, which = ranked(busy["owner"])
         sums = np.bincount(which, busy["end"] - busy["start"], len(owners)).astype(np.int64)
         for number, ns in zip(owners.tolist(), sums.tolist(), strict=True):
             if task := self._tasks.numbered(number):
                 task.busy += ns
 
     def _stops(self, owners: Int64) -> Int64:
-        numbers, which = np.unique(owners, return_inverse=True)
+        numbers, which = ranked(owners)
         tasks = [self._tasks.numbered(number) for number in numbers.tolist()]
         stops = np.array([FOREVER if task is None else task.stop for task in tasks], np.int64)
         return stops[which] if len(stops) else np.empty(0, np.int64)
@@ -351,7 +352,7 @@ class GpuAccounts:
         old = [task for task in self._closed.values() if task.stop < self._booked - MAX_AGE]
         if not old:
             return
-        at_work = set(np.unique(self._pending["owner"]).tolist())
+        at_work = set(ranked(self._pending["owner"])[0].tolist())
         for task in old:
             if task.number not in at_work:
                 self._name(task, OTHER)
@@ -362,7 +363,7 @@ class GpuAccounts:
         """Keep those in which a thread may be in a call that waits, of which nothing is known until it returns."""
         if not len(self._stretches):
             return
-        owners, which = np.unique(self._stretches["owner"], return_inverse=True)
+        owners, which = ranked(self._stretches["owner"])
         since = np.array([self._may_wait_since(number) for number in owners.tolist()], np.int64)
         for number, start in zip(self._waits["owner"].tolist(), self._waits["start"].tolist(), strict=True):
             row = np.searchsorted(owners, number)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import (
     BEGINS_GRAPH,
     BLOCKS,
@@ -141,7 +142,7 @@ class Attribution:
         else:
             never = np.zeros(len(calls), np.bool_)
         own = owners != NOBODY
-        for number in np.unique(owners[own]):
+        for number in ranked(owners[own])[0]:
             if task := self._tasks.numbered(int(number)):
                 task.calls = True
         foreign = ~own & ~of_tasks & ~never
@@ -166,7 +167,7 @@ class Attribution:
         return found
 
     def _callers(self, calls: Calls, owners: Int64, own: NDArray[np.bool_]) -> tuple[Int64, Int64]:
-        callers, which = np.unique(owners[own], return_inverse=True)
+        callers, which = ranked(owners[own])
         last = np.zeros(len(callers), np.int64)
         np.maximum.at(last, which, calls["end"][own])
         return callers, last

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64, Intervals, difference, intersection, overlaps, union
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
@@ -54,7 +55,7 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     """
     attributed = work["owner"] != NOBODY
     work, stops = work[attributed], stops[attributed]
-    owners, ranks = np.unique(work["owner"], return_inverse=True)
+    owners, ranks = ranked(work["owner"])
     span = stop - start + 1
     # one task after another on one axis, so that one operation on sets does for all
     shift = ranks * span - start
@@ -77,7 +78,7 @@ def _others(work: NDArray[np.void], stops: Int64, ranks: NDArray[np.intp], start
     """When kernels ran on a device on which work of a task was due; laid one task after another."""
     span = stop - start + 1
     starts, ends = [], []
-    for device in np.unique(work["device"]):
+    for device in ranked(work["device"])[0]:
         on = work["device"] == device
         rank = ranks[on]
         if (rank == rank[0]).all():
@@ -116,7 +117,7 @@ def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> Blocked:
     stretches
         Of dtype :data:`STRETCH`, everything that happened to their tasks the while.
     """
-    owners, ranks = np.unique(waits["owner"], return_inverse=True)
+    owners, ranks = ranked(waits["owner"])
     if not len(owners):
         none = np.empty(0, np.int64)
         return Blocked(none, none, none, none, none, none, none)

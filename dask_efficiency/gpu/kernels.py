@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import Operations
 from dask_efficiency.gpu.totals import KernelTotals
 
@@ -42,7 +43,7 @@ class KernelTable:
     def sums(self, kernels: NDArray[np.void]) -> Iterator[tuple[int, int, int, int]]:
         """Sum up numbered kernels by owner and name: owner, name, launches, nanoseconds."""
         durations = kernels["end"] - kernels["start"]
-        pairs, rows = np.unique(kernels["owner"] * MAX_KERNEL_NAMES + kernels["name"], return_inverse=True)
+        pairs, rows = ranked(kernels["owner"] * MAX_KERNEL_NAMES + kernels["name"])
         launches = np.bincount(rows, minlength=len(pairs))
         ns = np.bincount(rows, durations, len(pairs)).astype(np.int64)
         owners, names = np.divmod(pairs, MAX_KERNEL_NAMES)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64, Intervals, difference, length, union
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
@@ -47,7 +48,7 @@ def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Divis
     is_kernel = work["activity"] == KERNEL
     kernels = union(begin[is_kernel], end[is_kernel])
     copies = length(difference(union(begin[~is_kernel], end[~is_kernel]), kernels))
-    owners, ranks = np.unique(work["owner"], return_inverse=True)
+    owners, ranks = ranked(work["owner"])
     whole = length(kernels) + copies
     stops = np.where(work["owner"] == NOBODY, stop, stops)
     groups = _by_group(ranks, begin, end, np.clip(stops, start, stop), start, stop)
@@ -78,11 +79,12 @@ def _fair(groups: NDArray[np.intp], busy: Intervals, count: int) -> NDArray[np.f
         return np.zeros(count)
     if (groups == groups[0]).all():
         return np.bincount(groups, busy.lengths, count).astype(np.float64, copy=False)
-    edges, where = np.unique(np.concatenate(busy), return_inverse=True)
-    begins, ends = where[: len(groups)], where[len(groups) :]
-    at_once = np.cumsum(np.bincount(begins, minlength=len(edges)) - np.bincount(ends, minlength=len(edges)))[:-1]
-    each = np.concatenate([[0.0], np.cumsum(np.diff(edges) / np.maximum(at_once, 1))])
-    return np.bincount(groups, each[ends] - each[begins], count).astype(np.float64, copy=False)
+    edges = np.concatenate(busy)
+    order = np.argsort(edges, kind="stable")
+    at_once = np.cumsum(np.where(order < len(groups), 1, -1))[:-1]
+    each = np.empty(len(edges))
+    each[order] = np.concatenate([[0.0], np.cumsum(np.diff(edges[order]) / np.maximum(at_once, 1))])
+    return np.bincount(groups, each[len(groups) :] - each[: len(groups)], count).astype(np.float64, copy=False)
 
 
 def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:

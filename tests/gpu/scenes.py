@@ -11,7 +11,19 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import BLOCKS, CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.records import (
+    BLOCKS,
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    OPERATION,
+    RETURNS,
+    SPINS,
+    Batch,
+    TaskId,
+    TaskWindow,
+)
 from dask_efficiency.gpu.totals import GpuUse
 
 #: Identifiers as pthread_self gives them: wider than what CUPTI keeps.

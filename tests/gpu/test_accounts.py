@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.gpu import accounts as accounts_module
-from dask_efficiency.gpu.accounts import OTHER, RUNNING, UNATTRIBUTED, GpuAccounts
-from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
-from tests.gpu.scenes import DEVICES, FOREIGN, NEVER, NOBODY, THREADS, Call, Model, Op, Scene, batch, in_order, scenes, windows_at
+from dask_efficiency.gpu.accounts import RUNNING, UNATTRIBUTED, GpuAccounts
+from dask_efficiency.gpu.records import KERNEL, RETURNS, Batch, TaskId
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from tests.gpu.scenes import (
+    DEVICES,
+    NEVER,
+    NOBODY,
+    THREADS,
+    Call,
+    Model,
+    Op,
+    Scene,
+    batch,
+    in_order,
+    scenes,
+    windows_at,
+)
 
 SECOND = 1_000_000_000
 A, B = THREADS[:2]
@@ -141,7 +151,10 @@ def test_the_identities_hold_whatever_comes_when(scene: Scene, data: st.DataObje
 def check(device: DeviceTotals) -> None:
     assert device.kernels + device.copies + device.idle == device.elapsed
     assert sum(device.shares.values()) + device.unattributed == device.kernels + device.copies
-    assert min(device.kernels, device.copies, device.idle, device.unattributed, device.late, *device.shares.values(), 0) == 0
+    assert (
+        min(device.kernels, device.copies, device.idle, device.unattributed, device.late, *device.shares.values(), 0)
+        == 0
+    )
     assert 0 <= device.tail <= sum(device.shares.values())
 
 
