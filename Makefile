@@ -88,7 +88,7 @@ $(VENV)/.stamp-monitor: pyproject.toml | $(VENV)/.stamp-venv
 
 $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
-	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report]' --group test --group lint
+	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report,gpu]' --group test --group lint
 	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor
 
 $(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test

@@ -68,8 +68,9 @@ class BufferPool:
     Parameters
     ----------
     count, size
-        How many buffers, and the bytes of each. Without a free one CUPTI drops records, and counts them. A buffer comes
-        back when all in it has ended, so that small ones are known sooner: the default holds some 500 launches.
+        How many buffers, and the bytes of each. Without a free one CUPTI drops records, and counts them. While work is
+        queued without end a buffer comes back only when it is full and all in it has ended, so that small ones are
+        known sooner: one of the default holds some 60 launches, and all of them 250,000.
 
     Raises
     ------
@@ -77,7 +78,7 @@ class BufferPool:
         On another processor than x86-64 or ARM64, or where the system lets no memory be executed.
     """
 
-    def __init__(self, count: int = 512, size: int = 128 * 2**10) -> None:
+    def __init__(self, count: int = 4096, size: int = 16 * 2**10) -> None:
         code = _CODE.get(platform.machine()) if sys.platform == "linux" else None
         if code is None:
             raise CallbacksUnavailable(f"no callbacks for {platform.machine()} on {sys.platform}")

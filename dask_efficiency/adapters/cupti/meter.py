@@ -36,7 +36,7 @@ class CuptiRefused(RuntimeError):
     """CUPTI cannot be used in this process; the text says why, for a report."""
 
 
-class _OnePool:
+class OnePool:
     """The process's pool: CUPTI has room for one client's callbacks, and may call them until the process ends."""
 
     pool: BufferPool | None = None
@@ -77,7 +77,7 @@ class CuptiMeter:
         self._devices = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
         self._names = KernelNames()
-        self._lock = _OnePool.lock
+        self._lock = OnePool.lock
         self._dropped = self._gaps = 0
         self._sizes: dict[int, int] = {}
         #: Since when Kineto has CUPTI, monotonic nanoseconds; None while we have it.
@@ -91,7 +91,7 @@ class CuptiMeter:
             if layout is None:
                 raise CuptiRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
             self._layout = layout
-            self._pool = _OnePool.get()
+            self._pool = OnePool.get()
             self._kineto = KinetoWatch(self.give_way)
         except (OSError, AttributeError) as error:
             raise CuptiRefused(str(error)) from error
@@ -245,37 +245,31 @@ class CuptiMeter:
 
     def _collect(self, begin: int) -> Batch:
         """Decode the buffers that came back; ``begin`` is when the flush began that was to bring them."""
-        decoded = []
-        for number, content in self._pool.filled():
-            decoded.append(self._decode(content))
+        filled = self._pool.filled()
+        # As one, since decoding costs per buffer, too.
+        content = np.concatenate([np.empty(0, np.uint8), *(content for _, content in filled)])
+        if filled and not self._sizes:
+            self._sizes = self._cupti.sizes(content.ctypes.data, len(content))
+        for number, _ in filled:
             self._pool.release(number)
             self._free_at[number] = begin
         with_records = self._pool.lent()
         known = min(begin, int(self._free_at[with_records].min())) if with_records.any() else begin
         self._known_until = max(self._known_until, known)
-        self._dropped += self._cupti.dropped() + sum(part.dropped for part in decoded)
-        return self._batch(decoded)
+        self._dropped += self._cupti.dropped()
+        return self._batch(self._decode(content)) if filled else Batch(known_until=self._known_until)
 
     def _decode(self, content: NDArray[np.uint8]) -> Decoded:
-        if not self._sizes:
-            self._sizes = self._cupti.sizes(content.ctypes.data, len(content))
         return decode(content, len(content), self._layout, self._sizes, waiting=self._waiting)
 
-    def _batch(self, decoded: list[Decoded]) -> Batch:
-        if not decoded:
-            return Batch(known_until=self._known_until)
-        names: list[str] = []
-        for part in decoded:
-            named = part.operations["name"] >= 0
-            part.operations["name"][named] += len(names)
-            names += self._names.at(part.pointers.tolist())
-        operations = np.concatenate([part.operations for part in decoded])
-        calls = np.concatenate([part.calls for part in decoded])
+    def _batch(self, decoded: Decoded) -> Batch:
+        operations, calls = decoded.operations, decoded.calls
         for records in (operations, calls):
             for field in ("start", "end"):
                 records[field] = self._clock.monotonic(records[field])
         credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
-        self._dropped += len(operations) - int(credible.sum())
+        self._dropped += decoded.dropped + len(operations) - int(credible.sum())
+        names = self._names.at(decoded.pointers.tolist())
         return Batch(operations[credible], calls, names, known_until=self._known_until)
 
     def _read_clock(self, now: int) -> None:

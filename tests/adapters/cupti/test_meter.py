@@ -150,7 +150,7 @@ def test_where_no_callbacks_can_run_it_says_so(stub: ModuleType, monkeypatch: py
     def refuse(*_: object) -> None:
         raise CallbacksUnavailable("no memory may be executed")
 
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter._OnePool.pool", None)
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", None)
     monkeypatch.setattr(callbacks, "_load", refuse)
     with pytest.raises(CuptiRefused, match="no memory may be executed"):
         CuptiMeter()
@@ -164,7 +164,7 @@ def test_a_failure_after_it_began_is_a_refusal_with_its_reason(stub: ModuleType,
 
 def test_records_without_a_buffer_are_counted(stub: ModuleType, monkeypatch: pytest.MonkeyPatch):
     pool = callbacks.BufferPool(count=1, size=4096)
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter._OnePool.pool", pool)
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", pool)
     meter = CuptiMeter()
     for _ in range(100):
         span = stub.launch(0.0001)

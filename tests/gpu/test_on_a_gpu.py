@@ -1,0 +1,151 @@
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.adapters import libcuda
+from dask_efficiency.adapters.cupti import CuptiMeter
+from dask_efficiency.adapters.nvml import Nvml
+from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU here")
+    torch.ones(8, device="cuda").sum().item()
+    return torch
+
+
+@pytest.fixture
+def meter(torch: Any) -> Iterator[CuptiMeter]:
+    meter = CuptiMeter()
+    yield meter
+    meter.close()
+
+
+def kernels(batch: Batch) -> np.ndarray:
+    return batch.operations[batch.operations["activity"] == KERNEL]
+
+
+def test_every_kernel_comes_once_with_a_call_of_its_thread(torch: Any, meter: CuptiMeter):
+    ones = torch.ones(1024, device="cuda")
+    torch.cuda.synchronize()
+    meter.flush()
+    before = time.monotonic_ns()
+    for _ in range(200):
+        ones.add_(1)
+    torch.cuda.synchronize()
+    after = time.monotonic_ns()
+    batch = meter.flush()
+    found = kernels(batch)
+    assert len(found) == 200
+    assert found["start"].min() >= before - 1_000_000
+    assert found["end"].max() <= after + 1_000_000
+    assert set(found["correlation"]) <= set(batch.calls["correlation"])
+    assert set(batch.calls["thread"]) == {threading.get_ident() & 0xFFFFFFFF}
+    assert batch.known_until >= after
+    assert meter.dropped == 0
+
+
+def test_the_sum_of_a_tasks_kernels_is_what_events_around_them_say(torch: Any, meter: CuptiMeter):
+    large = torch.ones(4096, 4096, device="cuda")
+    torch.mm(large, large)
+    torch.cuda.synchronize()
+    meter.flush()
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(50):
+        torch.mm(large, large)
+    stop.record()
+    torch.cuda.synchronize()
+    found = kernels(meter.flush())
+    ours = int((found["end"] - found["start"]).sum()) / 1e6
+    assert 0.9 * start.elapsed_time(stop) < ours <= 1.01 * start.elapsed_time(stop)
+
+
+def test_a_backward_pass_is_its_tasks(torch: Any, meter: CuptiMeter):
+    model = torch.nn.Sequential(*[torch.nn.Linear(256, 256, device="cuda") for _ in range(4)])
+    data = torch.ones(64, 256, device="cuda")
+    model(data).sum().backward()
+    torch.cuda.synchronize()
+    meter.flush()
+    accounts = GpuAccounts(at=time.monotonic_ns())
+    task = TaskId(threading.get_ident(), time.monotonic_ns())
+    model(data).sum().backward()
+    torch.cuda.synchronize()
+    window = TaskWindow(task, time.monotonic_ns())
+    accounts.name(task, "train")
+    accounts.add(meter.flush(), [window], devices=meter.devices, final=True)
+    assert accounts.totals().coverage == 1
+
+
+def test_a_graph_is_one_launch_of_many_kernels(torch: Any, meter: CuptiMeter):
+    ones, graph = torch.ones(1024, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            ones.add_(1)
+    torch.cuda.synchronize()
+    meter.flush()
+    graph.replay()
+    torch.cuda.synchronize()
+    found = kernels(meter.flush())
+    assert len(found) == 10
+    assert len(set(found["correlation"])) == 1
+
+
+def test_threads_that_launch_at_once_lose_nothing(torch: Any, meter: CuptiMeter):
+    def launch() -> None:
+        ones = torch.ones(64, device="cuda")
+        for _ in range(2000):
+            ones.add_(1)
+
+    found = 0
+    with ThreadPoolExecutor(8) as pool:
+        futures = [pool.submit(launch) for _ in range(8)]
+        while not all(future.done() for future in futures):
+            found += len(kernels(meter.flush()))
+            time.sleep(0.01)
+    torch.cuda.synchronize()
+    found += len(kernels(meter.flush()))
+    assert found == 8 * 2001
+    assert meter.dropped == 0
+
+
+def test_a_profiler_gets_its_kernels_and_we_get_ours_back(torch: Any, meter: CuptiMeter):
+    ones = torch.ones(1024, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        for _ in range(20):
+            ones.add_(1)
+        torch.cuda.synchronize()
+    theirs = [event for event in profiled.events() if event.device_type.name == "CUDA"]
+    assert len(theirs) >= 20
+    meter.flush()
+    assert meter.gaps > 0
+    for _ in range(30):
+        ones.add_(1)
+    torch.cuda.synchronize()
+    now = time.monotonic_ns()
+    found = kernels(meter.flush())
+    assert len(found) == 30
+    assert abs(int(found["end"].max()) - now) < 100_000_000
+
+
+def test_sensors_say_what_they_are_asked(torch: Any):
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    driver = libcuda.loaded_driver()
+    assert driver is not None
+    (uuid, *_) = [device.uuid for device in libcuda.devices(driver)]
+    readings = Nvml([uuid]).read()[uuid]
+    assert set(readings) <= set(READINGS)
+    assert 0 < readings["memory_used_bytes"] <= readings["memory_total_bytes"]
+    assert 0 < readings["sm_clock_hertz"] <= 1.01 * readings["sm_clock_max_hertz"]
