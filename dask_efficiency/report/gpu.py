@@ -39,9 +39,8 @@ class DeviceTime:
 
     @property
     def label(self) -> str:
-        """Model and the beginning of the UUID: what tells it from others of its kind."""
-        model = self.totals.name.removeprefix("NVIDIA ")
-        return f"{model} {short_uuid(self.totals.uuid)}".strip()
+        """Model and the beginning of the UUID."""
+        return device_label(self.totals.name, self.totals.uuid)
 
     @property
     def activity(self) -> dict[str, int]:
@@ -215,6 +214,11 @@ def offload_efficiency(whole: Breakdown, details: Mapping[str, float]) -> float:
 def waiting_seconds(details: Mapping[str, float]) -> float:
     """Thread-seconds in which tasks waited for a GPU that did not run a kernel of theirs."""
     return sum(details.get(name, 0.0) for name in WAITS)
+
+
+def device_label(model: str, uuid: str) -> str:
+    """Model and the beginning of the UUID: what tells a GPU from others of its kind."""
+    return f"{model.removeprefix('NVIDIA ')} {short_uuid(uuid)}".strip()
 
 
 def short_uuid(uuid: str) -> str:

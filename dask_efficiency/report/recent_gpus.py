@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nlargest
+from operator import itemgetter
 
 from dask_efficiency.cluster import Presence
+from dask_efficiency.gpu.totals import DeviceTotals
 from dask_efficiency.report.figures import format_share
-from dask_efficiency.report.gpu import ACTIVITIES, DeviceTime
+from dask_efficiency.report.gpu import device_label
 from dask_efficiency.report.labels import label
 
 #: Of more GPUs than these, a view with other figures beside it shows those that are idle most.
@@ -23,7 +26,9 @@ MANY_GPUS = 100
 Key = tuple[str, int, str]
 
 #: Nanoseconds by :data:`~dask_efficiency.report.gpu.ACTIVITIES`, of each GPU by one instant.
-GpusMoment = Mapping[Key, tuple[int, ...]]
+GpusMoment = Mapping[Key, tuple[int, int, int]]
+
+_NOTHING = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,18 @@ class Gpus:
 
 def gpus_moment(present: Iterable[Presence]) -> GpusMoment:
     """What the GPUs of these workers had done by now."""
-    return {key: tuple(device.activity.values()) for key, device in _devices(present).items()}
+    return {_key(worker, gpu): (gpu.kernels, gpu.copies, gpu.idle) for worker, gpu in _devices(present)}
 
 
 def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
     """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
-    return {" ".join(map(str, key)): device.activity for key, device in _devices(present).items() if not device.shared}
+    devices = _devices(present)
+    shared = _shared(devices)
+    return {
+        " ".join(map(str, _key(worker, gpu))): {"kernels": gpu.kernels, "copies": gpu.copies, "idle": gpu.idle}
+        for worker, gpu in devices
+        if gpu.uuid not in shared
+    }
 
 
 def gpus(present: Iterable[Presence], then: GpusMoment | None = None, *, at_most: int = FEW_GPUS) -> Gpus:
@@ -72,43 +83,54 @@ def gpus(present: Iterable[Presence], then: GpusMoment | None = None, *, at_most
     at_most
         Number of GPUs.
     """
+    # of a thousand GPUs, only what is shown is made readable
     before = then or {}
-    nothing = (0,) * len(ACTIVITIES)
-    rows, idle, whole = [], 0, 0
-    for key, device in _devices(present).items():
-        did = [max(now - was, 0) for now, was in zip(device.activity.values(), before.get(key, nothing), strict=True)]
-        rows.append((device, did, sum(did)))
-        if not device.shared:
-            idle, whole = idle + did[-1], whole + sum(did)
+    devices = _devices(present)
+    shared = _shared(devices)
+    rows, all_idle, whole = [], 0, 0
+    for worker, gpu in devices:
+        was = before.get(_key(worker, gpu), _NOTHING)
+        did = max(gpu.kernels - was[0], 0), max(gpu.copies - was[1], 0), max(gpu.idle - was[2], 0)
+        time, idle = sum(did), did[2]
+        rows.append((idle / time if time else 0.0, did, worker, gpu))
+        if gpu.uuid not in shared:
+            all_idle, whole = all_idle + idle, whole + time
     title = f"{len(rows)} GPU{'s' * (len(rows) > 1)}"
     if whole:
-        title += f", idle {format_share(idle / whole)} of the time"
+        title += f", idle {format_share(all_idle / whole)} of the time"
     if len(rows) > at_most:
         title = f"The {at_most} of {title}, that are idle most"
-        rows.sort(key=lambda row: -row[1][-1] / row[2] if row[2] else 0.0)
+        rows = nlargest(at_most, rows, key=itemgetter(0))
     shown = tuple(
-        Gpu(
-            _name(device.worker, device.label),
-            tuple(ns / time for ns in did) if time else (0.0,) * len(did),
-            device.shared,
-        )
-        for device, did, time in rows[:at_most]
+        Gpu(_name(worker.name, gpu.name, gpu.uuid), _shares(did), gpu.uuid in shared) for _, did, worker, gpu in rows
     )
-    return Gpus(shown, len(rows), idle / whole if whole else math.nan, title)
+    return Gpus(shown, len(devices), all_idle / whole if whole else math.nan, title)
+
+
+def _shares(did: Sequence[int]) -> tuple[float, ...]:
+    whole = sum(did)
+    return tuple(ns / whole for ns in did) if whole else (0.0,) * len(did)
 
 
 @lru_cache(maxsize=4 * MANY_GPUS)
-def _name(worker: str, gpu: str) -> str:
+def _name(worker: str, model: str, uuid: str) -> str:
     """Takes longer than all the rest of a row, and is the same each time."""
-    return f"{label(worker)} {label(gpu)}"
+    return f"{label(worker)} {label(device_label(model, uuid))}"
 
 
-def _devices(present: Iterable[Presence]) -> dict[Key, DeviceTime]:
-    found = {
-        (presence.address, presence.joined, device.uuid): (presence.name, device)
+def _devices(present: Iterable[Presence]) -> list[tuple[Presence, DeviceTotals]]:
+    return [
+        (presence, device)
         for presence in present
         if presence.snapshot is not None and presence.snapshot.gpu is not None
         for device in presence.snapshot.gpu.devices
-    }
-    users = Counter(device.uuid for _, device in found.values())
-    return {key: DeviceTime(name, device, users[device.uuid] > 1) for key, (name, device) in found.items()}
+    ]
+
+
+def _key(worker: Presence, gpu: DeviceTotals) -> Key:
+    return worker.address, worker.joined, gpu.uuid
+
+
+def _shared(devices: Iterable[tuple[Presence, DeviceTotals]]) -> set[str]:
+    """UUIDs of the GPUs that several workers use."""
+    return {uuid for uuid, users in Counter(gpu.uuid for _, gpu in devices).items() if users > 1}

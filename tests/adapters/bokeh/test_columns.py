@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,8 +159,14 @@ def test_gpus_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
 
 
 def _always(address: str, seconds: int) -> GpuTotals:
-    device = DeviceTotals(f"GPU-{address}", "", seconds * SECOND, seconds * SECOND, unattributed=seconds * SECOND)
-    return GpuTotals("cupti", "", (device,))
+    """As a :func:`busy_gpu` of one second, and kernels without a pause from then on."""
+    before = busy_gpu(address, 1)
+    more = (seconds - 1) * SECOND
+    (device,) = before.devices
+    device = replace(
+        device, elapsed=seconds * SECOND, kernels=device.kernels + more, unattributed=device.unattributed + more
+    )
+    return replace(before, devices=(device,), kernel_ns=before.kernel_ns + more)
 
 
 def test_names_of_gpus_are_text(tab: Tab) -> None:
