@@ -24,13 +24,16 @@ SIGNAL_NAMES = {
     "send": "time to send a byte",
     "disk": "time on the disk",
     "io_wait": "waiting for the disk",
+    "blocked": "blocked, moving data included",
     "memory": "threads paused or spilling",
     "paused": "threads paused",
+    "core_wait": "waiting for a core, beyond the peers",
+    "beside_tasks": "CPU beside its tasks, beyond the peers",
     "loop_lag": "lag of the event loop",
 }
 
 #: Signals that are shares; the others are multiples of the peers' median.
-SHARES = frozenset({"cpu_share", "memory", "paused"})
+SHARES = frozenset({"cpu_share", "memory", "paused", "core_wait", "beside_tasks"})
 
 #: Of the width, what is left free at both ends, in per cent.
 _MARGIN = 4.0

@@ -24,6 +24,7 @@ SIGNALS = {
     "non_cpu": "seconds off the CPU for each on it",
     "disk": "moving data to and from disk",
     "io_wait": "waiting for the disk",
+    "blocked": "blocked, moving data included",
     "receive": "receiving data, for each byte",
     "send": "sending data, for each byte",
     "loop_lag": "turn of the event loop",
@@ -67,7 +68,11 @@ def verdict(found: Judgement) -> str:
         "" if first.seconds_lost is None else f"; without that the run is {format_seconds(first.seconds_lost)} shorter"
     )
     meaning, _ = MEANINGS[first.cause]
-    return f"Of {of}, {_who(first)} takes {first.effect:.2f} times as long for the same work: {meaning}{lost}{many}."
+    return f"Of {of}, {_who(first)} takes {_times(first)} for the same work: {meaning}{lost}{many}."
+
+
+def _times(finding: Finding) -> str:
+    return "longer" if finding.effect is None else f"{finding.effect:.2f} times as long"
 
 
 def sections(found: Judgement) -> tuple[Section, ...]:
@@ -85,7 +90,7 @@ def _table(found: Judgement) -> Section:
             _who(one),
             name_of(one.host),
             str(one.cause),
-            f"{one.effect:.2f} x",
+            "-" if one.effect is None else f"{one.effect:.2f} x",
             "-" if one.seconds_lost is None else format_seconds(one.seconds_lost),
             format_share(one.confidence),
         )

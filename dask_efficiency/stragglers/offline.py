@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dask_efficiency.replay.replay import replay
+from dask_efficiency.stragglers.disk import AGAINST_USUAL, Disks, judge_disks
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.stragglers.peers import healthy_spread
 from dask_efficiency.stragglers.readings import Readings, medians
@@ -34,8 +35,17 @@ LEAST_EFFECT = 1.1
 #: Signals that tell what slows a worker, and are no slowness themselves.
 ONLY_EVIDENCE = frozenset({"loop_lag"})
 
+#: Signals of a worker that uses a slow disk, or may.
+AT_THE_DISK = frozenset({"io_wait", "blocked"})
+
+#: How often somebody is right to be blamed who is blocked by the host's disk, when nothing tells by whom: on FlowBench.
+OF_A_SUSPECT = 0.5
+
+#: What rises on a worker that waits for a disk that another one holds up.
+SLOWED_BY_DISKS = frozenset({"duration", "cpu_share", "non_cpu", "disk"})
+
 #: Signals whose level is not the logarithm of how many times as long something takes.
-NO_RATIO = frozenset({"non_cpu", "io_wait"})
+NO_RATIO = frozenset({"non_cpu", "io_wait", "blocked"})
 
 #: Hosts that it takes to blame one of them, and the part of its workers that must be slow.
 LEAST_HOSTS = 3
@@ -136,7 +146,8 @@ def _run(source: Source) -> Run:
 def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
     """Judge the workers of a run by all signals."""
     count = len(run.workers)
-    scores = {one.signal: one for one in (score(r, count, usuals.get(r.signal)) for r in run.readings)}
+    compared = [readings for readings in run.readings if readings.signal not in AGAINST_USUAL]
+    scores = {one.signal: one for one in (score(r, count, usuals.get(r.signal)) for r in compared)}
     enough = np.zeros(count, np.bool_)
     for one in scores.values():
         enough |= one.enough
@@ -144,16 +155,23 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
     if count <= 2 and not usuals:
         return Judgement((), count, (), _of_two(run))
     limit = threshold(int(enough.sum()), len(set(scores) - ONLY_EVIDENCE), factor)
-    found = [_finding(run, worker, scores, limit) for worker in range(count)]
+    behind = scores["disk"].level if "disk" in scores else np.zeros(count)
+    disks = judge_disks({one.signal: one for one in run.readings}, run.hosts, usuals, behind, limit)
+    if disks is not None:
+        scores = scores | {one.signal: one for one in disks.scores}
+    found = [_finding(run, worker, scores, limit, disks) for worker in range(count)]
     findings = _with_hosts(run, scores, [one for one in found if one is not None], factor)
     return Judgement(tuple(sorted(findings, key=lambda one: -one.score)), count, lacking)
 
 
-def _finding(run: Run, worker: int, scores: Mapping[str, Scores], limit: float) -> Finding | None:
+def _finding(
+    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
+) -> Finding | None:
+    silent = ONLY_EVIDENCE | (SLOWED_BY_DISKS if disks is not None and disks.waiting[worker] else frozenset())
     high = {
         signal: float(one.z[worker])
         for signal, one in scores.items()
-        if signal not in ONLY_EVIDENCE and one.z[worker] >= limit
+        if signal not in silent and one.z[worker] >= limit
     }
     if not high:
         return None
@@ -162,16 +180,17 @@ def _finding(run: Run, worker: int, scores: Mapping[str, Scores], limit: float) 
         return None
     levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
-    strongest = max(high, key=high.__getitem__)
+    at_the_disk = AT_THE_DISK & high.keys()
+    strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
     readings = next(readings for readings in run.readings if readings.signal == strongest)
     return Finding(
         worker=run.workers[worker],
         host=run.hosts[worker],
         cause=cause_of(high, levels, lagging=lagging),
         score=high[strongest] / limit,
-        confidence=_confidence(high[strongest] / limit),
+        confidence=_confidence(high[strongest] / limit) if strongest != "blocked" else OF_A_SUSPECT,
         since=_since(readings, worker, levels[strongest]),
-        effect=_effect(high, levels),
+        effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
 
@@ -193,7 +212,7 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
         return Cause.MEMORY
     if strongest in ("receive", "send"):
         return Cause.NETWORK
-    if strongest == "disk" or "io_wait" in high:
+    if strongest == "disk" or "io_wait" in high or "blocked" in high:
         return Cause.DISK
     if "cpu_share" not in levels:
         return Cause.DISK if "disk" in high else Cause.UNKNOWN
@@ -268,7 +287,7 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], fa
         above = level[position] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
             worst = max(blamed, key=lambda one: one.score)
-            effect = math.exp(float(np.mean([math.log(one.effect) for one in blamed])))
+            effect = math.exp(float(np.mean([math.log(one.effect or 1.0) for one in blamed])))
             since = min(one.since for one in blamed)
             host = replace(worst, worker="", score=above, confidence=_confidence(above), since=since, effect=effect)
             found = [one for one in found if one not in blamed] + [host]

@@ -18,6 +18,9 @@ LEAST_BYTES = 65_536.0
 #: Longer tasks count for more, up to this many times the median of their work.
 MOST_WEIGHT = 4.0
 
+#: Waiting for the disk for less than this is nothing: kernels count it in hundredths of a second or in tenths.
+IO_WAIT_SECONDS = 0.1
+
 #: Clocks are not finer than this.
 CLOCK_SECONDS = 1e-3
 
@@ -113,6 +116,9 @@ def readings_of(work: Work) -> list[Readings]:
     alike = np.ones(len(took))
     unsized = np.full(len(took), np.nan)
     ended = ~work.running
+    moving = np.fmax(work.disk, 0.0)
+    whole = np.where(np.isfinite(work.disk) & np.isfinite(work.io_wait), took + moving, np.nan)
+    blocked = whole - cpu
     found = [
         _of_tasks(work, "duration", np.log(took), of_time, size, np.ones(len(took), np.bool_)),
         _of_tasks(work, "cpu_share", -np.log(share), of_time, unsized, ended),
@@ -120,7 +126,10 @@ def readings_of(work: Work) -> list[Readings]:
             work, "non_cpu", (np.log(spare) - np.log(share * took + LEAST_SHARE * took)) / 2, of_time, unsized, ended
         ),
         _of_tasks(work, "disk", np.log(np.maximum(work.disk, _tick(work.disk))), alike, size, ended),
-        _of_tasks(work, "io_wait", np.log1p(work.io_wait), alike, unsized, ended),
+        _of_tasks(work, "io_wait", np.log(work.io_wait + IO_WAIT_SECONDS), alike, unsized, ended),
+        _of_tasks(work, "blocked", np.log(blocked + tick), alike, unsized, ended),
+        _of_tasks(work, "staging", np.log(moving + tick), alike, unsized, ended & np.isfinite(whole)),
+        _of_tasks(work, "whole", np.log(whole), alike, unsized, ended),
     ]
     moved = np.maximum(work.input_bytes, 1.0)
     large = ended & (work.transfer > 0) & ~(moved < LEAST_BYTES)

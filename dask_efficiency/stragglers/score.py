@@ -52,6 +52,9 @@ PEER = 2.0
 #: Fewer of the workers are not enough to be the healthy ones.
 LEAST_HEALTHY = 0.2
 
+#: Readings of healthy workers that are no higher than what is usually the most.
+RARELY = 0.95
+
 #: The spread of this run counts up to this many times what it was in history.
 MOST_SPREAD = 3.0
 
@@ -71,6 +74,8 @@ class Usual:
     level: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     between: float = math.nan
+    #: By kind of work: what a reading rarely exceeds.
+    high: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,22 +170,27 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
 def usual_of(runs: Sequence[tuple[Readings, int]]) -> Usual:
     """What is usual, from runs (readings, workers) of one signal in which nothing was wrong."""
     levels: dict[str, list[float]] = {}
+    values: dict[str, list[Float64]] = {}
     between = []
     for readings, workers in runs:
         cells = _cells(sized(readings, workers), workers)
         for name, middle in zip(readings.kinds, median_by_row(cells.mean).tolist(), strict=True):
             if math.isfinite(middle):
                 levels.setdefault(name, []).append(middle)
+        for place, name in enumerate(readings.kinds):
+            values.setdefault(name, []).append(readings.value[readings.work == place])
         level, _ = _levels(cells, _judged(cells, None))
         known = np.clip(level[np.isfinite(level)], -1.0, 1.0)
         if len(known):
             between.append(float(np.sqrt(np.mean(known * known))))
-    middle = {name: float(np.median(values)) for name, values in levels.items()}
+    middle = {name: float(np.median(of_runs)) for name, of_runs in levels.items()}
     spread = {
-        name: 1.4826 * float(np.median(np.abs(np.array(values) - middle[name]))) if len(values) > 2 else math.inf
-        for name, values in levels.items()
+        name: 1.4826 * float(np.median(np.abs(np.array(of_runs) - middle[name]))) if len(of_runs) > 2 else math.inf
+        for name, of_runs in levels.items()
     }
-    return Usual(middle, spread, float(np.median(between)) if between else math.nan)
+    together = {name: np.concatenate(parts) for name, parts in values.items()}
+    high = {name: float(np.quantile(one, RARELY)) for name, one in together.items() if len(one)}
+    return Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
 
 
 def sized(readings: Readings, workers: int) -> Readings:
