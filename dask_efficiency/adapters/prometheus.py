@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -14,7 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.samples import Sample
 
 from dask_efficiency.buckets import SETTLED
-from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
+from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES, ClusterLedger
+from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import Outcome
 from dask_efficiency.report.figures import harmless, shorten
 from dask_efficiency.stragglers.finding import Cause, Finding
@@ -27,6 +29,9 @@ PREFIX = "dask_efficiency"
 #: Workers exported one by one; above it, only the cluster's totals are. Each has 31 series, which
 #: take upstream 0.2 ms to write out: ``benchmarks/live.py`` prints what this many cost.
 MAX_WORKERS = 100
+
+#: GPUs exported one by one; above it, only how well they are known is. Each has 24 series.
+MAX_GPUS = 256
 
 #: Stragglers exported one by one.
 MAX_STRAGGLERS = 20
@@ -165,14 +170,15 @@ def _stragglers(source: Source) -> Iterator[Metric]:
         f"How many times as long as its peers a straggler takes; of the {MAX_STRAGGLERS} most certain ones",
         labels=["worker", "host", "cause"],
     )
-    labelled = {_labels(finding): finding.effect for finding in findings[:MAX_STRAGGLERS]}
+    known = ((_labels(finding), finding.effect) for finding in findings[:MAX_STRAGGLERS])
+    labelled = {labels: times for labels, times in known if times is not None}
     for labels, times in labelled.items():
         effect.add_metric(labels, times)
     yield effect
 
 
 def _labels(finding: Finding) -> tuple[str, str, str]:
-    worker, host = (shorten(harmless(name), MAX_LABEL_LENGTH) for name in (finding.worker, finding.host))
+    worker, host = (_label(name) for name in (finding.worker, finding.host))
     return worker, host, str(finding.cause)
 
 
@@ -235,19 +241,109 @@ def _workers(source: Source) -> Iterator[Metric]:
     yield threads
 
 
+def _gpus(source: Source) -> Iterator[Metric]:
+    """Nothing where nobody has asked for a GPU."""
+    cluster = source.cluster
+    workers = cluster.gpu_by_worker()
+    if not workers:
+        return
+    yield from _gpu_coverage(workers.values())
+    here = [p.snapshot.gpu for p in cluster.present.values() if p.snapshot is not None and p.snapshot.gpu is not None]
+    unmeasured = sum(totals.meter == "none" for totals in here)
+    yield _gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
+    devices: dict[str, dict[str, int]] = {}
+    for totals in workers.values():
+        _add_devices(devices, totals)
+    crowded = len(devices) > MAX_GPUS
+    yield _gauge(
+        "gpu_metrics_off", f"1 if there are too many GPUs (more than {MAX_GPUS}) to export them one by one", crowded
+    )
+    if crowded:
+        return
+    rows = [([uuid], row) for uuid, row in _by_label(devices, set(devices)).items()]
+    yield _gpu_seconds("gpu_seconds", "Time of a GPU by what it was doing, as the workers saw it", ["uuid"], rows)
+    yield from _gpus_here(here, cluster.gpu_workers())
+    names = cluster.recent_names(at=source.now())
+    if len(names) <= MAX_WORKERS:
+        yield _gpu_seconds(
+            "worker_gpu_seconds",
+            "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
+            ["worker", "uuid"],
+            _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
+        )
+
+
+def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
+    kernels = sum(totals.kernel_ns for totals in workers)
+    if kernels:
+        attributed = sum(totals.attributed_ns for totals in workers)
+        yield _gauge("gpu_coverage_ratio", "Share of all kernel time so far that is some task's", attributed / kernels)
+    dropped = sum(totals.dropped for totals in workers)
+    yield _counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
+
+
+def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
+    """How many workers share each GPU, and what its sensors say."""
+    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Workers that are there and use a GPU", labels=["uuid"])
+    for label, row in _by_label({uuid: {"": number} for uuid, number in workers.items()}, set(workers)).items():
+        shared.add_metric([label], row[""])
+    yield shared
+    readings = {uuid: row for totals in here for uuid, row in totals.readings.items()}
+    for name, meaning in READINGS.items():
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = kind(f"{PREFIX}_gpu_{name.removesuffix('_total')}", meaning, labels=["uuid"])
+        told = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
+        for label, value in told.items():
+            family.add_metric([label], value)
+        if told:
+            yield family
+
+
+def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
+    for device in totals.devices:
+        row = devices.setdefault(device.uuid, dict.fromkeys(GPU_ACTIVITIES, 0))
+        for activity in GPU_ACTIVITIES:
+            row[activity] += getattr(device, activity)
+
+
+def _gpus_by_worker(workers: Mapping[str, GpuTotals]) -> list[tuple[list[str], Mapping[str, int]]]:
+    labelled: dict[str, dict[str, dict[str, int]]] = {}
+    for name, totals in workers.items():
+        _add_devices(labelled.setdefault(_label(name), {}), totals)
+    return [
+        ([worker, uuid], row)
+        for worker, devices in labelled.items()
+        for uuid, row in _by_label(devices, set(devices)).items()
+    ]
+
+
+def _gpu_seconds(
+    name: str, help_text: str, labels: list[str], rows: Iterable[tuple[list[str], Mapping[str, int]]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=[*labels, "activity"])
+    for values, row in rows:
+        for activity in GPU_ACTIVITIES:
+            family.add_metric([*values, activity], row[activity] / 1e9)
+    return family
+
+
 #: Each is made without the others, so that one that fails costs no other.
-_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _stragglers, _plugin, _workers)
+_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _stragglers, _plugin, _workers, _gpus)
 
 
 def _extend(metrics: list[Metric], group: Callable[[Source], Iterable[Metric]], source: Source) -> None:
     metrics.extend(list(group(source)))
 
 
+def _label(name: str) -> str:
+    return shorten(harmless(name), MAX_LABEL_LENGTH)
+
+
 def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[str, Mapping[str, int]]:
     """Rows by a label that any text format can carry; names that read alike are one."""
     labelled: dict[str, Mapping[str, int]] = {}
     for name in names & rows.keys():
-        label = shorten(harmless(name), MAX_LABEL_LENGTH)
+        label = _label(name)
         row = rows[name]
         if label in labelled:
             other = labelled[label]

@@ -10,6 +10,9 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 #: Kernels that a sum keeps apart: those that took most time.
 MAX_KERNELS = 100
 
+#: Devices that a sum keeps apart: departed workers of a cloud had another one each.
+MAX_DEVICES = 200
+
 OTHER = "(other)"
 
 
@@ -39,6 +42,8 @@ _DEVICE_NUMBERS = tuple(f.name for f in fields(DeviceTotals) if f.name not in ("
 def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
     found: dict[str, DeviceTotals] = {}
     for device in devices:
+        if device.uuid not in found and len(found) >= MAX_DEVICES:
+            device = replace(device, uuid=OTHER, name="")
         known = found.get(device.uuid)
         found[device.uuid] = device if known is None else add_devices(known, device)
     return tuple(found.values())

@@ -7,9 +7,12 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
 from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES, RECENT_NS, ClusterLedger
+from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome, Used
 from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode
@@ -54,7 +57,17 @@ class Source:
         for name in names:
             self.cluster.worker_joined(f"tcp://{name}", name, 2, at=self.at)
 
-    def report(self, name: str, seq: int, *, elapsed: int, cpu: int = 0, running: bool = False) -> None:
+    def report(
+        self,
+        name: str,
+        seq: int,
+        *,
+        elapsed: int,
+        cpu: int = 0,
+        running: bool = False,
+        gpu: GpuTotals | None = None,
+        incarnation: str | None = None,
+    ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
         ledger.hold("key", "task", at=0)
@@ -65,7 +78,8 @@ class Source:
         balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed
-        self.cluster.receive(f"tcp://{name}", encode(Snapshot(name, seq, balance, outside)), at=elapsed)
+        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu)
+        self.cluster.receive(f"tcp://{name}", encode(snapshot), at=elapsed)
 
 
 @pytest.fixture
@@ -131,6 +145,81 @@ def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
     assert samples(registry, "dask_efficiency_plugin_cpu_seconds_total")[("workers",)] == 0.5
 
 
+def watched(*uuids: str, kernels: int = 2 * SECOND, idle: int = SECOND, **fields: Any) -> GpuTotals:
+    """What a worker had of some GPUs: half a second of copies each."""
+    half = SECOND // 2
+    devices = [
+        DeviceTotals(uuid, "H100", kernels + half + idle, kernels, half, idle, {"train": kernels + half})
+        for uuid in uuids
+    ]
+    given = {"meter": "cupti", "kernel_ns": 4 * kernels, "attributed_ns": 3 * kernels}
+    return GpuTotals(devices=tuple(devices), **(given | fields))
+
+
+def test_without_a_gpu_nothing_of_gpus_is_exported(collector, registry, source):
+    source.join("a")
+    source.report("a", 1, elapsed=4 * SECOND)
+    assert "gpu_" not in text(registry)
+
+
+def test_what_gpus_did_is_exported_by_device_and_by_worker(collector, registry, source):
+    source.join("a", "b")
+    readings = {"GPU-0": {"power_watts": 300.0, "ecc_uncorrected_errors_total": 2.0, "not_a_reading": 1.0}}
+    source.report("a", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings=readings, dropped=3))
+    source.report("b", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", "GPU-1", kernels=SECOND))
+    by_device = samples(registry, "dask_efficiency_gpu_seconds_total")
+    assert by_device["kernels", "GPU-0"] == 2 + 1
+    assert (by_device["kernels", "GPU-1"], by_device["copies", "GPU-1"], by_device["idle", "GPU-1"]) == (1, 0.5, 1)
+    by_worker = samples(registry, "dask_efficiency_worker_gpu_seconds_total")
+    assert (by_worker["kernels", "GPU-0", "a"], by_worker["kernels", "GPU-0", "b"]) == (2, 1)
+    assert samples(registry, "dask_efficiency_gpu_workers") == {("GPU-0",): 2.0, ("GPU-1",): 1.0}
+    assert samples(registry, "dask_efficiency_gpu_coverage_ratio") == {(): 0.75}
+    assert samples(registry, "dask_efficiency_gpu_records_dropped_total") == {(): 3.0}
+    assert samples(registry, "dask_efficiency_gpu_unmeasured_workers") == {(): 0.0}
+    assert samples(registry, "dask_efficiency_gpu_power_watts") == {("GPU-0",): 300.0}
+    assert samples(registry, "dask_efficiency_gpu_ecc_uncorrected_errors_total") == {("GPU-0",): 2.0}
+    assert "not_a_reading" not in text(registry)
+
+
+def test_what_a_gpu_did_never_falls_when_its_worker_dies_or_its_meter_begins_again(collector, registry, source):
+    source.join("a")
+    source.report("a", 1, elapsed=4 * SECOND, gpu=watched("GPU-0"))
+    source.cluster.worker_left("tcp://a", at=5 * SECOND)
+    source.cluster.close_departed(at=5 * SECOND, grace=0)
+    assert samples(registry, "dask_efficiency_gpu_seconds_total")["kernels", "GPU-0"] == 2
+    assert samples(registry, "dask_efficiency_gpu_workers") == {}
+    source.at = 5 * SECOND
+    source.join("a")
+    source.report("a", 1, elapsed=9 * SECOND, gpu=watched("GPU-0", kernels=SECOND), incarnation="second life")
+    assert samples(registry, "dask_efficiency_gpu_seconds_total")["kernels", "GPU-0"] == 2 + 1
+    assert samples(registry, "dask_efficiency_worker_gpu_seconds_total")["kernels", "GPU-0", "a"] == 2 + 1
+
+
+def test_a_refused_gpu_meter_is_counted_and_makes_no_series_of_devices(collector, registry, source):
+    source.join("a")
+    source.report("a", 1, elapsed=SECOND, gpu=GpuTotals("none", "another profiler is attached"))
+    assert samples(registry, "dask_efficiency_gpu_unmeasured_workers") == {(): 1.0}
+    assert samples(registry, "dask_efficiency_gpu_seconds_total") == {}
+    assert samples(registry, "dask_efficiency_gpu_coverage_ratio") == {}
+
+
+def test_too_many_gpus_are_not_exported_one_by_one(collector, registry, source, monkeypatch):
+    monkeypatch.setattr(prometheus, "MAX_GPUS", 2)
+    source.join("a")
+    source.report("a", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", "GPU-1", "GPU-2"))
+    assert samples(registry, "dask_efficiency_gpu_metrics_off") == {(): 1.0}
+    assert samples(registry, "dask_efficiency_gpu_seconds_total") == {}
+
+
+def test_a_hostile_uuid_breaks_no_line_of_the_export(collector, registry, source):
+    source.join("a")
+    uuid = 'GPU"\n\\{}' + "x" * 500
+    source.report("a", 1, elapsed=4 * SECOND, gpu=watched(uuid, SURROGATE, readings={uuid: {"power_watts": 1.0}}))
+    assert len(samples(registry, "dask_efficiency_gpu_seconds_total")) == 2 * 3
+    assert len(samples(registry, "dask_efficiency_gpu_power_watts")) == 1
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 0.0}
+
+
 def straggler(worker: str, host: str = "h", cause: Cause = Cause.DISK, effect: float = 1.5) -> Finding:
     return Finding(worker, host, cause, 2.0, 0.9, 0.0, effect)
 
@@ -166,7 +255,8 @@ def test_the_cost_of_scrapes_is_counted(collector, registry, source):
 @needs_promtool
 def test_promtool_finds_nothing_wrong_whatever_workers_are_called(collector, registry, source):
     source.join("a", *HOSTILE_NAMES, SURROGATE)
-    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
+    gpu = watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)})
+    source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND, gpu=gpu)
     assert lint(text(registry)) == ""
 
 
@@ -265,7 +355,7 @@ def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source
 
 def test_accounts_that_are_broken_altogether_break_no_scrape(collector, registry, source):
     source.cluster = None  # type: ignore[assignment]
-    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 4.0}
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 5.0}
 
 
 def test_a_meter_that_switched_itself_off_says_so(collector, registry, source):

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor
+from dask_efficiency.plugins.threads import TaskThreads
+
+
+@pytest.fixture
+def worker():
+    executors = {"default": ThreadPoolExecutor(2), "actor": ThreadPoolExecutor(1)}
+    yield SimpleNamespace(
+        executors=dict(executors),
+        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set()),
+        active_threads={},
+        active_threads_lock=threading.Lock(),
+    )
+    for executor in executors.values():
+        executor.shutdown()
+
+
+@pytest.fixture
+def threads(worker) -> TaskThreads:
+    threads = TaskThreads(worker, pytest.fail)
+    threads.attach()
+    return threads
+
+
+def task_of(*seen: Any) -> dict[str, Any]:
+    """What upstream's function that runs a task gives."""
+    return {"op": "task-finished", "thread": threading.get_ident()}
+
+
+def test_the_worker_has_its_own_executors_back(worker):
+    own = dict(worker.executors)
+    threads = TaskThreads(worker, pytest.fail)
+    threads.attach()
+    assert isinstance(worker.executors["default"], MeteredThreadPoolExecutor)
+    threads.restore()
+    assert worker.executors == own
+
+
+def test_windows_are_noted_from_the_first_question_on(worker, threads):
+    worker.executors["default"].submit(task_of).result()
+    assert not threads.watched
+    assert threads.windows() == []
+    assert threads.watched
+    run = worker.executors["default"].submit(task_of).result()["thread"]
+    start, stop, _ = run.used
+    assert threads.windows() == [(TaskId(run, start), stop)]
+    assert threads.windows() == []
+
+
+def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, threads):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> dict[str, Any]:
+        begun.set()
+        go_on.wait()
+        return task_of()
+
+    future = worker.executors["default"].submit(work)
+    begun.wait()
+    (running,) = threads.windows()
+    worker.active_threads[running.task.thread] = "key"
+    assert running.stop == -1
+    assert threads.running() == {running.task: "key"}
+    go_on.set()
+    run = future.result()["thread"]
+    assert threads.windows() == [(running.task, run.used[1])]
+
+
+def test_a_function_that_raises_ends_its_window(worker, threads):
+    threads.windows()
+    with pytest.raises(ZeroDivisionError):
+        worker.executors["default"].submit(lambda: 1 / 0).result()
+    assert len(threads.windows()) == 1
+    assert threads.windows() == []
+
+
+def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids(worker, threads):
+    calls: list[tuple[str, Any, int]] = []
+
+    def around(task: TaskId) -> Any:
+        calls.append(("before", task, threading.get_ident()))
+        return lambda: calls.append(("after", task, threading.get_ident()))
+
+    threads.windows()
+    threads.surround(around)
+    run = worker.executors["default"].submit(task_of).result()["thread"]
+    task = TaskId(run, run.used[0])
+    assert calls == [("before", task, run), ("after", task, run)]
+    threads.unwatch()
+    worker.executors["default"].submit(task_of).result()
+    assert len(calls) == 2
+    assert not threads.watched
+
+
+def test_the_window_of_an_ended_task_is_found_by_its_run(worker, threads):
+    threads.windows()
+    run = worker.executors["default"].submit(task_of).result()["thread"]
+    start, stop, cpu = run.used
+    hold = SimpleNamespace(start=start - 5, ns=stop - start + 10)
+    worker.state.threads["key"] = run
+    assert threads.used("key", hold) == (cpu, stop - start, TaskId(run, start))
+    # Part of it lay before its hold: then whose the GPU time was is not known.
+    worker.state.threads["key"] = run
+    late = SimpleNamespace(start=start + 1, ns=stop - start + 10)
+    assert threads.used("key", late)[2] is None
