@@ -226,9 +226,11 @@ def stragglers(report: EfficiencyReport) -> Section:
     return Section("Stragglers: slow for the same work", tuple(lines), heads, rows, words=(0, 1, 2, 4))
 
 
-def format_times(effect: float) -> str:
-    """A multiple, as ``1.50x``."""
-    return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x" if math.isfinite(effect) else "-"
+def format_times(effect: float | None) -> str:
+    """A multiple, as ``1.50x``; a dash where it is not known."""
+    if effect is None:
+        return "-"
+    return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x"
 
 
 def _since(finding: Finding, started: float) -> str:

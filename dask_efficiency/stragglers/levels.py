@@ -95,7 +95,7 @@ def find_apart(
     -------
     list
         Most certain first; empty for a run that is shorter than the continuity asks for, and where fewer than three
-        workers are comparable. The effect of each is 1.0 and the time lost None: metrics do not tell how much longer
+        workers are comparable. Effect and time lost of each are None: metrics do not tell how much longer
         the work takes.
 
     Raises
@@ -245,7 +245,7 @@ def _finding(samples: Samples, apart: Apart, worker: int, threshold: float) -> F
         score=score,
         confidence=confidence_of(score),
         since=samples.start + start * samples.step_seconds,
-        effect=1.0,
+        effect=None,
         evidence=tuple(_evidence(samples, apart, signal, worker, start) for signal in shown),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
-from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.stragglers.pace import Pace
 from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.stragglers.slots import (
@@ -414,7 +414,7 @@ class StragglerWatch:
             host=self._hosts[workers[i]],
             cause=cause,
             score=score,
-            confidence=confidence(score),
+            confidence=confidence_of(score),
             since=known.since if known is not None else now - (at - self._since(int(rows[i]), main, at)) / 1e9,
             effect=_effect(judged.mean[:, i], main),
             evidence=_evidence(judged, i, relative, symptoms.share),
@@ -529,11 +529,6 @@ def _ring(*shape: int) -> Ring:
     return np.full((MAX_SLOTS, *shape), np.nan, np.float32)
 
 
-def confidence(score: float) -> float:
-    """How often a finding with this score is right; 0.5 at nothing, nearly 1 at twice what flags a worker."""
-    return 1.0 - 0.5 * math.exp(-1.5 * score)
-
-
 def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
     """The signal to tell of, and the cause: of several what lies deepest, as a full memory slows tasks too.
 
@@ -555,12 +550,11 @@ def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> 
     return max(others, key=lambda other: relative[other[0]])
 
 
-def _effect(mean: Floats, main: int) -> float:
+def _effect(mean: Floats, main: int) -> float | None:
     """How many times as long it takes."""
     if main == MEMORY:
         return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
-    value = mean[DURATION] if main == DURATION else mean[main]
-    return float(np.exp(value)) if np.isfinite(value) else 1.0
+    return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
 
 
 def _evidence(judged: _Judged, i: int, relative: Floats, share: Beside) -> tuple[Evidence, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +144,8 @@ class SlotBook:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        return self._now.nbytes + self._base.nbytes + sum(getattr(self, name).nbytes for name in _ARRAYS)
+        arrays: list[NDArray[Any]] = [self._now, self._base, *(getattr(self, name) for name in _ARRAYS)]
+        return sum(array.nbytes for array in arrays)
 
     def row_of(self, worker: str) -> int:
         """Where a worker is in arrays."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from dask_efficiency.stragglers.finding import Cause, Finding
 
 #: By cause: what it means, and what to look at.
@@ -36,5 +34,5 @@ def describe(finding: Finding) -> str:
     who = f"worker {finding.worker[:200]!r}" if finding.worker else "all workers"
     where = f" on host {finding.host[:200]!r}" if finding.host else ""
     meaning, look = MEANINGS[finding.cause]
-    times = f"{finding.effect:.2g} times as long as its peers" if math.isfinite(finding.effect) else "much longer"
+    times = "longer" if finding.effect is None else f"{finding.effect:.2g} times as long as its peers"
     return f"{who}{where} takes {times} for the same work ({finding.cause}: {meaning}); {look}"

@@ -71,13 +71,14 @@ def test_a_worker_that_is_stopped_in_turns_is_found_and_told_of_in_every_way(new
         with (
             caplog.at_level(logging.WARNING, "dask_efficiency"),
             stopped_in_turns(pid),
-            efficiency_report(client) as report,
+            efficiency_report(client, trace=True) as report,
         ):
             found = work_until(client, lambda: dask_efficiency.stragglers(client))
         assert found[0].worker == name
         assert found[0].effect > 1.2
         assert found[0].evidence[0].value > found[0].evidence[0].high
         assert name in {finding.worker for finding in report.stragglers}
+        assert all(finding.seconds_lost is not None for finding in report.stragglers)
         assert f"Straggler: worker {name!r}" in caplog.text
         events = [event for _, event in client.get_events("dask-efficiency")]
         assert events[0]["action"] == "straggler"

@@ -171,7 +171,7 @@ def findings() -> st.SearchStrategy[Finding]:
         score=_amounts,
         confidence=st.floats(0, 1),
         since=st.floats(-1e12, 1e12) | st.just(math.nan),
-        effect=_amounts | st.just(math.inf),
+        effect=_amounts | st.none(),
         seconds_lost=st.none() | _amounts,
         evidence=st.lists(_evidence, max_size=3).map(tuple),
     )

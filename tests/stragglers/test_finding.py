@@ -28,16 +28,16 @@ def test_a_finding_survives_json() -> None:
 
 
 def test_what_is_not_known_survives_json_as_null() -> None:
-    unknown = Finding("w", "", Cause.UNKNOWN, 1.0, 0.5, math.nan, 1.1)
+    unknown = Finding("w", "", Cause.UNKNOWN, 1.0, 0.5, math.nan, None)
     content = unknown.to_dict()
     assert content["since"] is None
     assert content["seconds_lost"] is None
     again = Finding.from_dict(json.loads(json.dumps(content)))
     assert math.isnan(again.since)
-    assert again.seconds_lost is None
+    assert again.seconds_lost is again.effect is None
 
 
-@pytest.mark.parametrize(("name", "value"), [("confidence", 1.5), ("effect", -1.0), ("score", math.nan)])
+@pytest.mark.parametrize(("name", "value"), [("confidence", 1.5), ("effect", -1.0), ("effect", math.inf), ("score", math.nan)])
 def test_a_figure_out_of_range_is_refused_by_name(name: str, value: float) -> None:
     given = {"score": 1.0, "confidence": 0.5, "effect": 1.2} | {name: value}
     with pytest.raises(ValueError, match=f"{name} of 'w3' is {value}; expected"):

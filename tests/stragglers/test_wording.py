@@ -12,5 +12,9 @@ def test_a_finding_is_one_bounded_sentence():
     assert len(describe(finding)) < 1_000
 
 
+def test_how_much_longer_is_not_said_where_it_is_not_known():
+    assert "takes longer for the same work" in describe(Finding("w", "", Cause.DISK, 2.0, 0.9, 0.0, None))
+
+
 def test_a_host_is_told_from_a_worker():
     assert describe(Finding("", "h", Cause.DISK, 2.0, 0.9, 0.0, 2.0)).startswith("all workers on host 'h'")

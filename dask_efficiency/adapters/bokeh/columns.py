@@ -9,12 +9,11 @@ from html import escape
 from typing import Any
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
+from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES, ClusterLedger
 from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.report import recent
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR, ink
 from dask_efficiency.report.figures import format_share
-from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.report.pie import OTHER, Wedge, label_point, radians, wedges
 from dask_efficiency.report.recent_gpus import FEW_GPUS, MANY_GPUS, Gpu, GpusMoment, gpus
@@ -141,7 +140,7 @@ def straggler_table(reading: Reading) -> str:
         cells = (
             f"<b>{escape(name_of(who))}</b>",
             escape(name_of(finding.host)),
-            f"takes {format_times(finding.effect)}",
+            f"takes {format_times(finding.effect)}" if finding.effect is not None else "takes longer",
             age,
             f'<span title="{escape(look)}">{finding.cause}: {escape(meaning)}</span>',
             f"{format_share(finding.confidence)} sure",

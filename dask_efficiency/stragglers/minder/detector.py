@@ -99,8 +99,8 @@ class Minder:
         Returns
         -------
         list
-            Most certain first; empty for a run that is shorter than the continuity asks for. The effect of each is 1.0
-            and the time lost None: metrics do not tell how much longer the work takes.
+            Most certain first; empty for a run that is shorter than the continuity asks for. Effect and time
+            lost of each are None: metrics do not tell how much longer the work takes.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Minder:
             score=score,
             confidence=confidence_of(score),
             since=samples.start + start * samples.step_seconds,
-            effect=1.0,
+            effect=None,
             evidence=(evidence_of(samples, metric, worker, start, score * self.threshold),),
         )
 
