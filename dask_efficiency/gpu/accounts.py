@@ -20,6 +20,8 @@ from dask_efficiency.gpu.sharing import divide
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 
+SECOND = 1_000_000_000
+
 #: Stands for the prefix of tasks that nobody has named yet, as they run. Its figures may fall, when they are named.
 RUNNING = "(running)"
 #: Stands for prefixes beyond those that are told apart, and for tasks that nobody has named a minute after their end.
@@ -34,8 +36,10 @@ MAX_PENDING = 400_000
 MAX_STRETCHES = 400_000
 #: Names of tasks that have not been seen yet.
 MAX_EARLY_NAMES = 10_000
+#: A call that is under way and asks for a copy is waited for so long, nanoseconds.
+MAX_CALL = SECOND
 #: Calls may come so much later than the window in which they began, nanoseconds.
-_SLACK = 5_000_000_000
+_SLACK = 5 * SECOND
 
 
 @dataclass(slots=True)
@@ -61,7 +65,8 @@ class GpuAccounts:
     """One process's GPU accounts since its meter was armed. Not thread-safe: one thread feeds it.
 
     The devices' time is booked up to the instant before which nothing is expected any more. A kernel that runs for
-    long is waited for, up to a minute, as its launch is known; so are operations whose call was still under way.
+    long is waited for, up to a minute, as its launch is known. A thread of a task may be in a call that is not known
+    yet, so while tasks run the accounts lag behind its last call, by up to a second.
 
     Parameters
     ----------
@@ -127,7 +132,7 @@ class GpuAccounts:
         self._count_kernels(joined.work)
         self._take(joined)
         at_once = final or len(self._pending) > MAX_PENDING
-        until = self._known if at_once else min(joined.complete_until, self._known)
+        until = self._known if at_once else min(joined.complete_until, self._asking_since())
         if until > self._booked:
             self._book(until)
         self._settle_waits()
@@ -296,6 +301,11 @@ class GpuAccounts:
         tasks = [self._tasks.numbered(number) for number in numbers.tolist()]
         stops = np.array([FOREVER if task is None else task.stop for task in tasks], np.int64)
         return stops[which] if len(stops) else np.empty(0, np.int64)
+
+    def _asking_since(self) -> int:
+        """Since when a task's thread may be in a call that is not known until it returns, and its copy neither."""
+        at_work = [max(t.id.start, t.last_call) for t in self._open.values() if t.id.start < self._known < t.stop]
+        return max(min([self._known, *at_work]), self._known - MAX_CALL)
 
     def _settle_waits(self) -> None:
         """Add calls that wait to the use of their tasks: once their time is booked, or the task has ended."""

@@ -124,7 +124,7 @@ def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Sce
         waits = draw(st.sampled_from([BLOCKS, SPINS]))
         if kind == "sync":
             return Call(correlation, thread, start, start + draw(st.integers(0, 40)), waits, (), task)
-        if kind == "copy" and ops and ops[-1].end < start + 20 and draw(st.booleans()):
+        if kind == "copy" and task and ops and ops[-1].end < start + 20 and draw(st.booleans()):
             return Call(correlation, thread, start, max(start, ops[-1].end) + took, waits, tuple(ops), task)
         return Call(correlation, thread, start, start + took, RETURNS, tuple(ops), task)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.gpu.accounts import RUNNING, UNATTRIBUTED, GpuAccounts
-from dask_efficiency.gpu.records import KERNEL, RETURNS, Batch, TaskId
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.gpu import accounts as accounts_module
+from dask_efficiency.gpu.accounts import OTHER, RUNNING, UNATTRIBUTED, GpuAccounts
+from dask_efficiency.gpu.records import BLOCKS, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from tests.gpu.scenes import (
     DEVICES,
+    FOREIGN,
     NEVER,
     NOBODY,
     THREADS,
@@ -129,7 +132,7 @@ def test_the_identities_hold_whatever_comes_when(scene: Scene, data: st.DataObje
     for totals in seen:
         for device in totals.devices:
             check(device)
-    for earlier, later in zip(seen, seen[1:], strict=False):
+    for earlier, later in pairwise(seen):
         never_less(earlier, later)
     model = Model(scene)
     for number, device in enumerate(seen[-1].devices):
@@ -166,3 +169,177 @@ def never_less(earlier: GpuTotals, later: GpuTotals) -> None:
     assert all(ns <= later.hidden.get(prefix, 0) for prefix, ns in earlier.hidden.items() if prefix != RUNNING)
     assert earlier.kernel_ns <= later.kernel_ns
     assert earlier.attributed_ns <= later.attributed_ns
+
+
+def kernel(start: int, end: int, *, device: int = 0) -> tuple[Op, ...]:
+    return (Op(start, end, device, KERNEL, 0),)
+
+
+def told(
+    calls: Sequence[Call],
+    windows: Sequence[TaskWindow],
+    *,
+    flushes: Sequence[int],
+    names: dict[TaskId, tuple[str, int]] | None = None,
+) -> tuple[GpuAccounts, list[GpuTotals]]:
+    scene = Scene(tuple(windows), tuple(calls), tuple(flushes), names or {})
+    return feed(scene, in_order(scene))
+
+
+def test_a_kernel_of_ten_seconds_is_kernel_time_however_many_flushes_it_crosses() -> None:
+    task = TaskId(A, 0)
+    calls = [
+        Call(1, A, 10, 20, RETURNS, kernel(30, 10 * SECOND)),
+        Call(2, A, 25, 35, RETURNS, kernel(40, 50, device=1)),
+        Call(3, A, 50, 10 * SECOND + 5, SPINS),
+    ]
+    flushes = [SECOND * index for index in range(1, 14)]
+    accounts, seen = told(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
+    device = seen[-1].devices[0]
+    assert (device.kernels, device.late, device.elapsed) == (10 * SECOND - 30, 0, 13 * SECOND)
+    assert seen[5].devices[0].elapsed == 10
+    blocked = 10 * SECOND + 5 - 50
+    assert accounts.use(task) == GpuUse(kernel=blocked - 5, wait=5, spun=blocked)
+
+
+def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:
+    """A's kernel runs from 10 to 30 and B's, asked for at 5, from 30 to 40; both wait from 6 on."""
+    a, b = TaskId(A, 0), TaskId(B, 0)
+    calls = [
+        Call(1, A, 4, 5, RETURNS, kernel(10, 30)),
+        Call(2, B, 5, 6, RETURNS, kernel(30, 40)),
+        Call(3, A, 6, 31, BLOCKS),
+        Call(4, B, 6, 41, SPINS),
+    ]
+    accounts, seen = told(
+        calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)}
+    )
+    assert accounts.use(a) == GpuUse(kernel=20, wait=5)
+    assert accounts.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
+    assert seen[-1].devices[0].shares == {"x": 20, "y": 10}
+
+
+def test_another_tasks_kernel_on_a_device_that_one_does_not_wait_for_is_no_contention() -> None:
+    a, b = TaskId(A, 0), TaskId(B, 0)
+    calls = [
+        Call(1, A, 4, 5, RETURNS, kernel(10, 30)),
+        Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=1)),
+        Call(4, B, 6, 41, SPINS),
+    ]
+    accounts, _ = told(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
+    assert accounts.use(b) == GpuUse(kernel=10, wait=25, spun=35)
+
+
+def test_kernels_that_run_at_once_share_their_time() -> None:
+    """From 10 to 20 A alone, to 40 both, to 50 B alone."""
+    a, b = TaskId(A, 0), TaskId(B, 0)
+    calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40)), Call(2, B, 1, 2, RETURNS, kernel(20, 50))]
+    _, seen = told(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    assert seen[-1].devices[0].shares == {"x": 20, "y": 20}
+    assert seen[-1].hidden == {"x": 30, "y": 30}
+
+
+def test_work_after_the_end_of_its_task_stays_the_tasks() -> None:
+    task = TaskId(A, 0)
+    calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
+    _, seen = told(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
+    device = seen[-1].devices[0]
+    assert (device.shares, device.tail, device.unattributed) == ({"x": 30}, 15, 0)
+    assert seen[-1].hidden == {"x": 15}
+
+
+def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_the_gpu() -> None:
+    training, loading = TaskId(A, 0), TaskId(B, 0)
+    calls = [Call(1, A, 1, 2, RETURNS, kernel(3, 5)), Call(2, FOREIGN, 10, 11, RETURNS, kernel(12, 20))]
+    names = {training: ("train", 0), loading: ("load", 0)}
+    windows = [TaskWindow(training, 30), TaskWindow(loading, 30)]
+    _, seen = told(calls, windows, flushes=[100], names=names)
+    assert seen[-1].devices[0].shares == {"train": 10}
+    both = [*calls, Call(3, B, 1, 2, RETURNS, kernel(3, 5))]
+    _, seen = told(both, windows, flushes=[100], names=names)
+    assert seen[-1].devices[0].unattributed == 8
+    assert seen[-1].coverage == pytest.approx(4 / 12)
+
+
+def test_a_threads_identifier_is_used_again() -> None:
+    first, second = TaskId(A, 0), TaskId(A, 50)
+    calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
+    names = {first: ("x", 0), second: ("y", 0)}
+    _, seen = told(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
+    assert seen[-1].devices[0].shares == {"x": 8, "y": 3}
+
+
+def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
+    task = TaskId(A, 0)
+    calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
+    _, seen = told(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
+    assert seen[0].devices[0].shares == {RUNNING: 30}
+    assert [(row.prefix, row.ns) for row in seen[0].kernels] == [(RUNNING, 30)]
+    assert seen[1].devices[0].shares == {"x": 30}
+    assert [(row.prefix, row.ns) for row in seen[1].kernels] == [("x", 30)]
+
+
+def test_a_task_that_is_never_named_is_some_other_after_a_minute() -> None:
+    task = TaskId(A, 0)
+    calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
+    accounts, seen = told(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
+    assert seen[-1].devices[0].shares == {OTHER: 30}
+    assert accounts.use(task) is None
+
+
+def test_lost_operations_are_not_waited_for() -> None:
+    call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
+    accounts = GpuAccounts(0)
+    windows = [TaskWindow(TaskId(A, 5), 50)]
+    accounts.add(batch([call], [], 100), windows, devices=DEVICES)
+    assert accounts.totals().devices[0].elapsed == 10
+    accounts.add(batch([], [], 200), devices=DEVICES, lost=True)
+    assert accounts.totals().devices[0].elapsed == 200
+
+
+def test_what_never_comes_is_waited_for_no_longer_than_a_minute() -> None:
+    call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
+    accounts = GpuAccounts(0)
+    accounts.add(batch([call], [], 100), [TaskWindow(TaskId(A, 5), 50)], devices=DEVICES)
+    accounts.add(batch([], [], 90 * SECOND), devices=DEVICES)
+    assert accounts.totals().devices[0].elapsed >= 30 * SECOND
+
+
+def test_an_upper_bound_is_split_from_the_waiting_and_never_more() -> None:
+    task, other = TaskId(A, 0), TaskId(B, 0)
+    waiting = Call(1, A, 10, 30, BLOCKS)
+    batch_of_it = batch([waiting], [], 100)
+    accounts = GpuAccounts(0)
+    bounds = {task: 12, other: 7}
+    batch_of_it = Batch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
+    accounts.name(task, "x")
+    accounts.add(batch_of_it, [TaskWindow(task, 50), TaskWindow(other, 50)], devices=DEVICES)
+    assert accounts.use(task) == GpuUse(kernel=12, wait=8)
+    assert accounts.use(other) == GpuUse()
+    assert accounts.totals().bounds == {"x": 12, RUNNING: 7}
+
+
+def test_a_wait_that_began_before_the_meter_counts_from_the_meter_on() -> None:
+    accounts = GpuAccounts(20)
+    task = TaskId(A, 0)
+    call = Call(1, A, 5, 6, RETURNS, kernel(10, 28))
+    accounts.add(
+        batch([call, Call(2, A, 8, 30, SPINS)], [(call, call.ops[0])], 100), [TaskWindow(task, 50)], devices=DEVICES
+    )
+    assert accounts.use(task) == GpuUse(kernel=8, wait=2, spun=10)
+    device = accounts.totals().devices[0]
+    assert (device.kernels, device.elapsed, device.late) == (8, 80, 0)
+
+
+def test_too_many_operations_that_wait_for_an_old_one_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts_module, "MAX_PENDING", 10)
+    task = TaskId(A, 0)
+    old = Call(1, A, 1, 2, RETURNS, kernel(90, 95))
+    calls = [Call(index, A, index, index + 1, RETURNS, kernel(index + 2, index + 3)) for index in range(2, 40)]
+    accounts = GpuAccounts(0)
+    ops = [(call, call.ops[0]) for call in calls]
+    accounts.add(batch([old, *calls], ops, 60), [TaskWindow(task, -1)], devices=DEVICES)
+    device = accounts.totals().devices[0]
+    assert device.elapsed == 60
+    check(device)
+    assert len(accounts._pending) == 0
