@@ -147,7 +147,7 @@ def hidden(place: Place) -> None:
 
 
 def threads(place: Place) -> None:
-    """Tasks that hold the GIL, two to a worker where it has two threads."""
+    """Tasks that hold the GIL: two at a time where a worker has two threads."""
     _done(place.map(burn, [0.02] * 25 * len(place.addresses)))
 
 

@@ -37,7 +37,9 @@ def test_what_is_not_known_survives_json_as_null() -> None:
     assert again.seconds_lost is again.effect is None
 
 
-@pytest.mark.parametrize(("name", "value"), [("confidence", 1.5), ("effect", -1.0), ("effect", math.inf), ("score", math.nan)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("confidence", 1.5), ("effect", -1.0), ("effect", math.inf), ("score", math.nan)]
+)
 def test_a_figure_out_of_range_is_refused_by_name(name: str, value: float) -> None:
     given = {"score": 1.0, "confidence": 0.5, "effect": 1.2} | {name: value}
     with pytest.raises(ValueError, match=f"{name} of 'w3' is {value}; expected"):
