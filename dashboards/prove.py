@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import prometheus_client
-from distributed import Client, Future, LocalCluster, wait
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from distributed import Client, Future, LocalCluster, Worker, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugins.straggler_watch import Stragglers
 from dask_efficiency.stragglers.finding import Cause, Finding
 from tests.adapters.prometheus_process import Prometheus, scraping
@@ -154,7 +154,6 @@ def cluster_under_prometheus(folder: Path) -> Iterator[tuple[Client, Prometheus]
         ) as cluster,
         Client(cluster) as client,
         scraping(f"127.0.0.1:{cluster.scheduler.http_server.port}", folder, jobs=JOBS, rules=RULE) as prometheus,
-        _gpus_exported(),
     ):
         client.register_plugin(EfficiencyPlugin())
         eventually(lambda: prometheus.value("count(dask_efficiency_nthreads)") == len(JOBS))
@@ -190,7 +189,9 @@ def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
     time.sleep(0.5)
     client.cancel(cancelled)
     client.run_on_scheduler(_pretend_straggler)
+    client.run(_pretend_gpu)
     eventually(lambda: prometheus.value('min(dask_efficiency_tasks_total{outcome="cancelled"}) > 0'))
+    eventually(lambda: prometheus.value("min(increase(dask_efficiency_worker_gpu_seconds_total[10s])) > 0"))
     return [*arrays, *results]
 
 
@@ -206,40 +207,24 @@ def _pretend_straggler(dask_scheduler: Any) -> None:
     dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers.__class__ = _Pretended
 
 
-class _PretendedGpus:
-    """A GPU for each worker, at work since this was made."""
+def _pretend_gpu(dask_worker: Worker) -> None:
+    """From now on the worker tells of a GPU that is not there, in kernels for two fifths of the time."""
+    began = time.monotonic_ns()
+    uuid = f"GPU-{dask_worker.name}"
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
+    def totals(*, unknown_tasks: int) -> GpuTotals:
+        tenth = (time.monotonic_ns() - began) // 10
+        device = DeviceTotals(uuid, "", 10 * tenth, 4 * tenth, tenth, 5 * tenth, {"spin": 5 * tenth})
+        return GpuTotals(
+            "cupti",
+            devices=(device,),
+            kernel_ns=4 * tenth,
+            attributed_ns=4 * tenth,
+            unknown_tasks=unknown_tasks,
+            readings={uuid: dict.fromkeys(READINGS, 1.0)},
+        )
 
-    def collect(self) -> Iterator[Metric]:
-        seconds = time.monotonic() - self._began
-        shares = {"kernels": 0.4, "copies": 0.1, "idle": 0.5}
-        device = CounterMetricFamily("dask_efficiency_gpu_seconds", "", labels=["uuid", "activity"])
-        worker = CounterMetricFamily("dask_efficiency_worker_gpu_seconds", "", labels=["worker", "uuid", "activity"])
-        for name in ("0", "1"):
-            for activity, share in shares.items():
-                device.add_metric([f"GPU-{name}", activity], share * seconds)
-                worker.add_metric([name, f"GPU-{name}", activity], share * seconds)
-        yield device
-        yield worker
-        yield GaugeMetricFamily("dask_efficiency_gpu_coverage_ratio", "", value=0.97)
-        yield CounterMetricFamily("dask_efficiency_gpu_records_dropped", "", value=0)
-        for reading in READINGS:
-            kind = CounterMetricFamily if reading.endswith("_total") else GaugeMetricFamily
-            family = kind(f"dask_efficiency_gpu_{reading}", "", labels=["uuid"])
-            for name in ("0", "1"):
-                family.add_metric([f"GPU-{name}"], 16)
-            yield family
-
-
-@contextmanager
-def _gpus_exported() -> Iterator[None]:
-    """The scheduler, which is in this process, exports GPUs that are not there."""
-    gpus = _PretendedGpus()
-    prometheus_client.REGISTRY.register(gpus)
-    yield
-    prometheus_client.REGISTRY.unregister(gpus)
+    dask_worker.plugins[EfficiencyWorkerPlugin.name].meter._gpu.totals = totals
 
 
 def _spin_and_fail(cpu_seconds: float) -> None:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.live import natural
-
-#: What a device does, in the order in which it is drawn.
-ACTIVITIES = ("kernels", "copies", "idle")
 
 MEANINGS = {
     "kernels": "at least one kernel ran",
@@ -44,7 +42,7 @@ class DeviceTime:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`ACTIVITIES`; they add up to ``totals.elapsed``."""
+        """Nanoseconds by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES`; they add up to ``totals.elapsed``."""
         return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
 
 
@@ -91,8 +89,8 @@ class GpuSummary:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`ACTIVITIES` of the devices that one worker used alone."""
-        return {name: sum(device.activity[name] for device in self.own) for name in ACTIVITIES}
+        """Nanoseconds by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES` of the devices that one worker used alone."""
+        return {name: sum(device.activity[name] for device in self.own) for name in GPU_ACTIVITIES}
 
     @property
     def elapsed(self) -> int:
@@ -101,7 +99,7 @@ class GpuSummary:
 
     @property
     def shares_of_time(self) -> dict[str, float]:
-        """Shares of :attr:`elapsed`, each in [0, 1], by :data:`ACTIVITIES`; NaN where nothing was watched."""
+        """Shares of :attr:`elapsed`, each in [0, 1], as :attr:`activity`; NaN where nothing was watched."""
         return {name: ns / self.elapsed if self.elapsed else math.nan for name, ns in self.activity.items()}
 
     @property

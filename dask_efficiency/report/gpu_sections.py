@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.report.figures import (
     NAME_LENGTH,
@@ -20,7 +21,6 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.gpu import (
-    ACTIVITIES,
     OTHER_KERNELS,
     DeviceTime,
     GpuSummary,
@@ -72,7 +72,7 @@ def devices(report: EfficiencyReport, found: GpuSummary, *, in_full: int = GPUS_
         lines.append(f"{_spread(found)}; the {LEAST_BUSY} of {len(shown)} with the smallest share of kernels:")
         shown = shown[:LEAST_BUSY]
     rows = tuple(_device_row(device) for device in shown)
-    heads = ("GPU", "worker", *(f"{name} %" for name in ACTIVITIES), "watched")
+    heads = ("GPU", "worker", *(f"{name} %" for name in GPU_ACTIVITIES), "watched")
     return Section("GPUs", tuple(lines), heads if rows else (), rows, words=(0, 1))
 
 

@@ -25,9 +25,8 @@ from dask_efficiency.adapters.prometheus import ClusterCollector
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
-from dask_efficiency.report.gpu import ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
-from tests.adapters.test_prometheus import Source, straggler
+from tests.adapters.test_prometheus import SECOND, Source, straggler, watched
 
 NAMES = [board.uid for board in BOARDS]
 
@@ -39,16 +38,6 @@ SCRAPED = {"cluster", "job", "instance"}
 
 #: Metrics that are not ours, and their labels.
 OTHERS = {"up": set(), "ALERTS": {"alertname", "alertstate"}, "dask_scheduler_workers": {"state"}}
-
-#: Exported where a GPU is measured.
-_GPU_ACTIVITY = {"uuid": set(), "activity": set(ACTIVITIES)}
-GPU_SERIES: dict[str, dict[str, set[str]]] = {
-    "dask_efficiency_gpu_seconds_total": _GPU_ACTIVITY,
-    "dask_efficiency_worker_gpu_seconds_total": {"worker": set(), **_GPU_ACTIVITY},
-    "dask_efficiency_gpu_coverage_ratio": {},
-    "dask_efficiency_gpu_records_dropped_total": {},
-    **{f"dask_efficiency_gpu_{name}": {"uuid": set()} for name in READINGS},
-}
 
 SELECTOR = re.compile(r"\b([a-zA-Z_:][\w:]*)\{([^}]*)\}")
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
@@ -187,7 +176,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     """Every series that the exporter has, as metric, label and values."""
     source = Source()
     source.join("w")
-    source.report("w", 1, elapsed=10**9)
+    source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
     source.findings = (straggler("w"),)
     collector = ClusterCollector()
     collector._sources.append(source)
@@ -197,7 +186,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
             labels = found.setdefault(sample.name, {})
             for label, value in sample.labels.items():
                 labels.setdefault(label, set()).add(value)
-    return found | GPU_SERIES
+    return found
 
 
 def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board):

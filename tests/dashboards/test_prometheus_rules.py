@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from dask_efficiency.buckets import SETTLED
-from dask_efficiency.cluster import ACTIVITIES
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.report.gpu import ACTIVITIES as GPU_ACTIVITIES
+from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 
 DASHBOARDS = Path(__file__).parent.parent.parent / "dashboards"
@@ -30,9 +28,6 @@ def load(path: Path) -> Any:
 def rules(name: str) -> list[dict[str, Any]]:
     return [rule for group in load(FOLDER / name)["groups"] for rule in group["rules"]]
 
-
-#: Exported where a GPU is measured.
-GPU_SERIES = {"dask_efficiency_gpu_seconds_total", *(f"dask_efficiency_gpu_{name}" for name in READINGS)}
 
 RECORDED = {rule["record"]: rule["expr"] for rule in rules("rules.yml")}
 ALERTS = {rule["alert"]: rule for rule in rules("alerts.yml")}
@@ -186,11 +181,14 @@ def exported(monkeypatch) -> set[str]:
     """Names of the series that a scheduler has."""
     prometheus_client = pytest.importorskip("prometheus_client")
     from dask_efficiency.adapters.prometheus import ClusterCollector
-    from tests.adapters.test_prometheus import Source, straggler
+    from dask_efficiency.gpu.readings import READINGS
+    from tests.adapters.test_prometheus import SECOND, Source, straggler, watched
 
     monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
     collector = ClusterCollector()
     source = Source()
     source.findings = (straggler("w"),)
+    source.join("w")
+    source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
     collector.add(source)
-    return {sample.name for metric in collector.collect() for sample in metric.samples} | GPU_SERIES
+    return {sample.name for metric in collector.collect() for sample in metric.samples}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.gpu import (
-    ACTIVITIES,
     GpuSummary,
     offload_efficiency,
     plain,
@@ -83,7 +83,7 @@ def test_nothing_is_lost_in_the_summary(by_worker: dict[str, GpuTotals]) -> None
     if found is None:
         assert not measured
         return
-    assert sum(found.activity[name] for name in ACTIVITIES) == found.elapsed
+    assert sum(found.activity[name] for name in GPU_ACTIVITIES) == found.elapsed
     watched = [device.totals for device in found.devices]
     assert found.unattributed + sum(found.shares.values()) == sum(row.kernels + row.copies for row in watched)
     assert sum(kernel.ns for kernel in found.kernels) == sum(row.ns for totals in measured for row in totals.kernels)
