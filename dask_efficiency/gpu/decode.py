@@ -139,7 +139,8 @@ def _operations(
 def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int) -> Calls:
     numbers = words[at + CALL_OFFSETS["cbid"] // 4]
     what = table[np.minimum(numbers, len(table) - 1)]
-    start, end = _long(words, at, CALL_OFFSETS["start"]), _long(words, at, CALL_OFFSETS["end"])
+    start = _long(words, at, CALL_OFFSETS["start"]).view(np.int64)
+    end = _long(words, at, CALL_OFFSETS["end"]).view(np.int64)
     failed = words[at + CALL_OFFSETS["returnValue"] // 4] != 0
     # times of 0 say that there are none
     keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))

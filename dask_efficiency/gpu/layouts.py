@@ -59,9 +59,10 @@ _CUDA_13_1 = Layout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
 _CUDA_13_3 = Layout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
 _CUDA_13_4 = Layout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
 
-#: By ``CUPTI_API_VERSION`` up to 12.9, which counts releases.
+#: By ``CUPTI_API_VERSION`` up to 12.9, which counts releases. CUDA 11.8 is 18 as 12.1 is, and its kernels have the same
+#: offsets in records that are 8 bytes shorter: sizes that CUPTI itself shows go before these.
 _COUNTED: Mapping[int, Layout] = {
-    **dict.fromkeys(range(18, 25), _CUDA_12_1),
+    **dict.fromkeys((18, 20, 21, 22, 23, 24), _CUDA_12_1),
     **dict.fromkeys((26, 27, 28), _CUDA_12_8),
 }
 #: From 13.0 on it is major, minor and patch, two digits each; patches have kept the layout.
