@@ -240,12 +240,12 @@ def test_catching_up_brings_what_has_happened_before(
     watch = watching()
     wait_for(lambda: watch.armed)
     monkeypatch.setattr(gpu_watch, "INTERVAL_SECONDS", 3600)
-    asyncio.run(watch.catch_up())
+    asyncio.run(asyncio.wait_for(watch.catch_up(seconds=100), 50))
 
     async def ask() -> GpuUse | None:
         task = threads.run(lambda: (stub.launch(0.01), stub.sync()))
         watch.ended(task, "x")
-        await watch.catch_up()
+        await asyncio.wait_for(watch.catch_up(seconds=100), 50)
         return watch.use(task)
 
     use = asyncio.run(ask())
@@ -340,3 +340,23 @@ def test_a_profiler_of_the_users_leaves_a_gap(
     watch.ended(threads.run(lambda: (stub.launch(0.01), stub.sync())), "after")
     watch.close()
     assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
+
+
+def test_work_whose_records_a_profiler_cost_is_not_waited_for(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
+    monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
+    watch = watching()
+    wait_for(lambda: watch.armed)
+
+    def profiled() -> None:
+        stub.launch(1000, stream=3)
+        profiler._prepare_profiler(None, {"CUDA"})
+        profiler._disable_profiler()
+
+    threads.run(profiled)
+    wait_for(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
+    threads.run(lambda: (stub.launch(0.01, stream=5), stub.sync(stream=5)))
+    wait_for(lambda: watch.totals().devices[0].kernels == 10_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -84,6 +85,7 @@ class CuptiMeter:
         self._away_since: int | None = None
         self._closed = False
         self._known_until = 0
+        self._process = os.getpid()
         try:
             self._cupti = Cupti(path)
             version = self._cupti.version
@@ -161,8 +163,9 @@ class CuptiMeter:
 
     def close(self) -> Batch:
         """Record nothing more, and bring what is known."""
-        if not self._lock.acquire(timeout=5):  # at the process's exit nothing may wait for ever
-            return Batch()
+        # A forked child has neither CUPTI's threads nor, perhaps, a free lock; and at its exit nothing may wait long.
+        if os.getpid() != self._process or not self._lock.acquire(timeout=5):
+            return Batch(known_until=self._known_until)
         try:
             if self._closed:
                 return Batch(known_until=self._known_until)

@@ -51,6 +51,7 @@ def test_a_buffer_goes_out_and_comes_back_with_what_was_written_there():
     assert pool.free().tolist() == [False, True, True]
     assert pool.filled() == []
     assert ask(pool)[0] == second
+    assert pool.free().tolist() == [False, True, True]
 
 
 def test_without_a_free_buffer_cupti_gets_none_and_it_is_counted():

@@ -372,6 +372,18 @@ for _ in range(5000):
     stub.launch(1e-6)
 """,
     "while a kernel runs": "stub.launch(30)",
+    "after a child that was forked": """
+import os, warnings
+child = os.fork()
+if not child:
+    meter.close()
+    sys.exit(not stub.cupti.stub_enabled(stub.KERNEL))
+if os.waitpid(child, 0)[1]:
+    sys.exit(1)
+stub.launch(1e-6)
+stub.sync()
+assert len(meter.flush().operations) == 101
+""",
     "by an exception": "raise SystemExit(0)",
     "when the meter is gone": "del meter\nimport gc; gc.collect()\nfor _ in range(3000): stub.launch(1e-5)",
 }
