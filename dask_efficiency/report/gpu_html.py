@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import zip_longest
 
 from dask_efficiency.report.blocks import Html, joined, line, table
 from dask_efficiency.report.colours import GPU_COLOURS
@@ -61,13 +62,14 @@ def gpu_section(report: EfficiencyReport) -> Html:
 
 
 def _legend(found: GpuSummary) -> Html:
-    if not found.elapsed:
+    if not found.devices:
         return Html("")
-    tenths = apportion(list(found.activity.values()), 1000)
+    # of GPUs that workers share there is no sum
+    tenths = apportion(list(found.activity.values()), 1000) if found.elapsed else []
     items = "".join(
-        f'<span title="{escape(MEANINGS[name])}">{_mark(GPU_COLOURS[name])}{name} '
-        f'<span class="de-dim">{format_percent(tenth)} %</span></span>'
-        for name, tenth in zip(found.activity, tenths, strict=True)
+        f'<span title="{escape(MEANINGS[name])}">{_mark(GPU_COLOURS[name])}{name}'
+        + (f' <span class="de-dim">{format_percent(tenth)} %</span></span>' if tenth is not None else "</span>")
+        for name, tenth in zip_longest(found.activity, tenths)
     )
     return Html(f'<div class="de-legend">{items}</div>')
 

@@ -91,9 +91,9 @@ def _spread(found: GpuSummary) -> str:
 
 def _device_row(device: DeviceTime) -> tuple[str, ...]:
     tenths = apportion(list(device.activity.values()), 1000)
-    label = name_of(device.label) + (" (shared)" if device.shared else "")
     watched = format_seconds(device.totals.elapsed / 1e9)
-    return label, name_of(device.worker), *map(format_percent, tenths), watched
+    worker = name_of(device.worker) + " (shared)" * device.shared
+    return name_of(device.label), worker, *map(format_percent, tenths), watched
 
 
 def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
@@ -164,8 +164,10 @@ def by_prefix(found: GpuSummary, *, at_most: int = TOP_PREFIXES) -> Section:
         (label, scale.text(step), format_percent(tenth))
         for label, step, tenth in zip(shares, steps, tenths, strict=True)
     ]
-    lines = ("where several tasks use a GPU at once, each has an equal share of that time",)
-    return Section("GPU time by prefix", lines, ("prefix", f"GPU-{scale.unit}", "%"), tuple(rows))
+    lines = ["where several tasks use a GPU at once, each has an equal share of that time"]
+    if len(found.own) < len(found.devices):
+        lines.append("what several workers ran at once on a GPU that they share counts for each")
+    return Section("GPU time by prefix", tuple(lines), ("prefix", f"GPU-{scale.unit}", "%"), tuple(rows))
 
 
 def prefix_shares(found: GpuSummary, at_most: int = TOP_PREFIXES) -> dict[str, int]:

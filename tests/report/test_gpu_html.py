@@ -21,6 +21,13 @@ def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
     assert "<title>kernels 40.0 %, copies 10.0 %, idle 50.0 %</title>" in first
 
 
+def test_the_colours_are_explained_where_nothing_can_be_added_up_too() -> None:
+    shared = gpu_section(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()}))
+    assert f'fill="{GPU_COLOURS["copies"]}"/></svg>copies</span>' in shared
+    assert "(shared)" in shared
+    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in gpu_section(with_gpus())
+
+
 def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
     page = gpu_section(with_gpus())
     assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in page

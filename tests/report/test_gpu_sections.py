@@ -116,6 +116,11 @@ def test_a_reason_that_nothing_is_measured_is_said_once_with_the_workers() -> No
 def test_a_shared_gpu_is_named_with_its_workers() -> None:
     (note,) = [note for note in gpu_notes(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()})) if "several" in note]
     assert note.startswith("GPU H100 80GB HBM3 GPU-1f0c2d34 was used by several workers (a, b)")
+    assert [row[1] for row in section("GPUs", gpu={"a": gpu_totals(), "b": gpu_totals()}).rows] == [
+        "a (shared)",
+        "b (shared)",
+    ]
+    assert "counts for each" in section("GPU time by prefix", gpu={"a": gpu_totals(), "b": gpu_totals()}).lines[1]
 
 
 def test_upper_bounds_have_a_table_of_their_own() -> None:
