@@ -1,0 +1,138 @@
+"""The accounts of what Kineto recorded on real GPUs, against sums that are made without them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
+from dask_efficiency.gpu.meter import Device
+from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+
+DATA = Path(__file__).parent / "data"
+RECORDED = ["simple_add", "cudagraph"]
+ACTIVITY = {"kernel": KERNEL, "gpu_memcpy": COPY, "memcpy": COPY, "gpu_memset": FILL, "memset": FILL}
+TASKS = 7
+FLUSHES = 40
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A trace in nanoseconds since its first event."""
+
+    operations: np.ndarray
+    calls: np.ndarray
+    windows: list[TaskWindow]
+    end: int
+
+    def batches(self, count: int) -> list[Batch]:
+        """As a meter would have brought them, in so many flushes."""
+        found, before = [], -1
+        for at in np.linspace(0, self.end, count + 1, dtype=np.int64)[1:].tolist():
+            parts = [rows[(rows["end"] > before) & (rows["end"] <= at)] for rows in (self.operations, self.calls)]
+            found.append(Batch(*parts, ["kernel"], {}, at))
+            before = at
+        return found
+
+
+def recorded(name: str) -> Recorded:
+    with gzip.open(DATA / f"{name}.json.gz") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    work = [event for event in events if event.get("cat", "").lower() in ACTIVITY]
+    calls = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
+    first = min(event["ts"] for event in [*work, *calls])
+
+    def times(event: dict[str, Any]) -> tuple[int, int]:
+        start = round((event["ts"] - first) * 1000)
+        return start, start + round(event["dur"] * 1000)
+
+    operations = [
+        (*times(e), e["args"]["device"], e["args"]["stream"], e["args"]["correlation"], ACTIVITY[e["cat"].lower()], 0)
+        for e in work
+    ]
+    rows = []
+    for event in calls:
+        table = RUNTIME_TABLE if event["cat"] == "cuda_runtime" else DRIVER_TABLE
+        what = int(table[event["args"]["cbid"]])
+        if what:
+            waits = SPINS if what in (WAITS, COPIES) else RETURNS
+            correlation = 0 if what == WAITS else event["args"]["correlation"]
+            rows.append((*times(event), event["tid"], correlation, waits))
+    # the calls of the one thread in turn belong to so many tasks
+    rows.sort()
+    bounds = [rows[len(rows) * index // TASKS][0] for index in range(TASKS)]
+    end = 1 + max(end for _, end, *_ in [*operations, *rows])
+    windows = [
+        TaskWindow(TaskId(rows[0][2], start), stop - 1) for start, stop in zip(bounds, [*bounds[1:], end], strict=True)
+    ]
+    return Recorded(np.array(operations, OPERATION), np.array(rows, CALL), windows, end)
+
+
+def covered(rows: np.ndarray) -> int:
+    """Length of a union, by a sweep over sorted intervals."""
+    total, reached = 0, -1
+    for start, end in sorted(zip(rows["start"].tolist(), rows["end"].tolist(), strict=True)):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def told(trace: Recorded, flushes: int) -> GpuAccounts:
+    accounts = GpuAccounts(0)
+    for index, window in enumerate(trace.windows):
+        accounts.name(window.task, f"task-{index}")
+    batches = trace.batches(flushes)
+    for batch in batches:
+        windows = [w if w.stop <= batch.known_until else w._replace(stop=-1) for w in trace.windows]
+        begun = [window for window in windows if window.task.start <= batch.known_until]
+        accounts.add(batch, begun, devices={0: Device("GPU-0")}, final=batch is batches[-1])
+    return accounts
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("flushes", [1, FLUSHES])
+def test_the_device_did_what_was_recorded(name: str, flushes: int) -> None:
+    trace = recorded(name)
+    totals = told(trace, flushes).totals()
+    (device,) = totals.devices
+    kernels = trace.operations[trace.operations["activity"] == KERNEL]
+    assert device.kernels == covered(kernels)
+    assert device.kernels + device.copies == covered(trace.operations)
+    assert (device.elapsed, device.late, device.unattributed) == (trace.end, 0, 0)
+    assert sum(device.shares.values()) == device.kernels + device.copies
+    assert totals.kernel_ns == totals.attributed_ns == int((kernels["end"] - kernels["start"]).sum())
+    assert totals.coverage == 1
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("flushes", [1, FLUSHES])
+def test_each_task_has_the_kernels_that_its_calls_asked_for(name: str, flushes: int) -> None:
+    trace = recorded(name)
+    asked = {int(call["correlation"]): int(call["start"]) for call in trace.calls if call["correlation"]}
+    expected: dict[str, int] = defaultdict(int)
+    for row in trace.operations[trace.operations["activity"] == KERNEL]:
+        begun = asked[int(row["correlation"])]
+        index = max(i for i, window in enumerate(trace.windows) if window.task.start <= begun)
+        expected[f"task-{index}"] += int(row["end"] - row["start"])
+    found = {kernel.prefix: kernel.ns for kernel in told(trace, flushes).totals().kernels}
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_parts_of_each_tasks_waiting_are_all_of_it(name: str) -> None:
+    trace = recorded(name)
+    accounts = told(trace, FLUSHES)
+    waits = trace.calls[trace.calls["waits"] == SPINS]
+    for window in trace.windows:
+        use = accounts.use(window.task)
+        assert use is not None
+        mine = waits[(waits["start"] >= window.task.start) & (waits["start"] <= window.stop)]
+        assert use.kernel + use.contention + use.copy + use.wait == covered(mine) == use.spun
