@@ -64,7 +64,7 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     is_kernel = work["activity"] == KERNEL
     kernels = union(begin[is_kernel] + shift[is_kernel], end[is_kernel] + shift[is_kernel])
     copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
-    others = difference(_others(work, stops, ranks, start, stop), kernels)
+    others = difference(_others(work, ranks, start, stop), kernels)
     found = [
         (OWN_KERNEL, kernels),
         (OTHERS_KERNEL, difference(others, copies)),
@@ -74,7 +74,7 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in found])
 
 
-def _others(work: NDArray[np.void], stops: Int64, ranks: NDArray[np.intp], start: int, stop: int) -> Intervals:
+def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> Intervals:
     """When kernels ran on a device on which work of a task was due; laid one task after another."""
     span = stop - start + 1
     starts, ends = [], []
@@ -89,7 +89,7 @@ def _others(work: NDArray[np.void], stops: Int64, ranks: NDArray[np.intp], start
         kernels = union(begin[is_kernel], end[is_kernel])
         asked = np.clip(here["asked"], start, stop)
         shift = rank * span - start
-        due = union(asked + shift, np.minimum(begin, np.maximum(stops[on], asked)) + shift)
+        due = union(asked + shift, begin + shift)
         shift = due.start // span * span - start
         parts, index = overlaps(Intervals(due.start - shift, due.stop - shift), kernels)
         starts.append(parts.start + shift[index])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.gpu import accounts as accounts_module
 from dask_efficiency.gpu.accounts import OTHER, RUNNING, UNATTRIBUTED, GpuAccounts
-from dask_efficiency.gpu.records import BLOCKS, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from tests.gpu.scenes import (
     DEVICES,
@@ -200,6 +200,21 @@ def test_a_kernel_of_ten_seconds_is_kernel_time_however_many_flushes_it_crosses(
     assert seen[5].devices[0].elapsed == 10
     blocked = 10 * SECOND + 5 - 50
     assert accounts.use(task) == GpuUse(kernel=blocked - 5, wait=5, spun=blocked)
+
+
+def test_a_copy_whose_call_is_under_way_at_a_flush_is_not_late() -> None:
+    task = TaskId(A, 0)
+    copy = (Op(20, 90, 0, COPY, -1),)
+    calls = [Call(1, A, 5, 6, RETURNS, kernel(7, 9)), Call(2, A, 15, 91, SPINS, copy)]
+    accounts, seen = told(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
+    assert [totals.devices[0].elapsed for totals in seen] == [6, 100]
+    assert (seen[-1].devices[0].copies, seen[-1].devices[0].late) == (70, 0)
+    assert accounts.use(task) == GpuUse(copy=70, wait=6, spun=76)
+
+
+def test_a_task_of_long_computing_holds_the_accounts_up_for_a_second_only() -> None:
+    _, seen = told([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
+    assert [totals.devices[0].elapsed for totals in seen] == [0, 4 * SECOND, 6 * SECOND]
 
 
 def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:

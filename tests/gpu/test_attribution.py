@@ -141,6 +141,13 @@ def test_a_call_whose_window_is_not_known_yet_waits_for_one_batch() -> None:
     assert second.waits["owner"].tolist() == [1]
 
 
+def test_a_call_between_two_tasks_is_nobodys_after_a_batch() -> None:
+    _, attribution = fed((10, 15))
+    join(attribution, calls=[(30, 31, LOW, 1, BLOCKS)], ops=[(32, 33, 1)], known=40)
+    found = join(attribution, known=50)
+    assert (found.work["owner"].tolist(), found.complete_until) == ([NOBODY], 50)
+
+
 def test_a_call_of_another_thread_is_never_a_wait_of_the_task() -> None:
     _, attribution = fed((10, 50))
     found = join(attribution, calls=[(20, 30, 77, 1, SPINS)], ops=[(22, 25, 1)])

@@ -1,0 +1,61 @@
+"""Who was at work, and whether alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.gpu.records import TaskId, TaskWindow
+from dask_efficiency.gpu.tasks import NOBODY, TaskTable
+
+A, B = (0x7F00 << 32) + 5, (0x7F00 << 32) + 6
+
+
+def instants(*at: int) -> np.ndarray:
+    return np.array(at, np.int64)
+
+
+def table(*windows: tuple[int, int, int]) -> TaskTable:
+    """Tasks by thread, start and stop, numbered from 0."""
+    tasks = TaskTable()
+    tasks.see([TaskWindow(TaskId(thread, start), stop) for thread, start, stop in windows])
+    return tasks
+
+
+def test_a_task_is_at_work_from_its_start_to_its_end_with_both() -> None:
+    tasks = table((A, 10, 20), (A, 30, -1))
+    at = instants(9, 10, 20, 21, 30, 1 << 40)
+    numbers, of_tasks = tasks.at_work(np.full(len(at), 5, np.uint32), at)
+    assert numbers.tolist() == [NOBODY, 0, 0, NOBODY, 1, 1]
+    assert of_tasks.all()
+
+
+def test_a_thread_that_had_no_task_is_none_of_tasks() -> None:
+    _, of_tasks = table((A, 10, 20)).at_work(np.array([5, 6], np.uint32), instants(15, 15))
+    assert of_tasks.tolist() == [True, False]
+
+
+def test_the_only_task_at_work_is_the_only_one_up_to_its_very_end() -> None:
+    tasks = table((A, 10, 20), (B, 15, 30))
+    assert tasks.only_one(instants(9, 10, 14, 15, 20, 21, 30, 31)).tolist() == [-1, 0, 0, -1, -1, 1, 1, -1]
+
+
+def test_of_several_at_work_the_only_one_that_uses_the_gpu_is_meant() -> None:
+    tasks = table((A, 10, 20), (B, 15, 30))
+    task = tasks.numbered(1)
+    assert task is not None
+    task.calls = True
+    assert tasks.only_one(instants(12, 17, 25)).tolist() == [0, 1, 1]
+
+
+def test_windows_may_come_in_any_order_and_end_later() -> None:
+    tasks = table((A, 30, -1), (A, 10, 20))
+    tasks.see([TaskWindow(TaskId(A, 30), 40)])
+    numbers, _ = tasks.at_work(np.full(4, 5, np.uint32), instants(15, 25, 35, 45))
+    assert numbers.tolist() == [1, NOBODY, 0, NOBODY]
+
+
+def test_old_windows_are_forgotten() -> None:
+    tasks = table((A, 10, 20), (B, 10, 60))
+    tasks.forget_windows(50)
+    numbers, of_tasks = tasks.at_work(np.array([5, 6], np.uint32), instants(15, 15))
+    assert (numbers.tolist(), of_tasks.tolist()) == ([NOBODY, 1], [False, True])
