@@ -92,11 +92,24 @@ def test_missing_samples_accuse_nobody():
     assert find_apart(_samples(values)) == []
 
 
-@pytest.mark.parametrize(("onset", "found"), [(200, {"3", "9"}), (270, {"3"}), (330, {"3", "9"})])
+@pytest.mark.parametrize(("onset", "found"), [(200, {"3", "9"}), (270, {"3"}), (420, {"3", "9"})])
 def test_faults_that_begin_together_or_long_apart_are_two_and_what_follows_shortly_is_a_victim(onset, found):
-    values = with_fault(32, worker=3)
+    values = np.concatenate([with_fault(32, worker=3), with_fault(32, worker=3)[:, :, 420:]], axis=2)
     values[1, 9, onset:] += 8
     assert {f.worker for f in find_apart(_samples(values))} == found
+
+
+@pytest.mark.parametrize(("height", "found"), [(3, {"3"}), (8, {"3", "9"})])
+def test_what_follows_at_once_is_a_victim_if_it_is_weaker(height, found):
+    values = with_fault(32, worker=3)
+    values[:, 9, 225:] += height
+    assert {f.worker for f in find_apart(_samples(values))} == found
+
+
+def test_a_fault_that_goes_on_and_off_within_a_minute_is_found():
+    values = healthy(32)
+    values[1, 5, 200:] += 3 * (np.arange(400) % 60 < 40)
+    assert [f.worker for f in find_apart(_samples(values))] == ["5"]
 
 
 @given(scale=st.floats(1e-3, 1e6), shift=st.floats(-1e3, 1e3), seed=st.integers(0, 50))
