@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ClusterLedger, Presence
-from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
 from dask_efficiency.standings import Standing, between
@@ -61,7 +60,7 @@ class WindowAccounts:
     details: dict[str, int] = field(default_factory=dict)
     not_measured: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    #: By worker name.
+    #: By worker name, between its snapshots at the window's two ends or the last ones that came.
     gpu: dict[str, GpuTotals] = field(default_factory=dict)
 
 
@@ -88,7 +87,7 @@ class ClusterWindow:
         }
         #: Those that were there at the opening, and which ledger was theirs.
         self._opened_with = {p: _incarnation(p) for p in self._standings}
-        self._gpu = {p: p.snapshot.gpu for p in self._standings if p.snapshot is not None}
+        self._gpu = cluster.gpu_by_worker()
         self._without_work = without
         self._outside = dict(cluster.outside)
         self._details = dict(cluster.details)
@@ -150,20 +149,12 @@ class ClusterWindow:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
             accounts.nthreads[presence.name] = presence.nthreads
-            self._add_gpu(accounts, presence)
         accounts.outside = _gained(cluster.outside, self._outside)
         accounts.details = _gained(cluster.details, self._details)
+        for name, gpu in cluster.gpu_by_worker().items():
+            if name in accounts.workers:
+                accounts.gpu[name] = gpu.since(self._gpu[name]) if name in self._gpu else gpu
         return accounts
-
-    def _add_gpu(self, accounts: WindowAccounts, presence: Presence) -> None:
-        """What a worker had of its GPUs between the snapshots at the window's two ends, or the last ones that came."""
-        gpu = None if presence.snapshot is None else presence.snapshot.gpu
-        if gpu is None:
-            return
-        then = None if self._restarted(presence) else self._gpu.get(presence)
-        gained = gpu if then is None else gpu.since(then)
-        known = accounts.gpu.get(presence.name)
-        accounts.gpu[presence.name] = gained if known is None else add_totals(known, gained)
 
     def _restarted(self, presence: Presence) -> bool:
         """Whether the window it answers for was opened by a later ledger than its first in this window."""

@@ -23,6 +23,7 @@ from dask_efficiency.cluster import (
     ClusterLedger,
     Presence,
 )
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
 from dask_efficiency.standings import between
 from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
@@ -842,6 +843,58 @@ def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
     with pytest.raises(RefusedSnapshot, match=message):
         cluster.receive("tcp://a", {**first, "seq": 2, **changes}, at=20)
     assert totals(cluster) == {"overhead": 1, "idle": 19}
+
+
+def watched(kernels: int, idle: int, uuid: str = "GPU-0") -> GpuTotals:
+    """What a worker had of its GPU."""
+    device = DeviceTotals(uuid, "H100", kernels + idle, kernels, 0, idle, {"train": kernels})
+    return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        (None, "gpu is missing; expected GPU accounts, as before"),
+        (watched(29, 90), r"gpu\.kernel_ns shrank from 30 to 29"),
+        (watched(30, 9), r"gpu\.devices\['GPU-0'\]\.idle shrank from 10 to 9"),
+        (watched(30, 10, "GPU-1"), r"gpu\.devices\['GPU-0'\]\.kernels shrank from 30 to 0"),
+    ],
+)
+def test_gpu_time_that_shrinks_is_refused_by_name(later, message):
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10, gpu=watched(30, 10)), at=10)
+    with pytest.raises(RefusedSnapshot, match=message):
+        cluster.receive("tcp://a", metered(ledger, at=20, seq=2, gpu=later), at=20)
+    assert cluster.gpu_by_worker() == {"alice": watched(30, 10)}
+
+
+def test_gpu_time_is_kept_by_worker_name_over_all_its_lives():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10, gpu=watched(30, 10)), at=10)
+    cluster.receive("tcp://a", metered(ledger, at=20, seq=2, gpu=watched(35, 15)), at=20)
+    cluster.receive("tcp://a", metered(Ledger(1, at=20), at=30, incarnation="b", gpu=watched(5, 5)), at=30)
+    assert cluster.gpu_by_worker() == {"alice": watched(40, 20)}
+    assert cluster.gpu_workers() == {"GPU-0": 1}
+    cluster.worker_left("tcp://a", at=40)
+    assert cluster.gpu_workers() == {}
+    cluster.close_departed(at=40, grace=0)
+    assert cluster.gpu_by_worker() == {"alice": watched(40, 20)}
+
+
+def test_gpu_time_of_names_that_are_no_longer_kept_apart_is_kept():
+    cluster = ClusterLedger(at=0, max_names=1)
+    for i, name in enumerate(["alice", "bob", "carol"]):
+        cluster.worker_joined(f"tcp://{name}", name, 1, at=0)
+        cluster.receive(
+            f"tcp://{name}", metered(Ledger(1, at=0), at=10, incarnation=name, gpu=watched(10 + i, 5)), at=10
+        )
+        cluster.worker_left(f"tcp://{name}", at=10)
+        cluster.close_departed(at=10, grace=0)
+    found = cluster.gpu_by_worker()
+    assert DEPARTED in found
+    assert sum(device.kernels for totals in found.values() for device in totals.devices) == 33
 
 
 def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
 from dask_efficiency.wire import Snapshot, encode
@@ -28,6 +29,7 @@ class SimulatedWorker:
     seq: int = 0
     presence: Presence = field(init=False)
     ledger: Ledger = field(init=False)
+    gpu: GpuTotals | None = None
 
     def __post_init__(self) -> None:
         self.presence = self.cluster.worker_joined(self.address, f"name-{self.address}", self.nthreads, at=self.joined)
@@ -35,7 +37,8 @@ class SimulatedWorker:
 
     def heartbeat(self, at: int, *, final: bool = False) -> None:
         self.seq += 1
-        snapshot = Snapshot(self.incarnation + self.address, self.seq, self.ledger.balance(at=at), final=final)
+        balance = self.ledger.balance(at=at)
+        snapshot = Snapshot(self.incarnation + self.address, self.seq, balance, final=final, gpu=self.gpu)
         self.cluster.receive(self.address, encode(snapshot), at=at)
 
     def restart(self, at: int) -> None:
@@ -466,3 +469,54 @@ def test_intervals_cover_what_was_active_and_never_overlap(active, turns):
     found = intervals.until(at)
     assert sum(stop - start for start, stop in found) == spent
     assert all(stop <= start for (_, stop), (start, _) in pairwise(found))
+
+
+def watched(kernels: int, idle: int) -> GpuTotals:
+    """What a worker had of its GPU."""
+    device = DeviceTotals("GPU-0", "H100", kernels + idle, kernels, 0, idle, {"train": kernels})
+    return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
+
+
+def test_a_window_has_what_workers_had_of_their_gpus_from_edge_to_edge():
+    cluster = new_cluster()
+    before = SimulatedWorker(cluster, "a", 1, joined=0, gpu=watched(300, 100))
+    refused = SimulatedWorker(cluster, "b", 1, joined=0, gpu=GpuTotals("none", "another profiler is attached"))
+    without = SimulatedWorker(cluster, "c", 1, joined=0)
+    workers = [before, refused, without]
+    for worker in workers:
+        worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    joined = SimulatedWorker(cluster, "d", 1, joined=1_500, gpu=watched(40, 60))
+    window.worker_joined(joined.presence)
+    joined.ledger.open_window("w", at=1_500)
+    before.gpu = watched(450, 200)
+    answers = {worker.address: worker.answer(CLOSED) for worker in [*workers, joined]}
+    accounts = window.close(cluster, answers, at=CLOSED)
+    assert accounts.gpu == {
+        "name-a": watched(150, 100),
+        "name-b": GpuTotals("none", "another profiler is attached"),
+        "name-d": watched(40, 60),
+    }
+
+
+def test_a_window_has_the_gpu_time_of_workers_that_left_and_of_meters_that_began_again():
+    cluster = new_cluster()
+    left = SimulatedWorker(cluster, "a", 1, joined=0, gpu=watched(300, 100))
+    restarted = SimulatedWorker(cluster, "b", 1, joined=0, gpu=watched(10, 0))
+    gone = SimulatedWorker(cluster, "c", 1, joined=0, gpu=watched(7, 0))
+    gone.heartbeat(900)
+    cluster.worker_left("c", at=900)
+    cluster.close_departed(at=900, grace=0)
+    for worker in (left, restarted):
+        worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    left.gpu, restarted.gpu = watched(400, 150), watched(25, 5)
+    left.heartbeat(1_400)
+    restarted.heartbeat(1_400)
+    cluster.worker_left("a", at=1_500)
+    cluster.close_departed(at=1_500, grace=0)
+    restarted.restart(1_600)
+    restarted.gpu = watched(3, 1)
+    restarted.heartbeat(1_700)
+    accounts = window.close(cluster, {}, at=CLOSED)
+    assert accounts.gpu == {"name-a": watched(100, 50), "name-b": watched(15 + 3, 5 + 1)}

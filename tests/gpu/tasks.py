@@ -1,0 +1,65 @@
+"""Tasks for the workers of a cluster: they use a GPU that is not there, through the stub."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import ModuleType
+
+
+def begin(directory: str) -> None:
+    """Let this worker's process look as if torch had just initialised CUDA on its one GPU."""
+    from tests.gpu import stub
+
+    try:
+        import torch.autograd.profiler as profiler
+    except ImportError:
+        sys.modules["torch"] = ModuleType("torch")
+    else:
+        # A torch without CUDA has a profiler that leaves CUPTI alone.
+        profiler._prepare_profiler = lambda *_: stub.cupti.stub_other_begin()
+        profiler._disable_profiler = lambda *_: stub.cupti.stub_other_end()
+    stub.load(directory, schedule=stub.BLOCK)
+
+
+def train(seconds: float, kernels: int = 1) -> str:
+    """Kernels on a stream of this thread's own, waited for."""
+    from tests.gpu import stub
+
+    stream = threading.get_ident() % 1000
+    for _ in range(kernels):
+        stub.launch(seconds, name="gemm", stream=stream)
+    stub.sync(stream=stream)
+    return threading.current_thread().name
+
+
+def crash(seconds: float) -> None:
+    """As :func:`train`, and then it fails."""
+    train(seconds)
+    raise ArithmeticError("injected")
+
+
+def forget(seconds: float) -> None:
+    """A kernel that nobody waits for."""
+    from tests.gpu import stub
+
+    stub.launch(seconds, name="tail")
+
+
+def profile(seconds: float) -> None:
+    """What a task does that profiles itself."""
+    import torch.autograd.profiler as profiler
+
+    profiler._prepare_profiler(None, {"CUDA"})
+    time.sleep(seconds)
+    profiler._disable_profiler()
+
+
+def die() -> None:
+    """The worker's process ends while a kernel runs."""
+    from tests.gpu import stub
+
+    stub.launch(1.0, name="never seen")
+    os._exit(1)

@@ -1,0 +1,154 @@
+"""GPU time from the tasks of a cluster of processes to ``/metrics`` and the report, through a stub of CUPTI."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, wait
+from prometheus_client.parser import text_string_to_metric_families
+
+from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, snapshot
+from dask_efficiency.buckets import HELD, combine
+from dask_efficiency.gpu.totals import DeviceTotals
+from tests.gpu import tasks
+from tests.gpu.conftest import stub_directory
+from tests.plugins.watch import eventually, nothing_runs
+
+__all__ = ["stub_directory"]
+
+pytestmark = pytest.mark.cluster
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def gpu_cluster(stub_directory: Path) -> Iterator[LocalCluster]:
+    options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "silence_logs": False}
+    with LocalCluster(processes=True, **options) as cluster:
+        with Client(cluster) as client:
+            client.register_plugin(EfficiencyPlugin())
+            client.run(tasks.begin, str(stub_directory))
+            eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
+        yield cluster
+
+
+@pytest.fixture
+def client(gpu_cluster: LocalCluster) -> Iterator[Client]:
+    with Client(gpu_cluster) as client:
+        yield client
+
+
+def meter_of(dask_worker: Any) -> str:
+    totals = dask_worker.plugins["dask-efficiency-worker"].meter._gpu.totals(unknown_tasks=0)
+    return "" if totals is None else str(totals.meter)
+
+
+def exported(cluster: LocalCluster, name: str) -> dict[tuple[str, ...], float]:
+    """Values of one metric by its labels' values, in the order of their names."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.scheduler.http_server.port}/metrics") as answer:
+        text = answer.read().decode()
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == f"dask_efficiency_{name}"
+    }
+
+
+def devices(report: Any) -> list[DeviceTotals]:
+    return [device for totals in report.gpu.values() for device in totals.devices]
+
+
+def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gpu_cluster: LocalCluster, tmp_path):
+    before = exported(gpu_cluster, "gpu_seconds_total")
+    with efficiency_report() as report:
+        done = client.map(tasks.train, [0.04] * 6, kernels=3, pure=False, key="train")
+        crashed = client.submit(tasks.crash, 0.05, key="crash", retries=0)
+        tail = client.submit(tasks.forget, 0.03, key="forget")
+        wait([*done, crashed, tail])
+        client.submit(tasks.train, 0.05, key="after").result()
+    # Every thread-second is somewhere, and a task's is where its prefix is: to the nanosecond.
+    held = {str(bucket) for bucket in HELD}
+    by_prefix = combine(report.by_prefix.values())
+    assert by_prefix.to_nanoseconds() == {b: ns for b, ns in report.breakdown.to_nanoseconds().items() if b in held}
+    # The stub was told of 6 x 3 x 40, 50, 30 and 50 ms of kernels.
+    told = {"train": 720 * MS, "crash": 50 * MS, "forget": 30 * MS, "after": 50 * MS}
+    kernels: dict[str, int] = {}
+    for totals in report.gpu.values():
+        assert (totals.meter, totals.coverage, totals.dropped, totals.unknown_tasks) == ("cupti", 1.0, 0, 0)
+        for kernel in totals.kernels:
+            kernels[kernel.prefix] = kernels.get(kernel.prefix, 0) + kernel.ns
+    assert kernels == told
+    for device in devices(report):
+        assert device.kernels + device.copies + device.idle == device.elapsed
+        assert sum(device.shares.values()) + device.unattributed == device.kernels + device.copies
+        # The task that nobody waited for was gone when its kernel ran.
+        assert device.tail <= 30 * MS
+    assert sum(device.tail for device in devices(report)) > 0
+    # In the threads: what was waited for by tasks that succeeded, up to what ran while they launched.
+    gpu = report.breakdown.ns("gpu")
+    assert 0.9 * 770 * MS < gpu <= 770 * MS
+    assert report.by_prefix["train"].ns("gpu") + report.by_prefix["after"].ns("gpu") == gpu
+    assert report.by_prefix["crash"]["failed"] > 0.05
+    assert report.tasks["failed"] == 1
+
+    report.save(tmp_path / "run.json")
+    assert load_report(tmp_path / "run.json").gpu == report.gpu
+
+    now = exported(gpu_cluster, "gpu_seconds_total")
+    ran = sum(now.get(key, 0) - before.get(key, 0) for key in now if key[0] == "kernels")
+    assert ran == pytest.approx(sum(device.kernels for device in devices(report)) / 1e9)
+    # Both workers see a GPU of this UUID, and neither sees what the other does there.
+    assert list(exported(gpu_cluster, "gpu_workers").values()) == [2.0]
+    assert exported(gpu_cluster, "gpu_coverage_ratio") == {(): 1.0}
+    by_worker = exported(gpu_cluster, "worker_gpu_seconds_total")
+    assert sum(by_worker.values()) == pytest.approx(sum(now.values()))
+    assert exported(gpu_cluster, "thread_activity_seconds_total")["gpu",] > 0
+
+
+def test_a_profiler_that_takes_over_leaves_a_gap(client: Client):
+    pytest.importorskip("torch", reason="torch is not installed")
+    with efficiency_report() as report:
+        client.submit(tasks.profile, 0.3, key="profile").result()
+        eventually(lambda: client.submit(tasks.train, 0.02, key="again").result() and launches(client, "again"))
+    assert sum(totals.gaps for totals in report.gpu.values()) >= 300 * MS
+    assert {totals.meter for totals in report.gpu.values()} == {"cupti"}
+
+
+def launches(client: Client, prefix: str) -> int:
+    """Kernels that tasks of a prefix are known to have launched."""
+    totals = snapshot(client).gpu.values()
+    return sum(kernel.launches for each in totals for kernel in each.kernels if kernel.prefix == prefix)
+
+
+def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_cluster: LocalCluster):
+    client.submit(tasks.train, 0.02, key="before").result()
+    before = exported(gpu_cluster, "gpu_seconds_total")
+    client.register_plugin(EfficiencyPlugin(gpu="off"))
+    client.submit(tasks.train, 0.02, key="unseen").result()
+    client.register_plugin(EfficiencyPlugin(gpu="auto"))
+    eventually(lambda: client.submit(tasks.train, 0.02, key="seen").result() and launches(client, "seen"))
+    assert launches(client, "before") == 1
+    assert launches(client, "unseen") == 0
+    after = exported(gpu_cluster, "gpu_seconds_total")
+    assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
+
+
+def test_a_killed_worker_takes_none_of_its_gpu_time_along(client: Client, gpu_cluster: LocalCluster):
+    wait(client.map(tasks.train, [0.02] * 4, pure=False))
+    known = sum(d.kernels for d in devices(snapshot(client)))
+    before = exported(gpu_cluster, "gpu_seconds_total")
+    address = next(iter(client.scheduler_info()["workers"]))
+    lost = client.submit(tasks.die, workers=[address], allow_other_workers=False, pure=False)
+    eventually(lambda: address not in client.scheduler_info()["workers"])
+    lost.cancel()
+    client.wait_for_workers(2)
+    eventually(lambda: nothing_runs(client))
+    eventually(lambda: snapshot(client).breakdown["lost-worker"] > 0)
+    after = exported(gpu_cluster, "gpu_seconds_total")
+    assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
+    assert sum(d.kernels for d in devices(snapshot(client))) >= known
