@@ -32,6 +32,7 @@ TOPIC = "dask-efficiency"
 #: A slot is this long, and two heartbeats at least.
 SLOT_SECONDS = 2.5
 
+
 class Stragglers:
     """The watch of one meter. If it fails, it says so once and the meter goes on without it."""
 

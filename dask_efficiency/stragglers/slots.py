@@ -24,6 +24,9 @@ MAX_PREFIXES = 64
 #: Tasks of a prefix that a worker must have ended to be compared by it.
 MIN_TASKS = 3
 
+#: Share of its tasks' time that must be of prefixes by which it can be compared.
+MIN_PART = 0.1
+
 #: Until so many of a prefix's workers have that many, the prefix waits for the next slot; but not for ever.
 MIN_SHARE = 0.8
 MAX_WAIT_NS = 60_000_000_000
@@ -56,6 +59,12 @@ MIN_TRANSFER_SHARE = 0.01
 #: Own history: slots after which there is one, and the weight of each new slot.
 MIN_HISTORY = 6
 LEARNING = 0.15
+
+#: How often the effects of receivers and senders are put in line with each other.
+SWEEPS = 3
+
+#: A worker with running tasks takes as long as so many numbers that are compared.
+RUNNING_COST = 6
 
 #: Numbers that are compared in one piece.
 PIECE = 3_000
@@ -96,6 +105,9 @@ class _Row:
     #: What was added to ``sent`` since it was last compared.
     moved: Floats | None = None
     running: tuple[Running, ...] = ()
+    #: Where the senders are in arrays, and of which membership that holds.
+    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    places_of: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +129,8 @@ class SlotBook:
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
+        #: Grows when a worker comes or goes.
+        self._membership = 0
         self._free = list(range(16))
         self._transfers_taken = 0
         self._columns: dict[str, int] = {}
@@ -128,6 +142,8 @@ class SlotBook:
         #: The vital sums, nanoseconds of the last heartbeat, and seconds paused and spilling.
         self._vitals = np.full((vitals, size), np.nan)
         self._vitals_base = np.full((vitals, size), np.nan)
+        #: Seconds of all its tasks when they were last compared.
+        self._compared_until = np.zeros(size)
         #: Bytes of its results.
         self._held = np.full(size, np.nan)
         #: Usual logarithm of seconds a task, by prefix, and slots that it comes from.
@@ -169,6 +185,7 @@ class SlotBook:
 
     def left(self, worker: str) -> None:
         """A worker is not there any more."""
+        self._membership += 1
         known = self._rows.pop(worker, None)
         if known is not None:
             self._free.append(known.row)
@@ -213,6 +230,7 @@ class SlotBook:
                 former = before.get(sender)
                 known.moved[i] = sums - former if former is not None and former[0] <= sums[0] else sums
                 known.moved[i] += moved.get(sender, 0.0)
+            known.places_of = -1
         known.senders, known.sent = pace.senders, pace.transfers
 
     def take(self, *, at: int, learn: NDArray[np.bool_] | None = None) -> Slot:
@@ -251,7 +269,7 @@ class SlotBook:
         for group in list(self._groups.values()):
             rows = np.flatnonzero(self._group_of[: shape[1]] == group.id)
             yield from self._compare_tasks(slot, group, rows, at, learn)
-            self._add_running(slot, group, rows)
+            yield from self._add_running(slot, group, rows)
             _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows])
             yield len(rows) * len(VITAL_SUMS)
         pairs = self._pairs(shape[1])
@@ -260,8 +278,7 @@ class SlotBook:
         few = len(pairs[0]) and pairs[2][:, 0].sum() < MIN_TASKS * len(np.unique(pairs[0]))
         if not few or waited > MAX_WAIT_NS:
             self._take_transfers(at)
-            _compare_transfers(slot, *pairs, waited / 1e9)
-            yield 8 * len(pairs[0])
+            yield from _compare_transfers(slot, *pairs, waited / 1e9)
         return slot
 
     # -- tasks -------------------------------------------------------------------------------
@@ -285,9 +302,19 @@ class SlotBook:
             self._compare_columns(group, rows, some_columns, least, learn, (duration, share, on_cpu))
             group.since[some_columns] = at
             yield len(rows) * len(some_columns)
+        self._forget_a_small_part(rows, (duration, share))
         for signal, sums in ((DURATION, duration), (CPU_SHARE, share)):
             slot.residual[signal, rows], slot.variance[signal, rows], slot.tasks[signal, rows] = sums.mean()
         slot.share[rows] = on_cpu.mean()[0]
+
+    def _forget_a_small_part(self, rows: NDArray[np.intp], sums_of: tuple[_Sums, _Sums]) -> None:
+        """Leave out workers that spent nearly all their time on what others do not do: the rest may be anything."""
+        took = self._now[rows, :, _WALL].sum(axis=1)
+        compared = sums_of[0].seconds
+        part = compared < MIN_PART * (took - self._compared_until[rows])
+        self._compared_until[rows] = np.where(compared > 0, took, self._compared_until[rows])
+        for sums in sums_of:
+            sums.weight[part] = 0.0
 
     def _compare_columns(
         self,
@@ -317,9 +344,9 @@ class SlotBook:
             share_noise = _pooled(sums[_SHARE], sums[_SHARE2], n)
             # What a prefix says counts by the time that its tasks would take the peers.
             weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
-            duration.add(residual, noise[:, None] / n * _of_reference(there), weight, n)
-            share_sums.add(below, share_noise[:, None] / n * _of_reference(there), weight, n)
-            on_cpu.add(share, share_noise[:, None] / n, weight, n)
+            duration.add(residual, noise[:, None] / n * _of_reference(there), weight, sums)
+            share_sums.add(below, share_noise[:, None] / n * _of_reference(there), weight, sums)
+            on_cpu.add(share, share_noise[:, None] / n, weight, sums)
 
     def _with_history(
         self,
@@ -357,12 +384,12 @@ class SlotBook:
         self._known[picked] = np.where(new, known + 1, known)
         return residual
 
-    def _add_running(self, slot: Slot, group: _Group, rows: NDArray[np.intp]) -> None:
+    def _add_running(self, slot: Slot, group: _Group, rows: NDArray[np.intp]) -> Iterator[int]:
         """Tasks that have not ended, and have run longer than others': the least that they will take."""
         if len(rows) < MIN_PEERS:
             return
         expected = group.expected.T.tolist()
-        for known in self._rows.values():
+        for known in list(self._rows.values()):
             if not known.running or self._group_of[known.row] != group.id or known.row >= slot.share.size:
                 continue
             beyond = weight = 0.0
@@ -377,25 +404,24 @@ class SlotBook:
                     weight += task.seconds
             if weight:
                 _add_censored(slot, known.row, beyond / weight)
+            yield RUNNING_COST
 
     # -- transfers ---------------------------------------------------------------------------
 
     def _pairs(self, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
         """Receivers, senders, and what moved between them since they were last compared."""
-        receivers: list[int] = []
-        senders: list[int] = []
-        moved: list[Floats] = []
         place = {address: known.row for address, known in self._rows.items() if known.row < size}
-        for known in self._rows.values():
-            if known.moved is None or known.row >= size or not len(known.moved):
-                continue
-            receivers += [known.row] * len(known.senders)
-            senders += [place.get(sender, -1) for sender in known.senders]
-            moved.append(known.moved)
-        receiver, sender = np.array(receivers, np.intp), np.array(senders, np.intp)
-        sums = np.concatenate(moved) if moved else np.zeros((0, len(TRANSFER_SUMS)))
-        there = (sender >= 0) & (sums[:, 0] > 0)
-        return receiver[there], sender[there], sums[there]
+        there = [known for known in self._rows.values() if known.moved is not None and known.row < size]
+        for known in there:
+            if known.places_of != self._membership:
+                known.places = np.array([place.get(sender, -1) for sender in known.senders], np.intp)
+                known.places_of = self._membership
+        receiver = np.repeat([known.row for known in there], [len(known.senders) for known in there]).astype(np.intp)
+        sender = np.concatenate([np.zeros(0, np.intp), *(known.places for known in there)])
+        moved = [known.moved for known in there if known.moved is not None]
+        sums = np.concatenate([np.zeros((0, len(TRANSFER_SUMS))), *moved])
+        some = (sender >= 0) & (sums[:, 0] > 0)
+        return receiver[some], sender[some], sums[some]
 
     def _take_transfers(self, at: int) -> None:
         for known in self._rows.values():
@@ -448,6 +474,7 @@ _ARRAYS = {
     "_vitals": np.nan,
     "_vitals_base": np.nan,
     "_held": np.nan,
+    "_compared_until": 0.0,
     "_usual": np.nan,
     "_known": 0.0,
     "_group_of": -1,
@@ -462,6 +489,7 @@ class _Sums:
     value: Floats
     variance: Floats
     tasks: Floats
+    seconds: Floats
     #: Squares of the weights, with the value and with its square: how much the prefixes disagree.
     weight2: Floats
     value2: Floats
@@ -470,10 +498,10 @@ class _Sums:
     @classmethod
     def of(cls, workers: int) -> _Sums:
         """Of nothing yet."""
-        return cls(*(np.zeros(workers) for _ in range(7)))
+        return cls(*(np.zeros(workers) for _ in range(8)))
 
-    def add(self, value: Floats, variance: Floats, weight: Floats, n: Floats) -> None:
-        """Some prefixes more, all of shape (prefixes, workers); what is NaN does not count."""
+    def add(self, value: Floats, variance: Floats, weight: Floats, sums: Floats) -> None:
+        """Some prefixes more, all of shape (prefixes, workers), and their sums; what is NaN does not count."""
         known = np.isfinite(value) & (weight > 0)
         weight = np.where(known, weight, 0.0)
         self.weight += weight.sum(axis=0)
@@ -484,7 +512,8 @@ class _Sums:
         self.weight2 += squares.sum(axis=0)
         self.value2 += (squares * value).sum(axis=0)
         self.square2 += (squares * value**2).sum(axis=0)
-        self.tasks += np.where(known, n, 0.0).sum(axis=0)
+        self.tasks += np.where(known, sums[_N], 0.0).sum(axis=0)
+        self.seconds += np.where(known, sums[_WALL], 0.0).sum(axis=0)
 
     def mean(self) -> tuple[Floats, Floats, Floats]:
         """Mean, its variance, and tasks; NaN where there was nothing.
@@ -534,14 +563,14 @@ def _compare_vitals(slot: Slot, rows: NDArray[np.intp], gained: Floats, told: ND
 
 def _compare_transfers(
     slot: Slot, receiver: NDArray[np.intp], sender: NDArray[np.intp], sums: Floats, slot_seconds: float
-) -> None:
+) -> Iterator[int]:
     """What receivers and senders add to the cost of a byte, each apart from the other."""
     if not len(sums):
         return
     size = slot.share.size
     n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
     noise = float(np.median(np.maximum(sums[:, 2] / n - cost**2, 0.0))) + 0.04
-    effects = _two_ways(cost, n, receiver, sender, size)
+    effects = yield from _two_ways(cost, n, receiver, sender, size)
     for signal, effect, end in zip((RECEIVE, SEND), effects, (receiver, sender), strict=True):
         count = np.bincount(end, weights=n, minlength=size)
         took = np.bincount(end, weights=sums[:, 3], minlength=size)
@@ -597,11 +626,11 @@ def _peers_of(values: Floats) -> Floats:
 
 def _two_ways(
     cost: Floats, n: Floats, receiver: NDArray[np.intp], sender: NDArray[np.intp], size: int
-) -> tuple[Floats, Floats]:
+) -> Generator[int, None, tuple[Floats, Floats]]:
     """Effects of the receiver and of the sender that together come closest to the costs of all pairs."""
     ends = [np.zeros(size), np.zeros(size)]
     middle = float(np.median(cost))
-    for _ in range(4):
+    for _ in range(SWEEPS):
         for this, other, at, of in ((0, 1, receiver, sender), (1, 0, sender, receiver)):
             left = cost - middle - ends[other][of]
             # Winsorised, so that one pair does not pass for a worker.
@@ -609,4 +638,5 @@ def _two_ways(
             whole = np.bincount(at, weights=n, minlength=size)
             ends[this] = np.bincount(at, weights=n * left, minlength=size) / np.maximum(whole, 1e-9)
             ends[this] -= np.median(ends[this][whole > 0])
+            yield len(cost) // 10
     return ends[0], ends[1]

@@ -338,7 +338,7 @@ def test_a_comparison_that_is_spread_over_polls_finds_the_same(monkeypatch: pyte
     in_pieces = SimulatedCluster(cluster)
     in_pieces.run(1.25 * 3)
     assert in_pieces.watch.comparing
-    in_pieces.run(180)
+    in_pieces.run(400)
     assert names(at_once.found) == names(in_pieces.found) == ["w1"]
 
 
