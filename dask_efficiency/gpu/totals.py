@@ -39,7 +39,7 @@ class DeviceTotals:
     copies: int = 0
     idle: int = 0
     #: Fair shares of kernels + copies by prefix, where m tasks at once have 1/m each; with
-    #: ``unattributed`` they add up to kernels + copies.
+    #: ``unattributed`` they add up to kernels + copies. ``(running)`` is of tasks without a prefix yet, and may fall.
     shares: Mapping[str, int] = field(default_factory=dict)
     #: The share of work that no task is known to have asked for.
     unattributed: int = 0
