@@ -94,7 +94,8 @@ def find_stragglers(
         ``input_bytes``, ``output_bytes``, ``group`` (only workers of one group are compared), ``host`` and ``key``.
     history
         Runs of the same kind in which nothing was wrong, or what :func:`usual` made of them. With them two workers
-        can be told apart, and a minority that is healthy.
+        can be told apart, and a minority that is healthy; and where ``cpu_seconds``, ``io_wait_seconds`` and
+        ``disk_seconds`` are known, who holds up the disk of a host from those that wait for it.
     factor
         How far a worker must stand out, above 0: more makes fewer findings. 1.0 is where the most extreme of
         healthy workers is expected.

@@ -91,6 +91,32 @@ def test_waiting_for_a_core_is_not_taken_for_a_slow_disk() -> None:
     assert blamed(slowed(on_hosts(9), "w05", 2.5, cpu_too=False)) == {"w05": Cause.CONTENTION}
 
 
+def test_a_host_that_is_blocked_while_its_data_move_as_usual_has_no_slow_disk() -> None:
+    waiting = changed(on_hosts(9), FIRST, lambda rows: rows.assign(stop=rows.stop + 4.0))
+    assert Cause.DISK not in blamed(waiting).values()
+
+
+def test_who_moves_data_faster_than_the_others_of_its_host_is_no_suspect() -> None:
+    frame = changed(held_up(on_hosts(9), FIRST), "w01", lambda rows: rows.assign(disk_seconds=rows.disk_seconds * 0.8))
+    assert "w01" not in blamed(frame)
+    assert blamed(frame)
+
+
+def test_the_effect_is_of_the_whole_task_and_not_of_its_blocked_part() -> None:
+    frame = changed(on_hosts(9), FIRST, lambda rows: rows.assign(disk_seconds=rows.disk_seconds * 4.0))
+    found = [one for one in find_stragglers(waits_for_the_disk(frame, "w02", 1.0), history=BEFORE) if one.worker]
+    effect = {one.worker: one.effect for one in found}
+    assert effect["w02"] == pytest.approx((3.0 + 2.0) / (3.0 + 0.5), rel=0.1)
+
+
+def test_waits_that_are_not_more_than_they_often_are_blame_nobody() -> None:
+    wide = usual([on_hosts(seed).assign(io_wait_seconds=np.linspace(0.0, 4.0, 320)) for seed in range(5)])
+    frame = waits_for_the_disk(held_up(on_hosts(9), FIRST), "w02", 3.0)
+    found = find_stragglers(frame, history=wide)
+    assert found
+    assert {one.confidence for one in found} == {OF_A_SUSPECT}
+
+
 def test_a_slow_worker_on_another_host_than_the_slow_disk_is_found_too() -> None:
     frame = waits_for_the_disk(held_up(on_hosts(9), FIRST), "w02", 2.0)
     assert blamed(slowed(frame, "w06", 2.5)) == {"w02": Cause.DISK, "w06": Cause.SLOW_CPU}
