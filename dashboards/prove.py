@@ -24,16 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, LocalCluster, Worker, wait
+from distributed import Client, Future, LocalCluster, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugins.straggler_watch import Stragglers
 from dask_efficiency.stragglers.finding import Cause, Finding
 from tests.adapters.prometheus_process import Prometheus, scraping
+from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.tasks import fail, incompressible, nap, spin, weigh
 from tests.plugins.watch import addresses, eventually, set_status
 
@@ -189,7 +187,7 @@ def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
     time.sleep(0.5)
     client.cancel(cancelled)
     client.run_on_scheduler(_pretend_straggler)
-    client.run(_pretend_gpu)
+    client.run(pretend_gpu)
     eventually(lambda: prometheus.value('min(dask_efficiency_tasks_total{outcome="cancelled"}) > 0'))
     eventually(lambda: prometheus.value("min(increase(dask_efficiency_worker_gpu_seconds_total[10s])) > 0"))
     return [*arrays, *results]
@@ -205,26 +203,6 @@ class _Pretended(Stragglers):
 
 def _pretend_straggler(dask_scheduler: Any) -> None:
     dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers.__class__ = _Pretended
-
-
-def _pretend_gpu(dask_worker: Worker) -> None:
-    """From now on the worker tells of a GPU that is not there, in kernels for two fifths of the time."""
-    began = time.monotonic_ns()
-    uuid = f"GPU-{dask_worker.name}"
-
-    def totals(*, unknown_tasks: int) -> GpuTotals:
-        tenth = (time.monotonic_ns() - began) // 10
-        device = DeviceTotals(uuid, "", 10 * tenth, 4 * tenth, tenth, 5 * tenth, {"spin": 5 * tenth})
-        return GpuTotals(
-            "cupti",
-            devices=(device,),
-            kernel_ns=4 * tenth,
-            attributed_ns=4 * tenth,
-            unknown_tasks=unknown_tasks,
-            readings={uuid: dict.fromkeys(READINGS, 1.0)},
-        )
-
-    dask_worker.plugins[EfficiencyWorkerPlugin.name].meter._gpu.totals = totals
 
 
 def _spin_and_fail(cpu_seconds: float) -> None:

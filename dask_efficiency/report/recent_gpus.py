@@ -15,6 +15,7 @@ from dask_efficiency.gpu.totals import DeviceTotals
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.report.labels import label
+from dask_efficiency.report.live import natural
 
 #: Of more GPUs than these, a view with other figures beside it shows those that are idle most.
 FEW_GPUS = 16
@@ -101,6 +102,8 @@ def gpus(present: Iterable[Presence], then: GpusMoment | None = None, *, at_most
     if len(rows) > at_most:
         title = f"The {at_most} of {title}, that are idle most"
         rows = nlargest(at_most, rows, key=itemgetter(0))
+    else:
+        rows.sort(key=lambda row: (natural(row[2].name), row[3].uuid))
     shown = tuple(
         Gpu(_name(worker.name, gpu.name, gpu.uuid), _shares(did), gpu.uuid in shared) for _, did, worker, gpu in rows
     )

@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wa
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.ledger import ACTIVE_BUCKETS, TASK_BUCKETS
+from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.watch import eventually
 
 pytestmark = pytest.mark.cluster
@@ -221,6 +222,19 @@ def test_a_page_left_open_outlives_a_registration_and_finds_the_next(
     page.until(lambda: page.held == exact)
 
 
+def test_the_gpus_are_there_once_a_worker_has_one(page: Page, client: Client) -> None:
+    figures = page.page.locator(".bk-Figure:visible")
+    wait(client.map(spin, [0.1] * 2, pure=False))
+    page.until(lambda: len(page.workers) == 2)
+    assert figures.count() == 3
+    client.run(pretend_gpu)
+    page.until(lambda: page.columns("gpus")["name"] == ["0 GPU-0", "1 GPU-1"])
+    gpus = page.columns("gpus")
+    shares = [gpus[name] for name in ("kernels", "copies", "idle")]
+    assert shares == [pytest.approx([share] * 2, abs=0.01) for share in (0.4, 0.1, 0.5)]
+    page.until(lambda: figures.count() == 4)
+
+
 def test_the_other_pages_link_to_it(page: Page, client: Client, cluster: LocalCluster) -> None:
     client.register_plugin(EfficiencyPlugin())
     browser = page.page
@@ -237,6 +251,7 @@ def test_the_other_pages_link_to_it(page: Page, client: Client, cluster: LocalCl
 #: What dask-labextension's sidebar calls the page, the name of its figure's columns, and whether it fits any panel.
 PANELS = {
     "Efficiency": ("timeline", False),
+    "Efficiency Gpus": ("gpus", True),
     "Efficiency Pie": ("pie", True),
     "Efficiency Prefixes": ("prefixes", True),
     "Efficiency Timeline": ("timeline", True),
@@ -280,6 +295,7 @@ class Panel:
 def test_in_a_panel_of_jupyterlab_nothing_is_cut_off(
     page: Page, client: Client, cluster: LocalCluster, name: str, width: int, height: int
 ) -> None:
+    client.run(pretend_gpu)
     wait(client.map(spin, [0.1] * 8, pure=False))
     figure, fits = PANELS[name]
     panel = Panel(page.page, url_of(cluster), name, width, height)

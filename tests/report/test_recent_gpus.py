@@ -45,6 +45,11 @@ def test_a_gpu_counts_from_the_moment_kept_or_from_when_it_was_watched() -> None
     assert found.title == "3 GPUs, idle 56 % of the time"
 
 
+def test_few_gpus_are_in_the_order_of_their_workers() -> None:
+    here = [presence(name, device("2", 1, 0, 0), device("1", 1, 0, 0)) for name in ("w10", "w9")]
+    assert [row.name for row in gpus(here).rows] == ["w9 GPU-1", "w9 GPU-2", "w10 GPU-1", "w10 GPU-2"]
+
+
 def test_of_many_gpus_those_that_are_idle_most_are_shown() -> None:
     found = gpus([presence(f"w{i}", device(str(i), 40 - i, 0, i)) for i in range(40)], at_most=2)
     assert list(shares(found)) == ["w39 GPU-39", "w38 GPU-38"]
