@@ -33,6 +33,9 @@ class SimulatedWorker:
         1e6,
     )
     paused: Callable[[float], float] = lambda at: 0.0
+    #: Share of its slots' time that it spills, and bytes of the results that it holds.
+    spilling: float = 0.0
+    held: float = 1e8
     disk_seconds_per_byte: float = 0.0
     core_wait: float = 0.02
     #: CPU seconds a second that its process uses beside its tasks.
@@ -111,7 +114,15 @@ class SimulatedCluster:
         )
         running = [Running(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began]
         pace = decode(counter.encode(tuple(map(float, self._vitals[name])), running))
-        self.watch.receive(name, pace, at=round(self.at * 1e9), paused=self._paused[name], lag=worker.lag)
+        self.watch.receive(
+            name,
+            pace,
+            at=round(self.at * 1e9),
+            paused=self._paused[name],
+            spilling=worker.spilling * self.at,
+            held=worker.held,
+            lag=worker.lag,
+        )
 
     @staticmethod
     def _count(

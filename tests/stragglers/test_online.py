@@ -1,6 +1,9 @@
 import dataclasses
+import itertools
 import math
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,6 +171,37 @@ def test_other_work_is_not_slower_work() -> None:
     assert SimulatedCluster(cluster).run(180).found == []
 
 
+def by_turns(seconds: Callable[[int], float]) -> Callable[[np.random.Generator], tuple[str, float, float]]:
+    """Tasks of one prefix whose seconds go round."""
+    counter = itertools.count()
+    return lambda rng: ("f", seconds(next(counter)), 1e6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tasks_that_are_meant_to_differ_within_a_prefix_accuse_nobody(seed: int) -> None:
+    cluster = healthy(4)
+    for i, worker in enumerate(cluster):
+        worker.task = by_turns(lambda n, i=i: 0.1 * (0.5 + (4 * n + i) * 7 % 11 / 10))
+    assert SimulatedCluster(cluster, seed).run(150).found == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tail", ["lognormal", "pareto"])
+def test_heavy_tails_accuse_nobody(tail: str, seed: int) -> None:
+    draw = {"lognormal": lambda rng: rng.lognormal(0, 1), "pareto": lambda rng: min(50, 0.3 * (1 + rng.pareto(1.3)))}
+    cluster = healthy(4, task=lambda rng: ("f", 0.2 * float(draw[tail](rng)), 1e6))
+    assert SimulatedCluster(cluster, seed).run(150).found == []
+
+
+def test_a_worker_is_not_judged_by_the_little_that_others_do_too() -> None:
+    cluster = healthy(4)
+    turns = itertools.count()
+    cluster[1].task = lambda rng: ("f", 0.3, 1e6) if next(turns) % 20 == 0 else ("own", 0.4, 1e6)
+    for worker in (cluster[0], *cluster[2:]):
+        worker.task = lambda rng: ("f", 0.2 * float(rng.lognormal(0, 0.1)), 1e6)
+    assert SimulatedCluster(cluster).run(300).found == []
+
+
 def test_a_new_worker_has_time_to_show_what_it_does() -> None:
     cluster = healthy(6)
     cluster[5].joins_at = 100
@@ -207,6 +241,19 @@ def test_a_worker_that_is_paused_all_the_time_is_found() -> None:
     cluster[1].paused = lambda at: 1.0 if at > 40 else 0.0
     (finding,) = SimulatedCluster(cluster).run(120).found
     assert (finding.worker, finding.cause) == ("w1", Cause.MEMORY)
+
+
+def test_a_worker_that_spills_more_of_as_much_is_short_of_memory() -> None:
+    cluster = healthy(6)
+    cluster[1].spilling = 0.5
+    (finding,) = SimulatedCluster(cluster).run(120).found
+    assert (finding.worker, finding.cause) == ("w1", Cause.MEMORY)
+
+
+def test_a_worker_that_spills_more_as_it_holds_more_is_not_to_blame() -> None:
+    cluster = healthy(6)
+    cluster[1].spilling, cluster[1].held = 0.5, 1e10
+    assert SimulatedCluster(cluster).run(120).found == []
 
 
 def test_all_workers_of_a_slow_host_are_one_finding() -> None:
@@ -252,6 +299,22 @@ def test_a_process_that_is_stopped_in_turns_is_in_contention() -> None:
     worker = cluster[3]
     worker.slowness, worker.share, worker.lag = slow(2.0), 0.48, 0.2
     (finding,) = SimulatedCluster(cluster).run(120).found
+    assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
+
+
+def test_waiting_for_a_core_without_longer_tasks_is_no_slowness() -> None:
+    cluster = healthy(6)
+    cluster[3].core_wait = 0.9
+    cluster[4].beside = 0.9
+    assert SimulatedCluster(cluster).run(120).found == []
+
+
+def test_a_disk_that_waits_for_the_cpu_is_not_to_blame() -> None:
+    cluster = healthy(6, disk_seconds_per_byte=1e-8)
+    worker = cluster[3]
+    worker.slowness, worker.share, worker.core_wait, worker.disk_seconds_per_byte = slow(2.0), 0.48, 0.5, 2e-8
+    (finding,) = SimulatedCluster(cluster).run(120).watch.findings
+    assert "disk" in {evidence.signal for evidence in finding.evidence}
     assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
 
 
