@@ -348,8 +348,12 @@ class ClusterLedger:
         if then is None or then.incarnation != snapshot.incarnation:
             self._end(then, presence.name)
             then = None
-            # From joining, or from what the former meter settled, to this ledger's first instant.
             presence.began = at - balance.elapsed
+            if presence.snapshot is None and presence.began < presence.joined:
+                # A worker that was there first is known to be metered when all others have answered, too.
+                presence.joined = max(presence.began, min(presence.joined, self.started))
+                presence.without_work = self.work.without_work(at=presence.joined)
+            # From joining, or from what the former meter settled, to this ledger's first instant.
             self._cover(presence, Bucket.UNMEASURED, presence.began)
             presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
         presence.began = min(presence.began + DRIFT_NS, at - balance.elapsed)

@@ -642,6 +642,19 @@ def test_a_worker_that_vanishes_loses_what_ran_and_its_silence():
     assert (cluster.running, cluster.leaving) == (0, False)
 
 
+def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silence():
+    # Metered from 10 on, which is known at 40, when another one has answered; outstanding work from 20 on.
+    cluster = ClusterLedger(at=0)
+    cluster.work.set(True, at=20)
+    presence = cluster.worker_joined("tcp://a", "alice", 2, at=40)
+    cluster.receive("tcp://a", metered(Ledger(2, at=10), at=50), at=50)
+    assert totals(cluster) == {"no-work": 20, "idle": 60}
+    assert presence.joined == 10
+    cluster.worker_left("tcp://a", at=55)
+    cluster.close_departed(at=55 + GRACE_NS)
+    assert totals(cluster) == {"no-work": 20, "idle": 60, "lost-worker": 10}
+
+
 def test_the_books_of_a_departed_worker_stay_open_for_a_moment():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", idle_payload(1, 10), at=10)

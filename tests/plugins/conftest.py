@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,4 +79,5 @@ def mortal_client(mortal_cluster: LocalCluster, attendance: Attendance) -> Itera
     """A client of the mortal cluster, which has the plugin."""
     with Client(mortal_cluster) as client:
         client.register_plugin(EfficiencyPlugin())
+        attendance.metered = dict.fromkeys(attendance.joined, time.monotonic())
         yield client

@@ -31,14 +31,16 @@ def gpu_cluster(stub_directory: Path) -> Iterator[LocalCluster]:
     with LocalCluster(processes=True, **options) as cluster:
         with Client(cluster) as client:
             client.register_plugin(EfficiencyPlugin())
-            client.run(tasks.begin, str(stub_directory))
-            eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
         yield cluster
 
 
 @pytest.fixture
-def client(gpu_cluster: LocalCluster) -> Iterator[Client]:
+def client(gpu_cluster: LocalCluster, stub_directory: Path) -> Iterator[Client]:
     with Client(gpu_cluster) as client:
+        # Also a worker that was started again, when a test is repeated.
+        client.wait_for_workers(2)
+        client.run(tasks.begin, str(stub_directory))
+        eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
         yield client
 
 

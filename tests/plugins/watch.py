@@ -91,6 +91,8 @@ class Attendance(SchedulerPlugin):
     def __init__(self, scheduler: Any) -> None:
         now = time.monotonic()
         self.joined = dict.fromkeys(scheduler.workers, now)
+        #: When those that were there first were metered at the latest: set by whoever registers the plugin.
+        self.metered: dict[str, float] = {}
         self.left: dict[str, float] = {}
         #: A worker that closes may outlive its removal; when what it said last arrived.
         self.last_words: dict[str, float] = {}
@@ -115,7 +117,8 @@ class Attendance(SchedulerPlugin):
         for address, joined in self.joined.items():
             if self.names[address] == name:
                 left = self.left.get(address)
-                least += self.nthreads[address] * ((before if left is None else left) - joined)
+                metered = self.metered.get(address, joined)
+                least += self.nthreads[address] * ((before if left is None else left) - metered)
                 last = after if left is None else max(left, self.last_words.get(address, left))
                 most += self.nthreads[address] * (last - joined)
         return least, most
