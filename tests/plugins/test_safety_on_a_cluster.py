@@ -97,7 +97,7 @@ def break_settling(dask_worker: Any) -> Any:
 
 
 def break_digests(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._digests.spill = boom
+    meter_of(dask_worker)._settling._spill = boom
 
 
 def break_heartbeat(dask_worker: Any) -> Any:
