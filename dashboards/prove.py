@@ -172,7 +172,9 @@ def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
     wait([on(worker, spin, 0.2) for worker in each])
     wait([on(worker, _spin_and_fail, 0.3) for worker in each])
     arrays = [on(worker, incompressible, 20 * 2**20, seed) for worker in each for seed in range(6)]
-    spills = 'min(increase(dask_efficiency_worker_thread_activity_seconds_total{activity="spill", worker="0"}[10s])) > 0'
+    spills = (
+        'min(increase(dask_efficiency_worker_thread_activity_seconds_total{activity="spill", worker="0"}[10s])) > 0'
+    )
     # A series that begins with all that there will be shows no increase.
     eventually(lambda: wait(client.map(weigh, arrays, pure=False)) and prometheus.value(spills))
     results = [on(each[0], spin, 0.3) for _ in range(2)]

@@ -29,8 +29,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 RERUNS = {"known_answer": 3, "cluster": 2}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Modules with clusters of their own that mind no busy machine.
+HARDY = ("test_bokeh_in_a_browser", "test_prove", "test_monitor", "test_top", "test_prometheus_on_a_cluster")
+
+
+def _group(item: pytest.Item) -> str:
+    """Tests of a group follow one another in one process, where two share the work; the rest goes to either."""
+    if "cluster" not in item.keywords:
+        return ""
+    return item.path.stem if item.path.stem in HARDY else "clusters"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # the longest group first
+        items.sort(key=lambda item: _group(item) != "clusters")
     for item in items:
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
         reruns = max((times for mark, times in RERUNS.items() if mark in item.keywords), default=0)
         if reruns:
             item.add_marker(pytest.mark.flaky(reruns=reruns))

@@ -158,7 +158,7 @@ def test_what_should_be_a_mapping_is_refused_by_name(field, value):
         decode(payload(**{field: value}))
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()], ids=repr)
+@pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()])
 def test_a_payload_that_is_no_mapping_is_refused(value):
     with pytest.raises(RefusedSnapshot, match="^snapshot is .*; expected a mapping"):
         decode(value)

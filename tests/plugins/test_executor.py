@@ -117,7 +117,6 @@ def test_an_exception_passes_through_and_leaves_nothing_behind():
         {},
         [("thread", threading.get_ident()), ("op", "x")],
     ],
-    ids=repr,
 )
 def test_what_a_user_s_function_returns_is_untouched(result):
     before = copy.deepcopy(result)
