@@ -163,6 +163,8 @@ def _network(workers: int) -> Iterator[tuple[str, list[str]]]:
             sh("ip", "netns", "add", link)
             stack.callback(sh, "ip", "netns", "del", link)
             sh("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", link)
+            # Gone with its namespace, but only after a while: the next bed would find it.
+            stack.callback(subprocess.run, ("ip", "link", "del", link), capture_output=True)
             sh("ip", "link", "set", link, "master", bridge, "up")
             sh("ip", "-n", link, "addr", "add", f"10.213.{number}.{i + 2}/24", "dev", "eth0")
             sh("ip", "-n", link, "link", "set", "eth0", "up")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.stragglers.pace import Pace
@@ -21,6 +22,7 @@ from dask_efficiency.stragglers.slots import (
     CPU_SHARE,
     DISK,
     DURATION,
+    GPU_KERNEL,
     MEMORY,
     RECEIVE,
     SEND,
@@ -54,14 +56,19 @@ FEW_WORKERS = 1.0
 HYSTERESIS = 0.5
 
 #: By signal: how much worse than its peers a worker must be, and what spread there always is.
-LEAST_EFFECT = np.array([math.log(1.1), 0.05, math.log(1.5), math.log(1.5), math.log(1.5), 0.1, 0.1, 0.1])
-FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03])
+LEAST_EFFECT = np.array([math.log(1.1), 0.05, *[math.log(1.5)] * 3, 0.1, 0.1, 0.1, math.log(1.1)])
+FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03, 0.03])
 
 #: Signals of which the level is the logarithm of how many times as long something takes.
-RATIOS = (DURATION, RECEIVE, SEND, DISK)
+RATIOS = (DURATION, RECEIVE, SEND, DISK, GPU_KERNEL)
 
-#: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow.
-ONLY_WITH_DURATION = [CPU_SHARE, CORE_WAIT, BESIDE_TASKS]
+#: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow, and
+#: kernels of larger inputs take longer.
+ONLY_WITH_DURATION = [CPU_SHARE, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL]
+
+#: Slower kernels are why tasks take longer, if they are slower by this part of it at least (in logarithms): a task has
+#: other parts, too, which are not.
+GPU_EXPLAINS = 0.8
 
 #: Weight of a slot in the history of the spread, and how much wider than it the spread may seem.
 SPREAD_LEARNING = 0.05
@@ -118,10 +125,10 @@ class _Judged:
     limit: float
 
     @classmethod
-    def of(cls, workers: int) -> _Judged:
-        """Nothing yet of so many workers."""
+    def of(cls, workers: int, signals: int) -> _Judged:
+        """Nothing yet of so many workers, by so many signals of which anything is known."""
         mean, z, tasks, adverse = np.full((4, len(SIGNALS), workers), np.nan)
-        return cls(mean, z, tasks, adverse, _limit(workers))
+        return cls(mean, z, tasks, adverse, _limit(workers, signals))
 
     def only(self, workers: NDArray[np.bool_]) -> _Judged:
         """The same of some of them."""
@@ -178,7 +185,7 @@ class StragglerWatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays: 20 kB a worker."""
+        """Bytes of its arrays: 23 kB a worker."""
         rings = (self._residual, self._variance, self._tasks, self._share, self._lag)
         return self._book.nbytes + sum(ring.nbytes for ring in rings)
 
@@ -225,6 +232,7 @@ class StragglerWatch:
         spilling: float = 0.0,
         held: float = math.nan,
         lag: float = math.nan,
+        kernels: Sequence[KernelTotals] = (),
     ) -> None:
         """What a heartbeat brought.
 
@@ -240,10 +248,12 @@ class StragglerWatch:
             Bytes of the results that it holds now; NaN where that is not known.
         lag
             Seconds between two turns of its event loop; NaN where that is not known.
+        kernels
+            Totals of its GPUs' kernels, those first that took most time.
         """
         if worker not in self._hosts:  # its last heartbeat came late
             return
-        self._book.receive(worker, pace, at=at, paused=paused, spilling=spilling, held=held)
+        self._book.receive(worker, pace, at=at, paused=paused, spilling=spilling, held=held, kernels=kernels)
         self._lags[worker] = lag
 
     # -- judging -----------------------------------------------------------------------------
@@ -342,11 +352,12 @@ class StragglerWatch:
         if len(order) < FEW_SLOTS:
             return None
         long_enough = at - self._begins[-len(order)] >= 0.8 * self._window_ns
-        judged = _Judged.of(len(rows))
+        signals = range(len(SIGNALS) if self._book.sees_kernels else GPU_KERNEL)
+        judged = _Judged.of(len(rows), len(signals))
         # A slice, where they are all there, is several times as quick.
         whole = rows[-1] - rows[0] + 1 == len(rows)
         place: slice | NDArray[np.intp] = slice(rows[0], rows[-1] + 1) if whole else rows
-        for signal in range(len(SIGNALS)):
+        for signal in signals:
             rings = (self._residual, self._variance, self._tasks)
             residual, variance, tasks = (ring[order, signal][:, place].astype(np.float64) for ring in rings)
             known = np.isfinite(residual)
@@ -523,9 +534,9 @@ class StragglerWatch:
             setattr(self, name, np.concatenate([ring, empty], axis=-1))
 
 
-def _limit(workers: int) -> float:
+def _limit(workers: int, signals: int) -> float:
     """How far from its peers none of so many healthy workers comes: the fewer, the less is known of their spread."""
-    by_chance = math.sqrt(2 * math.log(max(2, workers) * len(SIGNALS)))
+    by_chance = math.sqrt(2 * math.log(max(2, workers) * signals))
     return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
 
 
@@ -551,6 +562,8 @@ def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> 
     A process that lacks the CPU writes and sends more slowly as well, but not by much more than its tasks.
     """
     of_tasks = max(relative[DURATION], *relative[ONLY_WITH_DURATION])
+    if relative[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
+        return DURATION, Cause.GPU
     of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
     expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS if of_cpu in CAUSES_OF_CPU else 0.0
     if relative[DISK] >= limit and mean[DISK] >= expected:

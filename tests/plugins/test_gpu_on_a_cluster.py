@@ -97,6 +97,9 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     assert report.by_prefix["train"].ns("gpu") + report.by_prefix["after"].ns("gpu") == gpu
     assert report.by_prefix["crash"]["failed"] > 0.05
     assert report.tasks["failed"] == 1
+    # Those who look for stragglers are told of the kernels, too.
+    watch = gpu_cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers._watch
+    assert {("train", "gemm"), ("after", "gemm")} <= watch._book._kernels._columns.keys()
 
     report.save(tmp_path / "run.json")
     assert load_report(tmp_path / "run.json").gpu == report.gpu
