@@ -84,9 +84,8 @@ MAX_PAST = 200
 MIN_WORKERS_OF_HOST = 2
 
 #: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most (the
-#: logarithm of how many times as long).
-CAUSES_OF_CPU = frozenset({Cause.CONTENTION, Cause.GIL, Cause.SLOW_CPU})
-SLOWED_WITH_TASKS = math.log(2.5)
+#: logarithm of how many times as long). What keeps the GIL slows them without bounds: each call waits for it again.
+SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 
 #: Signals that a whole host can have.
 _OF_HOSTS = (DURATION, CPU_SHARE, RECEIVE, SEND)
@@ -565,7 +564,7 @@ def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> 
     if relative[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
         return DURATION, Cause.GPU
     of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
-    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS if of_cpu in CAUSES_OF_CPU else 0.0
+    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS[of_cpu] if of_cpu in SLOWED_WITH_TASKS else 0.0
     if relative[DISK] >= limit and mean[DISK] >= expected:
         return DISK, Cause.DISK
     if relative[MEMORY] >= limit:

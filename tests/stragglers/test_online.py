@@ -356,6 +356,15 @@ def test_a_disk_that_waits_for_the_cpu_is_not_to_blame() -> None:
     assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
 
 
+def test_a_disk_that_waits_for_the_gil_is_not_to_blame() -> None:
+    cluster = healthy(6, disk_seconds_per_byte=1e-8)
+    worker = cluster[3]
+    worker.slowness, worker.share, worker.beside, worker.disk_seconds_per_byte = slow(2.0), 0.48, 0.7, 2e-7
+    (finding,) = SimulatedCluster(cluster).run(120).watch.findings
+    assert "disk" in {evidence.signal for evidence in finding.evidence}
+    assert (finding.worker, finding.cause) == ("w3", Cause.GIL)
+
+
 def test_a_slow_disk_is_found_by_its_seconds_a_byte() -> None:
     cluster = healthy(6, disk_seconds_per_byte=1e-8)
     cluster[3].disk_seconds_per_byte = 4e-8
