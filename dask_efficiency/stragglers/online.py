@@ -90,6 +90,10 @@ MIN_WORKERS_OF_HOST = 2
 #: logarithm of how many times as long). What keeps the GIL slows them without bounds: each call waits for it again.
 SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 
+#: Causes that nothing but the tasks' duration speaks for. Which worker has which tasks is not always chance: so the
+#: worker must differ by more than the tasks of a prefix do among themselves (one standard deviation).
+BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
+
 #: Signals that a whole host can have.
 _OF_HOSTS = (DURATION, CPU_SHARE, RECEIVE, SEND)
 
@@ -124,18 +128,20 @@ class _Judged:
     tasks: Floats
     #: The share of the slots in which it is worse than its peers.
     adverse: Floats
+    #: By worker, how far the tasks of a prefix are apart: the standard deviation of the logarithm of their seconds.
+    apart: Floats
     limit: float
 
     @classmethod
     def of(cls, workers: int, signals: int) -> _Judged:
         """Nothing yet of so many workers, by so many signals of which anything is known."""
         mean, z, tasks, adverse = np.full((4, len(SIGNALS), workers), np.nan)
-        return cls(mean, z, tasks, adverse, _limit(workers, signals))
+        return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
     def only(self, workers: NDArray[np.bool_]) -> _Judged:
         """The same of some of them."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
-        return _Judged(mean, z, tasks, adverse, self.limit)
+        return _Judged(mean, z, tasks, adverse, self.apart[workers], self.limit)
 
 
 class StragglerWatch:
@@ -375,6 +381,8 @@ class StragglerWatch:
                 share = weight / total
                 mean = (share * np.where(inside, residual, 0.0)).sum(axis=0)
                 noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
+                if signal == DURATION:
+                    judged.apart[:] = np.sqrt((share * np.where(inside, variance * tasks, 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
                 worse = inside & (residual > LEAST_EFFECT[signal] / 2)
                 judged.adverse[signal] = worse.sum(axis=0) / count
@@ -408,7 +416,10 @@ class StragglerWatch:
     ) -> dict[tuple[str, str], Finding]:
         found = {}
         for i in np.flatnonzero(self._suspects(workers, judged)):
-            found[workers[i], ""] = self._finding(workers, rows, judged, int(i), at, now)
+            finding = self._finding(workers, rows, judged, int(i), at, now)
+            least = judged.apart[i] * (HYSTERESIS if self._is_flagged(workers[i]) else 1.0)
+            if finding.cause not in BY_DURATION_ALONE or not judged.mean[DURATION, i] < least:
+                found[workers[i], ""] = finding
         return self._by_host(workers, found, judged)
 
     def _is_flagged(self, worker: str) -> bool:

@@ -185,6 +185,16 @@ def test_tasks_that_are_meant_to_differ_within_a_prefix_accuse_nobody(seed: int)
     assert SimulatedCluster(cluster, seed).run(150).found == []
 
 
+@pytest.mark.parametrize("share", [0.95, 0.02])
+def test_a_worker_that_has_the_longer_ones_of_different_tasks_is_not_accused(share: float) -> None:
+    cluster = healthy(4, share=share)
+    for i, worker in enumerate(cluster):
+        worker.task = by_turns(lambda n, i=i: 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)))
+    assert SimulatedCluster(cluster).run(150).found == []
+    cluster[2].slowness = slow(2.0)
+    assert names(SimulatedCluster(cluster).run(150).found) == ["w2"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tail", ["lognormal", "pareto"])
 def test_heavy_tails_accuse_nobody(tail: str, seed: int) -> None:
