@@ -86,7 +86,9 @@ class Stragglers:
         lag = ws.metrics.get("event_loop_interval")
         lag = float(lag) if isinstance(lag, (int, float)) else math.nan
         held = float(ws.nbytes)
-        self._watch.receive(address, pace, at=at, paused=paused, spilling=spilling, held=held, lag=lag)
+        gpu = presence.snapshot.gpu if presence.snapshot is not None else None
+        kernels = gpu.kernels if gpu is not None else ()
+        self._watch.receive(address, pace, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels)
 
     def poll(self, at: int) -> None:
         """Judge, when a slot is over."""

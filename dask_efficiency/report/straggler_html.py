@@ -29,6 +29,7 @@ SIGNAL_NAMES = {
     "paused": "threads paused",
     "core_wait": "waiting for a core, beyond the peers",
     "beside_tasks": "CPU beside its tasks, beyond the peers",
+    "gpu_kernel": "time of the same GPU kernels",
     "loop_lag": "lag of the event loop",
 }
 

@@ -28,6 +28,7 @@ SIGNALS = {
     "receive": "receiving data, for each byte",
     "send": "sending data, for each byte",
     "loop_lag": "turn of the event loop",
+    "gpu_kernel": "time of the same GPU kernels",
     "paused": "time for each second not paused",
 }
 

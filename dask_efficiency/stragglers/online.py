@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.stragglers.pace import Pace
@@ -21,6 +22,7 @@ from dask_efficiency.stragglers.slots import (
     CPU_SHARE,
     DISK,
     DURATION,
+    GPU_KERNEL,
     MEMORY,
     RECEIVE,
     SEND,
@@ -39,6 +41,9 @@ MIN_SLOTS = 7
 FEW_TASKS = 5
 FEW_SLOTS = 3
 
+#: What a GPU did is known later than that a task ended: by so many slots, which need not be there.
+LATE_SLOTS = 1
+
 #: Of those slots, the share in which the worker must be worse than its peers; and below which it is cleared.
 PERSISTENT = 0.8
 CLEARED = 0.5
@@ -54,14 +59,19 @@ FEW_WORKERS = 1.0
 HYSTERESIS = 0.5
 
 #: By signal: how much worse than its peers a worker must be, and what spread there always is.
-LEAST_EFFECT = np.array([math.log(1.1), 0.05, math.log(1.5), math.log(1.5), math.log(1.5), 0.1, 0.1, 0.1])
-FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03])
+LEAST_EFFECT = np.array([math.log(1.1), 0.05, *[math.log(1.5)] * 3, 0.1, 0.1, 0.1, math.log(1.1)])
+FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03, 0.03])
 
 #: Signals of which the level is the logarithm of how many times as long something takes.
-RATIOS = (DURATION, RECEIVE, SEND, DISK)
+RATIOS = (DURATION, RECEIVE, SEND, DISK, GPU_KERNEL)
 
-#: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow.
-ONLY_WITH_DURATION = [CPU_SHARE, CORE_WAIT, BESIDE_TASKS]
+#: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow, and
+#: kernels of larger inputs take longer.
+ONLY_WITH_DURATION = [CPU_SHARE, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL]
+
+#: Slower kernels are why tasks take longer, if they are slower by this part of it at least (in logarithms): a task has
+#: other parts, too, which are not.
+GPU_EXPLAINS = 0.8
 
 #: Weight of a slot in the history of the spread, and how much wider than it the spread may seem.
 SPREAD_LEARNING = 0.05
@@ -77,9 +87,12 @@ MAX_PAST = 200
 MIN_WORKERS_OF_HOST = 2
 
 #: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most (the
-#: logarithm of how many times as long).
-CAUSES_OF_CPU = frozenset({Cause.CONTENTION, Cause.GIL, Cause.SLOW_CPU})
-SLOWED_WITH_TASKS = math.log(2.5)
+#: logarithm of how many times as long). What keeps the GIL slows them without bounds: each call waits for it again.
+SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
+
+#: Causes that nothing but the tasks' duration speaks for. Which worker has which tasks is not always chance: so the
+#: worker must differ by more than the tasks of a prefix do among themselves (one standard deviation).
+BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
 
 #: Signals that a whole host can have.
 _OF_HOSTS = (DURATION, CPU_SHARE, RECEIVE, SEND)
@@ -115,18 +128,20 @@ class _Judged:
     tasks: Floats
     #: The share of the slots in which it is worse than its peers.
     adverse: Floats
+    #: By worker, how far the tasks of a prefix are apart: the standard deviation of the logarithm of their seconds.
+    apart: Floats
     limit: float
 
     @classmethod
-    def of(cls, workers: int) -> _Judged:
-        """Nothing yet of so many workers."""
+    def of(cls, workers: int, signals: int) -> _Judged:
+        """Nothing yet of so many workers, by so many signals of which anything is known."""
         mean, z, tasks, adverse = np.full((4, len(SIGNALS), workers), np.nan)
-        return cls(mean, z, tasks, adverse, _limit(workers))
+        return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
     def only(self, workers: NDArray[np.bool_]) -> _Judged:
         """The same of some of them."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
-        return _Judged(mean, z, tasks, adverse, self.limit)
+        return _Judged(mean, z, tasks, adverse, self.apart[workers], self.limit)
 
 
 class StragglerWatch:
@@ -178,7 +193,7 @@ class StragglerWatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays: 20 kB a worker."""
+        """Bytes of its arrays: 23 kB a worker."""
         rings = (self._residual, self._variance, self._tasks, self._share, self._lag)
         return self._book.nbytes + sum(ring.nbytes for ring in rings)
 
@@ -225,6 +240,7 @@ class StragglerWatch:
         spilling: float = 0.0,
         held: float = math.nan,
         lag: float = math.nan,
+        kernels: Sequence[KernelTotals] = (),
     ) -> None:
         """What a heartbeat brought.
 
@@ -240,10 +256,12 @@ class StragglerWatch:
             Bytes of the results that it holds now; NaN where that is not known.
         lag
             Seconds between two turns of its event loop; NaN where that is not known.
+        kernels
+            Totals of its GPUs' kernels, those first that took most time.
         """
         if worker not in self._hosts:  # its last heartbeat came late
             return
-        self._book.receive(worker, pace, at=at, paused=paused, spilling=spilling, held=held)
+        self._book.receive(worker, pace, at=at, paused=paused, spilling=spilling, held=held, kernels=kernels)
         self._lags[worker] = lag
 
     # -- judging -----------------------------------------------------------------------------
@@ -342,11 +360,12 @@ class StragglerWatch:
         if len(order) < FEW_SLOTS:
             return None
         long_enough = at - self._begins[-len(order)] >= 0.8 * self._window_ns
-        judged = _Judged.of(len(rows))
+        signals = range(len(SIGNALS) if self._book.sees_kernels else GPU_KERNEL)
+        judged = _Judged.of(len(rows), len(signals))
         # A slice, where they are all there, is several times as quick.
         whole = rows[-1] - rows[0] + 1 == len(rows)
         place: slice | NDArray[np.intp] = slice(rows[0], rows[-1] + 1) if whole else rows
-        for signal in range(len(SIGNALS)):
+        for signal in signals:
             rings = (self._residual, self._variance, self._tasks)
             residual, variance, tasks = (ring[order, signal][:, place].astype(np.float64) for ring in rings)
             known = np.isfinite(residual)
@@ -355,13 +374,15 @@ class StragglerWatch:
             inside = known & ((before < WINDOW_TASKS) | (slots < MIN_SLOTS))
             weight = np.where(inside, tasks, 0.0)
             total, count = weight.sum(axis=0), inside.sum(axis=0)
-            complete = (total >= WINDOW_TASKS) & (count >= MIN_SLOTS)
+            complete = (total >= WINDOW_TASKS) & (count >= MIN_SLOTS - LATE_SLOTS * (signal == GPU_KERNEL))
             if long_enough:
                 complete |= (total >= FEW_TASKS) & (count >= FEW_SLOTS)
             with np.errstate(divide="ignore", invalid="ignore"):
                 share = weight / total
                 mean = (share * np.where(inside, residual, 0.0)).sum(axis=0)
                 noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
+                if signal == DURATION:
+                    judged.apart[:] = np.sqrt((share * np.where(inside, variance * tasks, 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
                 worse = inside & (residual > LEAST_EFFECT[signal] / 2)
                 judged.adverse[signal] = worse.sum(axis=0) / count
@@ -395,7 +416,10 @@ class StragglerWatch:
     ) -> dict[tuple[str, str], Finding]:
         found = {}
         for i in np.flatnonzero(self._suspects(workers, judged)):
-            found[workers[i], ""] = self._finding(workers, rows, judged, int(i), at, now)
+            finding = self._finding(workers, rows, judged, int(i), at, now)
+            least = judged.apart[i] * (HYSTERESIS if self._is_flagged(workers[i]) else 1.0)
+            if finding.cause not in BY_DURATION_ALONE or not judged.mean[DURATION, i] < least:
+                found[workers[i], ""] = finding
         return self._by_host(workers, found, judged)
 
     def _is_flagged(self, worker: str) -> bool:
@@ -523,9 +547,9 @@ class StragglerWatch:
             setattr(self, name, np.concatenate([ring, empty], axis=-1))
 
 
-def _limit(workers: int) -> float:
+def _limit(workers: int, signals: int) -> float:
     """How far from its peers none of so many healthy workers comes: the fewer, the less is known of their spread."""
-    by_chance = math.sqrt(2 * math.log(max(2, workers) * len(SIGNALS)))
+    by_chance = math.sqrt(2 * math.log(max(2, workers) * signals))
     return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
 
 
@@ -551,8 +575,10 @@ def _cause(relative: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> 
     A process that lacks the CPU writes and sends more slowly as well, but not by much more than its tasks.
     """
     of_tasks = max(relative[DURATION], *relative[ONLY_WITH_DURATION])
+    if relative[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
+        return DURATION, Cause.GPU
     of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
-    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS if of_cpu in CAUSES_OF_CPU else 0.0
+    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS[of_cpu] if of_cpu in SLOWED_WITH_TASKS else 0.0
     if relative[DISK] >= limit and mean[DISK] >= expected:
         return DISK, Cause.DISK
     if relative[MEMORY] >= limit:

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+#: Workers of a group that make peers; of fewer none can be told to be the slow one.
+MIN_PEERS = 3
+
 
 def median_of_others(values: Floats) -> Floats:
     """For each worker the median of all others, row by row.

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.gpu.totals import KernelTotals
+from dask_efficiency.stragglers.kernels import KernelBook
 from dask_efficiency.stragglers.pace import TASK_SUMS, TRANSFER_SUMS, VITAL_SUMS, Pace, Running
-from dask_efficiency.stragglers.peers import Floats, median_by_row, median_of_others
+from dask_efficiency.stragglers.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.stragglers.weighted import WeightedSums, of_reference
 
-#: What workers are compared by; greater is worse in all. ``duration``, ``receive``, ``send`` and ``disk`` are
-#: logarithms of a ratio, the others differences: of shares, and of CPU seconds a second beside those of tasks.
-SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory", "core_wait", "beside_tasks")
-DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS = range(len(SIGNALS))
+#: What workers are compared by; greater is worse in all. ``duration``, ``receive``, ``send``, ``disk`` and
+#: ``gpu_kernel`` are logarithms of a ratio, the others differences: of shares, and of CPU seconds a second beside those
+#: of tasks.
+SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory", "core_wait", "beside_tasks", "gpu_kernel")
+DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL = range(len(SIGNALS))
 
 #: Prefixes kept apart; a new one takes the place of the one that was quiet for longest.
 MAX_PREFIXES = 64
@@ -30,9 +34,6 @@ MIN_PART = 0.1
 #: Until so many of a prefix's workers have that many, the prefix waits for the next slot; but not for ever.
 MIN_SHARE = 0.8
 MAX_WAIT_NS = 60_000_000_000
-
-#: Workers of a group that make peers; of fewer none can be told to be the slow one.
-MIN_PEERS = 3
 
 #: Sizes of a prefix's tasks that differ by this much (the variance of their logarithm; twice as large and half as
 #: large give 0.24) are part of what its tasks are expected to take.
@@ -124,7 +125,7 @@ class _Group:
 class SlotBook:
     """Keeps the workers' totals and compares what was added since the last slot.
 
-    Memory is bounded by the workers that are there: 11 kB each.
+    Memory is bounded by the workers that are there: 13 kB each.
     """
 
     def __init__(self) -> None:
@@ -151,6 +152,12 @@ class SlotBook:
         self._known = np.zeros((MAX_PREFIXES, size))
         self._group_of = np.full(size, -1, np.intp)
         self._groups: dict[Hashable, _Group] = {}
+        self._kernels = KernelBook(size)
+
+    @property
+    def sees_kernels(self) -> bool:
+        """Whether any worker has told of a GPU's kernels."""
+        return self._kernels.any
 
     @property
     def capacity(self) -> int:
@@ -161,7 +168,7 @@ class SlotBook:
     def nbytes(self) -> int:
         """Bytes of its arrays."""
         arrays: list[NDArray[Any]] = [self._now, self._base, *(getattr(self, name) for name in _ARRAYS)]
-        return sum(array.nbytes for array in arrays)
+        return self._kernels.nbytes + sum(array.nbytes for array in arrays)
 
     def row_of(self, worker: str) -> int:
         """Where a worker is in arrays."""
@@ -175,6 +182,7 @@ class SlotBook:
             self._free = list(range(first, self.capacity))
         row = self._free.pop()
         self._now[row] = self._base[row] = 0.0
+        self._kernels.forget(row)
         for name, empty in _ARRAYS.items():
             getattr(self, name)[..., row] = empty
         self._rows[worker] = _Row(row, group)
@@ -193,7 +201,17 @@ class SlotBook:
             if not (self._group_of == self._groups[known.group].id).any():
                 del self._groups[known.group]
 
-    def receive(self, worker: str, pace: Pace, *, at: int, paused: float, spilling: float, held: float) -> None:
+    def receive(
+        self,
+        worker: str,
+        pace: Pace,
+        *,
+        at: int,
+        paused: float,
+        spilling: float,
+        held: float,
+        kernels: Sequence[KernelTotals] = (),
+    ) -> None:
         """A worker's totals came; a total below the last one is that of a new beginning."""
         known = self._rows.get(worker)
         if known is None:
@@ -214,6 +232,8 @@ class SlotBook:
         self._vitals[:-3, row] = pace.vitals
         self._vitals[-3:, row] = at, paused, spilling
         self._held[row] = held
+        if kernels:
+            self._kernels.receive(row, kernels, at=at)
 
     def _receive_transfers(self, known: _Row, pace: Pace) -> None:
         if pace.senders == known.senders:
@@ -272,6 +292,9 @@ class SlotBook:
             yield from self._add_running(slot, group, rows)
             _compare_vitals(slot, rows, vitals[:, rows], told[rows], self._held[rows])
             yield len(rows) * len(VITAL_SUMS)
+            if self._kernels.any:
+                found = yield from self._kernels.compare(rows)
+                slot.residual[GPU_KERNEL, rows], slot.variance[GPU_KERNEL, rows], slot.tasks[GPU_KERNEL, rows] = found
         pairs = self._pairs(shape[1])
         yield 2 * len(pairs[0])
         waited = at - self._transfers_taken
@@ -293,7 +316,7 @@ class SlotBook:
         ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         columns = np.flatnonzero(ripe | late)
-        duration, share, on_cpu = (_Sums.of(len(rows)) for _ in range(3))
+        duration, share, on_cpu = (WeightedSums.of(len(rows)) for _ in range(3))
         width = max(1, PIECE // max(1, len(rows)))
         yield len(rows)
         for first in range(0, len(columns), width):
@@ -307,7 +330,7 @@ class SlotBook:
             slot.residual[signal, rows], slot.variance[signal, rows], slot.tasks[signal, rows] = sums.mean()
         slot.share[rows] = on_cpu.mean()[0]
 
-    def _forget_a_small_part(self, rows: NDArray[np.intp], sums_of: tuple[_Sums, _Sums]) -> None:
+    def _forget_a_small_part(self, rows: NDArray[np.intp], sums_of: tuple[WeightedSums, WeightedSums]) -> None:
         """Leave out workers that spent nearly all their time on what others do not do: the rest may be anything."""
         took = self._now[rows, :, _WALL].sum(axis=1)
         compared = sums_of[0].seconds
@@ -323,7 +346,7 @@ class SlotBook:
         columns: NDArray[np.intp],
         least: NDArray[np.intp],
         learn: NDArray[np.bool_] | None,
-        sums_of: tuple[_Sums, _Sums, _Sums],
+        sums_of: tuple[WeightedSums, WeightedSums, WeightedSums],
     ) -> None:
         """Compare by some prefixes, and begin to add up anew."""
         duration, share_sums, on_cpu = sums_of
@@ -344,9 +367,10 @@ class SlotBook:
             share_noise = _pooled(sums[_SHARE], sums[_SHARE2], n)
             # What a prefix says counts by the time that its tasks would take the peers.
             weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
-            duration.add(residual, noise[:, None] / n * _of_reference(there), weight, sums)
-            share_sums.add(below, share_noise[:, None] / n * _of_reference(there), weight, sums)
-            on_cpu.add(share, share_noise[:, None] / n, weight, sums)
+            took = sums[_N], sums[_WALL]
+            duration.add(residual, noise[:, None] / n * of_reference(there), weight, *took)
+            share_sums.add(below, share_noise[:, None] / n * of_reference(there), weight, *took)
+            on_cpu.add(share, share_noise[:, None] / n, weight, *took)
 
     def _with_history(
         self,
@@ -432,6 +456,7 @@ class SlotBook:
 
     def _grow(self) -> int:
         size = self.capacity
+        self._kernels.grow(2 * size)
         self._now, self._base = (np.concatenate([sums, np.zeros_like(sums)]) for sums in (self._now, self._base))
         for name, empty in _ARRAYS.items():
             array = getattr(self, name)
@@ -479,57 +504,6 @@ _ARRAYS = {
     "_known": 0.0,
     "_group_of": -1,
 }
-
-
-@dataclass(eq=False, slots=True)
-class _Sums:
-    """Weighted sums by worker over prefixes, of which :meth:`mean` is one number each."""
-
-    weight: Floats
-    value: Floats
-    variance: Floats
-    tasks: Floats
-    seconds: Floats
-    #: Squares of the weights, with the value and with its square: how much the prefixes disagree.
-    weight2: Floats
-    value2: Floats
-    square2: Floats
-
-    @classmethod
-    def of(cls, workers: int) -> _Sums:
-        """Of nothing yet."""
-        return cls(*(np.zeros(workers) for _ in range(8)))
-
-    def add(self, value: Floats, variance: Floats, weight: Floats, sums: Floats) -> None:
-        """Some prefixes more, all of shape (prefixes, workers), and their sums; what is NaN does not count."""
-        known = np.isfinite(value) & (weight > 0)
-        weight = np.where(known, weight, 0.0)
-        self.weight += weight.sum(axis=0)
-        value = np.where(known, value, 0.0)
-        self.value += (weight * value).sum(axis=0)
-        squares = weight**2
-        self.variance += (squares * np.where(known, variance, 0.0)).sum(axis=0)
-        self.weight2 += squares.sum(axis=0)
-        self.value2 += (squares * value).sum(axis=0)
-        self.square2 += (squares * value**2).sum(axis=0)
-        self.tasks += np.where(known, sums[_N], 0.0).sum(axis=0)
-        self.seconds += np.where(known, sums[_WALL], 0.0).sum(axis=0)
-
-    def mean(self) -> tuple[Floats, Floats, Floats]:
-        """Mean, its variance, and tasks; NaN where there was nothing.
-
-        A worker is slow at all that it does: where its prefixes disagree, it is the work, and the mean says less.
-        """
-        whole = np.where(self.weight > 0, self.weight, np.nan)
-        mean = self.value / whole
-        apart = np.maximum(self.square2 - 2 * mean * self.value2 + mean**2 * self.weight2, 0.0)
-        return mean, np.maximum(self.variance, apart) / whole**2, self.tasks
-
-
-def _of_reference(there: NDArray[np.bool_]) -> Floats:
-    """By how much more a difference to the median of others varies than a value alone, by prefix."""
-    others = np.maximum(there.sum(axis=1, keepdims=True) - 1, 1)
-    return np.asarray(1.0 + math.pi / 2 / others)
 
 
 def _add_censored(slot: Slot, row: int, excess: float) -> None:

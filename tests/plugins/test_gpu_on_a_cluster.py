@@ -11,12 +11,14 @@ import pytest
 from distributed import Client, LocalCluster, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, snapshot
+from dask_efficiency import EfficiencyPlugin, Finding, efficiency_report, load_report, snapshot, stragglers
 from dask_efficiency.buckets import HELD, combine
 from dask_efficiency.gpu.totals import DeviceTotals
+from dask_efficiency.plugins import straggler_watch
+from dask_efficiency.stragglers.finding import Cause
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
-from tests.plugins.watch import eventually, nothing_runs
+from tests.plugins.watch import addresses, eventually, nothing_runs
 
 __all__ = ["stub_directory"]
 
@@ -25,12 +27,21 @@ pytestmark = pytest.mark.cluster
 MS = 1_000_000
 
 
+def cluster_of(workers: int, *, threads: int) -> LocalCluster:
+    options = {"n_workers": workers, "threads_per_worker": threads, "dashboard_address": ":0", "silence_logs": False}
+    return LocalCluster(processes=True, **options)
+
+
+def begin(client: Client, stub_directory: Path) -> None:
+    """Meter, and let a GPU be in use."""
+    client.register_plugin(EfficiencyPlugin())
+    client.run(tasks.begin, str(stub_directory))
+    eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
+
+
 @pytest.fixture(scope="module")
-def gpu_cluster(stub_directory: Path) -> Iterator[LocalCluster]:
-    options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "silence_logs": False}
-    with LocalCluster(processes=True, **options) as cluster:
-        with Client(cluster) as client:
-            client.register_plugin(EfficiencyPlugin())
+def gpu_cluster() -> Iterator[LocalCluster]:
+    with cluster_of(2, threads=2) as cluster:
         yield cluster
 
 
@@ -39,8 +50,7 @@ def client(gpu_cluster: LocalCluster, stub_directory: Path) -> Iterator[Client]:
     with Client(gpu_cluster) as client:
         # Also a worker that was started again, when a test is repeated.
         client.wait_for_workers(2)
-        client.run(tasks.begin, str(stub_directory))
-        eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
+        begin(client, stub_directory)
         yield client
 
 
@@ -97,6 +107,9 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     assert report.by_prefix["train"].ns("gpu") + report.by_prefix["after"].ns("gpu") == gpu
     assert report.by_prefix["crash"]["failed"] > 0.05
     assert report.tasks["failed"] == 1
+    # Those who look for stragglers are told of the kernels, too.
+    watch = gpu_cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers._watch
+    assert {("train", "gemm"), ("after", "gemm")} <= watch._book._kernels._columns.keys()
 
     report.save(tmp_path / "run.json")
     assert load_report(tmp_path / "run.json").gpu == report.gpu
@@ -138,6 +151,23 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
     assert launches(client, "unseen") == 0
     after = exported(gpu_cluster, "gpu_seconds_total")
     assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
+
+
+def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(straggler_watch, "SLOT_SECONDS", 0.5)
+    with cluster_of(4, threads=1) as cluster, Client(cluster) as client:
+        begin(client, stub_directory)
+        each = addresses(client)
+        seconds = {address: 0.1 if address == each[2] else 0.05 for address in each}
+
+        def found() -> tuple[Finding, ...]:
+            wait([client.submit(tasks.train, seconds[a], 2, workers=[a], pure=False) for a in each for _ in range(4)])
+            return stragglers(client)
+
+        (finding,) = eventually(found, seconds=60)
+    assert (finding.worker, finding.cause) == ("2", Cause.GPU)
+    (of_kernels,) = [evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel"]
+    assert of_kernels.value == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_killed_worker_takes_none_of_its_gpu_time_along(client: Client, gpu_cluster: LocalCluster):

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.stragglers.online import StragglerWatch
 from dask_efficiency.stragglers.pace import PaceCounter, Running, decode
 
 SLOT_SECONDS = 2.5
 HEARTBEAT_SECONDS = 1.25
+
+#: Kernels that a task launches.
+LAUNCHES = 10
 
 
 @dataclass
@@ -46,6 +50,9 @@ class SimulatedWorker:
     hanging: tuple[tuple[str, float, float], ...] = ()
     #: Address to seconds a byte, of what it fetches.
     transfers: dict[str, float] = field(default_factory=dict)
+    #: Of its tasks' time, the share in which a kernel of theirs runs, and how many times as long it takes.
+    kernel: float = 0.0
+    gpu_slowness: Callable[[float], float] = lambda at: 1.0
 
 
 class SimulatedCluster:
@@ -59,6 +66,8 @@ class SimulatedCluster:
         self.cleared: list[Finding] = []
         self._rng = np.random.default_rng(seed)
         self._counters = {worker.name: PaceCounter() for worker in workers}
+        #: By prefix, launches and nanoseconds.
+        self._kernels: dict[str, dict[str, list[int]]] = {worker.name: {} for worker in workers}
         self._busy_until = {worker.name: worker.joins_at for worker in workers}
         self._vitals = {worker.name: np.zeros(5) for worker in workers}
         self._paused = dict.fromkeys(self._counters, 0.0)
@@ -87,18 +96,18 @@ class SimulatedCluster:
         counter = self._counters[name]
         while True:
             prefix, seconds, nbytes = worker.task(rng)
-            slowness = worker.slowness(self._busy_until[name])
-            seconds *= slowness
+            of_kernel = worker.kernel * seconds * worker.gpu_slowness(self._busy_until[name])
+            seconds = (1 - worker.kernel) * seconds * worker.slowness(self._busy_until[name]) + of_kernel
             ends = self._busy_until[name] + seconds / max(1e-9, 1 - paused)
             if ends > self.at or paused >= 1:
                 self._busy_until[name] = max(self._busy_until[name], self.at - 1) if paused >= 1 else ends
                 if ends <= self.at + 1e-9 or paused >= 1:
                     break
                 # It ends in the next heartbeat; told with this one, which changes nothing.
-                self._count(counter, worker, prefix, seconds, nbytes, slowness)
+                self._count(worker, prefix, seconds, nbytes, of_kernel)
                 break
             self._busy_until[name] = ends
-            self._count(counter, worker, prefix, seconds, nbytes, slowness)
+            self._count(worker, prefix, seconds, nbytes, of_kernel)
         for sender, cost in worker.transfers.items():
             for _ in range(3):
                 counter.transfer(sender, seconds=cost * 1e6 * float(rng.lognormal(0, 0.2)), nbytes=1_000_000)
@@ -122,13 +131,16 @@ class SimulatedCluster:
             spilling=worker.spilling * self.at,
             held=worker.held,
             lag=worker.lag,
+            kernels=[KernelTotals(prefix, "gemm", *sums) for prefix, sums in self._kernels[name].items()],
         )
 
-    @staticmethod
-    def _count(
-        counter: PaceCounter, worker: SimulatedWorker, prefix: str, seconds: float, nbytes: float, slowness: float
-    ) -> None:
+    def _count(self, worker: SimulatedWorker, prefix: str, seconds: float, nbytes: float, of_kernel: float) -> None:
+        counter = self._counters[worker.name]
         counter.task(prefix, wall=round(seconds * 1e9), cpu=round(seconds * worker.share * 1e9), nbytes=nbytes)
+        if of_kernel:
+            sums = self._kernels[worker.name].setdefault(prefix, [0, 0])
+            sums[0] += LAUNCHES
+            sums[1] += round(of_kernel * 1e9)
 
 
 def slow(factor: float, since: float = 0.0, until: float = float("inf")) -> Callable[[float], float]:

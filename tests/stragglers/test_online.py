@@ -185,6 +185,16 @@ def test_tasks_that_are_meant_to_differ_within_a_prefix_accuse_nobody(seed: int)
     assert SimulatedCluster(cluster, seed).run(150).found == []
 
 
+@pytest.mark.parametrize("share", [0.95, 0.02])
+def test_a_worker_that_has_the_longer_ones_of_different_tasks_is_not_accused(share: float) -> None:
+    cluster = healthy(4, share=share)
+    for i, worker in enumerate(cluster):
+        worker.task = by_turns(lambda n, i=i: 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)))
+    assert SimulatedCluster(cluster).run(150).found == []
+    cluster[2].slowness = slow(2.0)
+    assert names(SimulatedCluster(cluster).run(150).found) == ["w2"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tail", ["lognormal", "pareto"])
 def test_heavy_tails_accuse_nobody(tail: str, seed: int) -> None:
@@ -309,6 +319,44 @@ def test_waiting_for_a_core_without_longer_tasks_is_no_slowness() -> None:
     assert SimulatedCluster(cluster).run(120).found == []
 
 
+@pytest.mark.parametrize("share", [0.95, 0.3])  # it waits for the GPU, with the CPU or without
+@pytest.mark.parametrize("workers", [4, 8])
+def test_a_slow_gpu_is_found_by_the_kernels_that_its_peers_run_too(share: float, workers: int) -> None:
+    cluster = healthy(workers, kernel=0.6, share=share)
+    cluster[3].gpu_slowness = slow(1.5, since=60)
+    run = SimulatedCluster(cluster).run(180)
+    assert [found.cause for found in run.found] == [Cause.GPU]
+    (finding,) = run.watch.findings
+    assert (finding.worker, finding.cause) == ("w3", Cause.GPU)
+    assert finding.effect == pytest.approx(1.3, rel=0.05)
+    of_kernels = next(evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel")
+    assert of_kernels.value == pytest.approx(1.5, rel=0.05)
+    assert of_kernels.low <= of_kernels.peers <= of_kernels.high < 1.1
+
+
+def test_a_gpu_is_not_to_blame_for_what_its_tasks_do_elsewhere() -> None:
+    cluster = healthy(6, kernel=0.3)
+    cluster[3].slowness = slow(2.0)
+    (finding,) = SimulatedCluster(cluster).run(120).found
+    assert (finding.worker, finding.cause) == ("w3", Cause.SLOW_CPU)
+
+
+def test_kernels_take_longer_for_larger_inputs_and_accuse_nobody() -> None:
+    cluster = healthy(8, kernel=0.9, task=sized(0.5, 2))
+    cluster[3].task = sized(2, 8)
+    assert SimulatedCluster(cluster).run(180).found == []
+
+
+def test_kernels_of_few_workers_are_compared_by_nobody() -> None:
+    cluster = healthy(6)
+    for worker in cluster[:2]:
+        worker.kernel = 0.6
+    cluster[0].gpu_slowness = slow(3.0)
+    (finding,) = SimulatedCluster(cluster).run(120).found
+    assert (finding.worker, finding.cause) == ("w0", Cause.SLOW_CPU)
+    assert "gpu_kernel" not in {evidence.signal for evidence in finding.evidence}
+
+
 def test_a_disk_that_waits_for_the_cpu_is_not_to_blame() -> None:
     cluster = healthy(6, disk_seconds_per_byte=1e-8)
     worker = cluster[3]
@@ -316,6 +364,15 @@ def test_a_disk_that_waits_for_the_cpu_is_not_to_blame() -> None:
     (finding,) = SimulatedCluster(cluster).run(120).watch.findings
     assert "disk" in {evidence.signal for evidence in finding.evidence}
     assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
+
+
+def test_a_disk_that_waits_for_the_gil_is_not_to_blame() -> None:
+    cluster = healthy(6, disk_seconds_per_byte=1e-8)
+    worker = cluster[3]
+    worker.slowness, worker.share, worker.beside, worker.disk_seconds_per_byte = slow(2.0), 0.48, 0.7, 2e-7
+    (finding,) = SimulatedCluster(cluster).run(120).watch.findings
+    assert "disk" in {evidence.signal for evidence in finding.evidence}
+    assert (finding.worker, finding.cause) == ("w3", Cause.GIL)
 
 
 def test_a_slow_disk_is_found_by_its_seconds_a_byte() -> None:
