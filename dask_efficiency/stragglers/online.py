@@ -175,7 +175,7 @@ class StragglerWatch:
         capacity = self._book.capacity
         #: (slots, signals, rows) and (slots, rows).
         self._residual, self._variance, self._tasks = (_ring(len(SIGNALS), capacity) for _ in range(3))
-        self._share, self._lag = (_ring(capacity) for _ in range(2))
+        self._share, self._apart, self._lag = (_ring(capacity) for _ in range(3))
         self._spread: dict[Hashable, Floats] = {}
         self._flags: dict[tuple[str, str], Finding] = {}
         #: Findings that are over, oldest first.
@@ -194,7 +194,7 @@ class StragglerWatch:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays: 23 kB a worker."""
-        rings = (self._residual, self._variance, self._tasks, self._share, self._lag)
+        rings = (self._residual, self._variance, self._tasks, self._share, self._apart, self._lag)
         return self._book.nbytes + sum(ring.nbytes for ring in rings)
 
     def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
@@ -215,7 +215,7 @@ class StragglerWatch:
             self._newcomers.append(row)
         for ring in (self._residual, self._variance, self._tasks):
             ring[:, :, row] = np.nan
-        for ring in (self._share, self._lag):
+        for ring in (self._share, self._apart, self._lag):
             ring[:, row] = np.nan
 
     def left(self, worker: str, *, now: float) -> None:
@@ -336,6 +336,7 @@ class StragglerWatch:
             (self._variance, slot.variance),
             (self._tasks, slot.tasks),
             (self._share, slot.share),
+            (self._apart, slot.apart),
         ):
             ring[place] = np.nan  # workers that came meanwhile
             ring[place][..., :size] = values
@@ -382,7 +383,8 @@ class StragglerWatch:
                 mean = (share * np.where(inside, residual, 0.0)).sum(axis=0)
                 noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
                 if signal == DURATION:
-                    judged.apart[:] = np.sqrt((share * np.where(inside, variance * tasks, 0.0)).sum(axis=0))
+                    apart = self._apart[order][:, place].astype(np.float64)
+                    judged.apart[:] = np.sqrt((share * np.where(inside, np.nan_to_num(apart), 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
                 worse = inside & (residual > LEAST_EFFECT[signal] / 2)
                 judged.adverse[signal] = worse.sum(axis=0) / count
@@ -541,7 +543,7 @@ class StragglerWatch:
         more = self._book.capacity - self._residual.shape[-1]
         if more <= 0:
             return
-        for name in ("_residual", "_variance", "_tasks", "_share", "_lag"):
+        for name in ("_residual", "_variance", "_tasks", "_share", "_apart", "_lag"):
             ring = getattr(self, name)
             empty = np.full((*ring.shape[:-1], more), np.nan, np.float32)
             setattr(self, name, np.concatenate([ring, empty], axis=-1))

@@ -85,12 +85,16 @@ class Slot:
         Shape (signals, workers): tasks, transfers or readings that this comes from.
     share
         Shape (workers,): share of the wall time of its tasks on the CPU; NaN where not known.
+    apart
+        Shape (workers,): how far tasks of one prefix are apart, as the variance of the logarithm of their seconds; NaN
+        where not known.
     """
 
     residual: Floats
     variance: Floats
     tasks: Floats
     share: Floats
+    apart: Floats
 
 
 @dataclass(eq=False, slots=True)
@@ -282,7 +286,7 @@ class SlotBook:
         """
         shape = len(SIGNALS), self.capacity
         residual, variance, tasks = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape)
-        slot = Slot(residual, variance, tasks, np.full(shape[1], np.nan))
+        slot = Slot(residual, variance, tasks, *np.full((2, shape[1]), np.nan))
         vitals = self._vitals - self._vitals_base
         told = self._vitals[2] >= 0
         self._vitals_base[:] = self._vitals
@@ -316,19 +320,19 @@ class SlotBook:
         ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         columns = np.flatnonzero(ripe | late)
-        duration, share, on_cpu = (WeightedSums.of(len(rows)) for _ in range(3))
+        duration, share, on_cpu, apart = (WeightedSums.of(len(rows)) for _ in range(4))
         width = max(1, PIECE // max(1, len(rows)))
         yield len(rows)
         for first in range(0, len(columns), width):
             some_columns = columns[first : first + width]
             least = np.where(ripe[some_columns], MIN_TASKS, 1)
-            self._compare_columns(group, rows, some_columns, least, learn, (duration, share, on_cpu))
+            self._compare_columns(group, rows, some_columns, least, learn, (duration, share, on_cpu, apart))
             group.since[some_columns] = at
             yield len(rows) * len(some_columns)
         self._forget_a_small_part(rows, (duration, share))
         for signal, sums in ((DURATION, duration), (CPU_SHARE, share)):
             slot.residual[signal, rows], slot.variance[signal, rows], slot.tasks[signal, rows] = sums.mean()
-        slot.share[rows] = on_cpu.mean()[0]
+        slot.share[rows], slot.apart[rows] = on_cpu.mean()[0], apart.mean()[0]
 
     def _forget_a_small_part(self, rows: NDArray[np.intp], sums_of: tuple[WeightedSums, WeightedSums]) -> None:
         """Leave out workers that spent nearly all their time on what others do not do: the rest may be anything."""
@@ -346,10 +350,10 @@ class SlotBook:
         columns: NDArray[np.intp],
         least: NDArray[np.intp],
         learn: NDArray[np.bool_] | None,
-        sums_of: tuple[WeightedSums, WeightedSums, WeightedSums],
+        sums_of: tuple[WeightedSums, WeightedSums, WeightedSums, WeightedSums],
     ) -> None:
         """Compare by some prefixes, and begin to add up anew."""
-        duration, share_sums, on_cpu = sums_of
+        duration, share_sums, on_cpu, apart = sums_of
         picked = np.ix_(rows, columns)
         now = self._now[picked]
         sums = np.ascontiguousarray((now - self._base[picked]).T)
@@ -371,6 +375,7 @@ class SlotBook:
             duration.add(residual, noise[:, None] / n * of_reference(there), weight, *took)
             share_sums.add(below, share_noise[:, None] / n * of_reference(there), weight, *took)
             on_cpu.add(share, share_noise[:, None] / n, weight, *took)
+            apart.add(np.broadcast_to(noise[:, None], n.shape), np.zeros_like(n), weight, *took)
 
     def _with_history(
         self,
