@@ -25,8 +25,9 @@ MIN_LAUNCHES = 5
 #: disagree comes on top.
 NOISE = 0.04
 
-#: Numbers that are compared in one piece.
+#: Numbers that are compared in one piece; and to take a kernel's totals in takes as long as to compare so many.
 PIECE = 3_000
+TOTALS_COST = 2
 
 
 class KernelBook:
@@ -48,11 +49,13 @@ class KernelBook:
         #: Launches and seconds, of shape (2, kernels, workers).
         self._now = np.zeros((2, MAX_KERNELS, rows))
         self._base = np.zeros((2, MAX_KERNELS, rows))
+        #: By row, what came last and when, as long as it has not been looked at.
+        self._latest: dict[int, tuple[Sequence[KernelTotals], int]] = {}
 
     @property
     def any(self) -> bool:
         """Whether there is a kernel."""
-        return bool(self._columns)
+        return bool(self._columns or self._latest)
 
     @property
     def nbytes(self) -> int:
@@ -66,10 +69,15 @@ class KernelBook:
 
     def forget(self, row: int) -> None:
         """The row is another worker's."""
+        self._latest.pop(row, None)
         self._now[:, :, row] = self._base[:, :, row] = 0.0
 
     def receive(self, row: int, kernels: Sequence[KernelTotals], *, at: int) -> None:
         """A worker's totals came, those first that took most time; a total below the last one is of a new beginning."""
+        self._latest[row] = kernels, at
+
+    def _take(self, row: int) -> None:
+        kernels, at = self._latest.pop(row, ((), 0))
         for kernel in kernels[:TOP]:
             if kernel.prefix.startswith("(") or kernel.name.startswith("(other"):
                 continue  # several in one, or not final
@@ -91,6 +99,9 @@ class KernelBook:
             Each of shape (rows,); the mean is the logarithm of a ratio, weighted by what the kernels take on the peers.
             NaN where nothing is known.
         """
+        for row in rows.tolist():
+            self._take(row)
+            yield TOTALS_COST * TOP
         sums = WeightedSums.of(len(rows))
         columns = np.array(sorted(self._columns.values()), np.intp)
         width = max(1, PIECE // max(1, len(rows)))

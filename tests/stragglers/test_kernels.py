@@ -79,8 +79,8 @@ def test_kernels_count_by_the_time_that_they_take_the_peers() -> None:
 def test_sums_of_several_kernels_and_of_running_tasks_are_not_compared() -> None:
     several = [gemm(10, 2, name="(other)"), gemm(10, 2, "(running)"), gemm(10, 2, "(other)", "(other)")]
     book = told(*[several] * 4)
-    assert not book.any
     assert np.isnan(compared(book)[0]).all()
+    assert not book.any
 
 
 def test_a_total_that_begins_anew_counts_from_nothing() -> None:
@@ -112,10 +112,13 @@ def test_of_more_kernels_than_there_is_room_for_the_quiet_ones_go() -> None:
     book = KernelBook(len(WORKERS))
     for first in range(0, MAX_KERNELS, TOP):
         told(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, book=book)
+        assert compared(book)[2].tolist() == [TOP * 10] * 4
     told(*[[gemm(10, 2, name="late")]] * 4, book=book, at=QUIET_NS - 1)
-    assert compared(book)[2].tolist() == [MAX_KERNELS * 10] * 4
+    assert np.isnan(compared(book)[0]).all()
+    # Those that go on stay, and a quiet one makes room.
     told(*[[gemm(20, 2, name=f"k{i}") for i in range(TOP)]] * 4, book=book, at=QUIET_NS)
+    assert compared(book)[2].tolist() == [TOP * 10] * 4
     told(*[[gemm(10, 2, name="late")]] * 3, [gemm(10, 4, name="late")], book=book, at=QUIET_NS)
-    mean, _, launches = compared(book)
-    assert launches.tolist() == [TOP * 10 + 10] * 4
-    assert math.exp(mean[3] * (TOP + 1)) == pytest.approx(2)
+    assert math.exp(compared(book)[0][3]) == pytest.approx(2)
+    told(*[[gemm(30, 2, name=f"k{i}") for i in range(TOP)]] * 4, book=book, at=QUIET_NS)
+    assert compared(book)[2].tolist() == [TOP * 10] * 4
