@@ -424,11 +424,11 @@ async def _ring(client: Client) -> RunTrace:
 async def _stragglers(client: Client) -> tuple[Finding, ...]:
     payload = await _ask(client, "stragglers")
     findings = tuple(map(Finding.from_dict, payload["stragglers"]))
-    if not findings:
+    if not (findings and payload["records"]):
         return findings
     try:
         trace = await _ring(client)
-    except RuntimeError:  # the cluster does not record
+    except RuntimeError:  # no longer
         return findings
     return await asyncio.to_thread(_with_cost, trace, findings)
 

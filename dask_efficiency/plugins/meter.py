@@ -527,7 +527,8 @@ class ClusterMeter:
             return accounts.of_life(self)
         if action == "stragglers":
             self.poll()
-            return {"stragglers": [finding.to_dict() for finding in self.stragglers.findings]}
+            findings = [finding.to_dict() for finding in self.stragglers.findings]
+            return {"stragglers": findings, "records": self._recording.recorder is not None}
         if action == "live":
             self.poll()
             return accounts.of_live(self)

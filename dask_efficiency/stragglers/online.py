@@ -41,9 +41,6 @@ MIN_SLOTS = 7
 FEW_TASKS = 5
 FEW_SLOTS = 3
 
-#: What a GPU did is known later than that a task ended: by so many slots, which need not be there.
-LATE_SLOTS = 1
-
 #: Of those slots, the share in which the worker must be worse than its peers; and below which it is cleared.
 PERSISTENT = 0.8
 CLEARED = 0.5
@@ -375,7 +372,9 @@ class StragglerWatch:
             inside = known & ((before < WINDOW_TASKS) | (slots < MIN_SLOTS))
             weight = np.where(inside, tasks, 0.0)
             total, count = weight.sum(axis=0), inside.sum(axis=0)
-            complete = (total >= WINDOW_TASKS) & (count >= MIN_SLOTS - LATE_SLOTS * (signal == GPU_KERNEL))
+            # What a GPU did comes late and in few slots, where it launches few kernels; alone it flags nobody.
+            least = FEW_SLOTS if signal == GPU_KERNEL else MIN_SLOTS
+            complete = (total >= WINDOW_TASKS) & (count >= least)
             if long_enough:
                 complete |= (total >= FEW_TASKS) & (count >= FEW_SLOTS)
             with np.errstate(divide="ignore", invalid="ignore"):
