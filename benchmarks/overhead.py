@@ -363,6 +363,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=12, help="paired runs on a real cluster (default 12)")
     parser.add_argument("--tasks", type=int, default=1000, help="no-op tasks a run (default 1000)")
     args = parser.parse_args()
+    if args.pairs < 2:
+        parser.error(f"--pairs is {args.pairs}; expected 2 or more, for a spread")
 
     print("Our own code alone, CPU a task")
     hooks = [worker_hooks(3_000) for _ in range(7)]
