@@ -190,10 +190,11 @@ def test_a_worker_that_joins_inside_a_window_counts_from_when_it_was_there(new_c
             client.wait_for_workers(2)
             told = client.gather(client.map(nap, [0.3] * 4, pure=False))
             closed = time.monotonic()
+        over = time.monotonic()
         (second,) = attendance.joined.keys() - {first}
         row = report.by_worker[attendance.names[second]]
-        assert_between(row.total / 2, closed - attendance.joined[second], closed - attendance.joined[second] + 0.02, "")
-        assert row["unmeasured"] <= 0.1
+        assert_between(row.total / 2, closed - attendance.joined[second], over - attendance.joined[second], "")
+        assert row["unmeasured"] <= 0.4  # it imports the package, on two cores that others use too
         assert report.by_prefix["nap"]["thread-noncpu"] == near(sum(t["wall"] for t in told))
 
 
