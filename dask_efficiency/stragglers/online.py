@@ -145,8 +145,9 @@ class StragglerWatch:
     """Finds stragglers from the workers' paces, slot by slot.
 
     A worker is a straggler when in its last 20 tasks, and 7 slots, or in the last four minutes, it was further from its
-    peers than chance brings any of them, by a tenth at least, in four of five slots. Only workers of the same group
-    are compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
+    peers than chance brings any of them, by a tenth at least, in four of five slots. Where only the duration of its
+    tasks says so, it must be further than the tasks of a prefix are from each other. Only workers of the same group are
+    compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
 
     Parameters
     ----------

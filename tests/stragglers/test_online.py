@@ -357,22 +357,20 @@ def test_kernels_of_few_workers_are_compared_by_nobody() -> None:
     assert "gpu_kernel" not in {evidence.signal for evidence in finding.evidence}
 
 
-def test_a_disk_that_waits_for_the_cpu_is_not_to_blame() -> None:
+@pytest.mark.parametrize(
+    ("symptom", "disk", "cause"),
+    [({"core_wait": 0.5}, 2e-8, Cause.CONTENTION), ({"beside": 0.7}, 2e-7, Cause.GIL)],
+    ids=["cpu", "gil"],
+)
+def test_a_disk_that_waits_for_something_else_is_not_to_blame(
+    symptom: dict[str, float], disk: float, cause: Cause
+) -> None:
     cluster = healthy(6, disk_seconds_per_byte=1e-8)
-    worker = cluster[3]
-    worker.slowness, worker.share, worker.core_wait, worker.disk_seconds_per_byte = slow(2.0), 0.48, 0.5, 2e-8
+    slowed = {"slowness": slow(2.0), "share": 0.48, "disk_seconds_per_byte": disk, **symptom}
+    cluster[3] = dataclasses.replace(cluster[3], **slowed)
     (finding,) = SimulatedCluster(cluster).run(120).watch.findings
     assert "disk" in {evidence.signal for evidence in finding.evidence}
-    assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
-
-
-def test_a_disk_that_waits_for_the_gil_is_not_to_blame() -> None:
-    cluster = healthy(6, disk_seconds_per_byte=1e-8)
-    worker = cluster[3]
-    worker.slowness, worker.share, worker.beside, worker.disk_seconds_per_byte = slow(2.0), 0.48, 0.7, 2e-7
-    (finding,) = SimulatedCluster(cluster).run(120).watch.findings
-    assert "disk" in {evidence.signal for evidence in finding.evidence}
-    assert (finding.worker, finding.cause) == ("w3", Cause.GIL)
+    assert (finding.worker, finding.cause) == ("w3", cause)
 
 
 def test_a_slow_disk_is_found_by_its_seconds_a_byte() -> None:
