@@ -10,6 +10,7 @@ from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.processors import Processors, decode_processors
 from dask_efficiency.standings import Standing
 from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
 from dask_efficiency.workclock import WorkClock
@@ -78,6 +79,8 @@ class Presence:
     reason: str | None = None
     off: bool = False
     left: int | None = None
+    #: What it may use of its host; None before it said so.
+    processors: Processors | None = None
 
     @property
     def settled(self) -> int:
@@ -143,6 +146,7 @@ class ClusterLedger:
             self.worker_left(address, at=at)
         presence = Presence(address, name, nthreads, at, without_work=self.work.without_work(at=at))
         self.present[address] = presence
+        self.work.set_workers(True, at=at)
         self._names.setdefault(name, {})
         self._activity_names.setdefault(name, {})
         self._left_at.pop(name, None)
@@ -153,6 +157,7 @@ class ClusterLedger:
         presence = self.present.pop(address, None)
         if presence is None:
             return
+        self.work.set_workers(bool(self.present), at=at)
         presence.left = at
         self._left_at[presence.name] = at
         uncovered = presence.nthreads * (at - presence.joined) - presence.settled
@@ -202,6 +207,22 @@ class ClusterLedger:
             presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.settled)
             if snapshot.final:
                 self._close(presence)
+
+    def take_processors(self, presence: Presence | None, payload: object) -> None:
+        """Note what a worker may use of its host.
+
+        Raises
+        ------
+        RefusedSnapshot
+            If that cannot be; it is counted.
+        """
+        if presence is None or payload is None:
+            return
+        try:
+            presence.processors = decode_processors(payload)
+        except RefusedSnapshot:
+            self.refused += 1
+            raise
 
     def find(self, address: str, payload: object) -> Presence | None:
         """Whose payload it is: a worker's last words may come when its address is in use again."""
@@ -253,7 +274,8 @@ class ClusterLedger:
 
     def standing(self, *, at: int) -> Standing:
         """The cluster's totals now."""
-        return Standing(at, dict(self._totals), self.running, self.work.without_work(at=at))
+        work = self.work
+        return Standing(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
 
     def settled(self) -> dict[str, int]:
         """Settled nanoseconds by bucket."""

@@ -20,6 +20,8 @@ class Standing:
     running: int
     #: Nanoseconds without outstanding work since the accounts began.
     without_work: int = 0
+    #: The same with outstanding work and without any worker.
+    without_workers: int = 0
 
 
 def between(then: Standing, now: Standing) -> dict[str, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ClusterLedger, Presence
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
+from dask_efficiency.processors import cores
 from dask_efficiency.standings import Standing, between
+from dask_efficiency.workclock import WorkClock
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
@@ -48,8 +51,11 @@ class WindowAccounts:
     """A closed window: what went where, in nanoseconds."""
 
     elapsed: int
-    #: The part of it in which work was outstanding.
+    #: The part of it in which work was outstanding, and the part of that in which there was no worker.
     outstanding: int
+    no_workers: int = 0
+    #: How many cores the workers shared, in the mean over the time with work; None where one did not tell.
+    cores: float | None = None
     workers: dict[str, dict[str, int]] = field(default_factory=dict)
     nthreads: dict[str, int] = field(default_factory=dict)
     prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -89,6 +95,7 @@ class ClusterWindow:
         self._opened_with = {p: _incarnation(p) for p in self._standings}
         self._gpu = cluster.gpu_by_worker()
         self._without_work = without
+        self._without_workers = cluster.work.without_workers(at=at)
         self._outside = dict(cluster.outside)
         self._details = dict(cluster.details)
         self._last_words: dict[Presence, WindowBalance] = {}
@@ -116,7 +123,11 @@ class ClusterWindow:
         """
         without = cluster.work.without_work(at=at)
         outstanding = at - self.opened - (without - self._without_work)
-        accounts = WindowAccounts(elapsed=at - self.opened, outstanding=max(0, outstanding))
+        accounts = WindowAccounts(
+            elapsed=at - self.opened,
+            outstanding=max(0, outstanding),
+            no_workers=max(0, cluster.work.without_workers(at=at) - self._without_workers),
+        )
         for presence, standing in self._standings.items():
             if presence.joined >= at:
                 continue
@@ -149,6 +160,7 @@ class ClusterWindow:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
             accounts.nthreads[presence.name] = presence.nthreads
+        accounts.cores = mean_cores(self._standings, cluster.work, start=self.opened, stop=at)
         accounts.outside = _gained(cluster.outside, self._outside)
         accounts.details = _gained(cluster.details, self._details)
         for name, gpu in cluster.gpu_by_worker().items():
@@ -167,6 +179,31 @@ class ClusterWindow:
             _add(accounts.prefixes.setdefault(prefix, {}), named)
             _add(accounts.spans.setdefault(span, {}), named)
         _add(accounts.tasks, answer.tasks)
+
+
+def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop: int) -> float | None:
+    """How many cores the workers shared from ``start`` to ``stop``, in the mean over the time with work and a worker.
+
+    None where there was no such time, or where a worker that was there in it never said what it may use.
+    """
+
+    def without(at: int) -> int:
+        return work.without_work(at=at) + work.without_workers(at=at)
+
+    stretches = [(max(start, w.joined), stop if w.left is None else min(stop, w.left), w.processors) for w in workers]
+    edges = sorted({edge for first, last, _ in stretches for edge in (first, last) if start <= edge <= stop})
+    weighted, whole = 0.0, 0
+    for left, right in pairwise(edges):
+        there = [processors for first, last, processors in stretches if first <= left and right <= last]
+        with_work = right - left - (without(right) - without(left))
+        if not there or with_work <= 0:
+            continue
+        known = [processors for processors in there if processors is not None]
+        if len(known) < len(there):
+            return None
+        weighted += with_work * cores(known)
+        whole += with_work
+    return weighted / whole if whole else None
 
 
 def _from_answer(answer: WindowBalance, without_work: int) -> dict[str, int]:

@@ -145,6 +145,11 @@ def _threads(source: Source) -> Iterator[Metric]:
     yield _gauge(
         "running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9
     )
+    yield _counter(
+        "no_workers_seconds",
+        "Wall time in which work was outstanding and there was no worker",
+        cluster.work.without_workers(at=source.now()) / 1e9,
+    )
     yield _gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from dask_efficiency.paths.scope import Scope
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import Outcome, RunTrace
 from dask_efficiency.trace.tables import MISSING, Int64
 
 _NEVER = np.iinfo(np.int64).max
@@ -32,6 +32,17 @@ def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     return work, start
 
 
+def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
+    """As :func:`work_ns`, but only for how long each task's thread computed or waited for the GPU's work for it."""
+    work, start = work_ns(trace, scope)
+    runs = trace.runs
+    used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
+    rows = np.flatnonzero((runs.outcome == Outcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[::-1]
+    useful = np.zeros_like(work)
+    useful[runs.task[rows]] = used[rows]
+    return np.minimum(useful, work), start
+
+
 def floor_ns(trace: RunTrace, work: Int64, start: Int64) -> int:
     """Longest path of pure computing through the graph (CPM): infinitely many workers, free links, no scheduler.
 
@@ -53,30 +64,6 @@ def floor_ns(trace: RunTrace, work: Int64, start: Int64) -> int:
         else:
             finish[task] += max([finish[i] for i in needed[first:last]])
     return max(finish, default=0)
-
-
-def slots(trace: RunTrace, scope: Scope) -> float:
-    """Mean number of slots that were there during a scope."""
-    span = scope.stop - scope.start
-    if span <= 0:
-        return float(sum(worker.nthreads for worker in trace.workers))
-    present = [0] * len(trace.workers)
-    since = [scope.start] * len(trace.workers)
-    here = [True] * len(trace.workers)
-    events = trace.worker_events
-    for at, worker, change in zip(events.at.tolist(), events.worker.tolist(), events.change.tolist(), strict=True):
-        if not 0 <= worker < len(present):
-            continue
-        at = min(max(at, scope.start), scope.stop)
-        if change == WorkerChange.JOINED:
-            since[worker], here[worker] = at, True
-        elif change == WorkerChange.LEFT and here[worker]:
-            present[worker] += at - since[worker]
-            here[worker] = False
-    for worker, there in enumerate(here):
-        if there:
-            present[worker] += scope.stop - since[worker]
-    return sum(ns * spec.nthreads for ns, spec in zip(present, trace.workers, strict=True)) / span
 
 
 def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:

@@ -42,6 +42,8 @@ class Kind(StrEnum):
     REPORT = "report"
     #: The client fetched results.
     RESULT_GATHER = "result-gather"
+    #: There was no worker at all, and work that waited for one.
+    NO_WORKERS = "no-workers"
     #: Lost with a worker that vanished: what it ran, or results that were only there.
     LOST_WORKER = "lost-worker"
     #: Nothing that was recorded explains it.

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_efficiency.paths.blocked import relabel
-from dask_efficiency.paths.bounds import floor_ns, slack_ns, slots, work_ns
+from dask_efficiency.paths.bounds import floor_ns, slack_ns, useful_ns, work_ns
 from dask_efficiency.paths.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.paths.presence import name_without_workers, slots
 from dask_efficiency.paths.scope import Question, Scope
 from dask_efficiency.paths.segments import Segments
 from dask_efficiency.paths.speedups import Speedup, replays, speedups
+from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.paths.verdict import verdict
 from dask_efficiency.paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
@@ -207,14 +209,19 @@ class CriticalPath:
         """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
         return floor_ns(self.trace, *self._work) / 1e9
 
+    @cached_property
+    def chain_seconds(self) -> float:
+        """Useful seconds on the longest chain of tasks that need one another: CPU and GPU, without any waiting."""
+        return floor_ns(self.trace, *useful_ns(self.trace, self.scope)) / 1e9
+
     @property
     def slots(self) -> float:
-        """Mean number of slots that were there."""
+        """Mean number of slots while there was any worker."""
         return slots(self.trace, self.scope)
 
     @property
     def slot_bound_seconds(self) -> float:
-        """Work divided by slots: all slots computing all the time; infinite without slots."""
+        """Work divided by :attr:`slots`: all slots computing all the time; infinite without slots."""
         work, there = float(self._work[0].sum()) / 1e9, self.slots
         return work / there if there else float("inf") if work else 0.0
 
@@ -252,6 +259,12 @@ class CriticalPath:
             compute=self.seconds_computing(),
             floor=self.floor_seconds,
             slot_bound=self.slot_bound_seconds,
+        )
+
+    def to_summary(self) -> PathSummary:
+        """What this path says, small enough to be kept with a report."""
+        return PathSummary(
+            self.verdict, self.makespan_seconds, self.seconds("kind"), self.floor_seconds, self.chain_seconds
         )
 
     def seconds_computing(self) -> dict[str, float]:
@@ -392,7 +405,7 @@ def critical_path(
 def _path(trace: RunTrace, question: Question) -> CriticalPath:
     scope = question.scope(trace)
     causes = Causes(trace)
-    segments = relabel(walk(trace, scope, causes), trace)
+    segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
     return CriticalPath(trace, question, scope, segments, causes)
 
 

@@ -8,6 +8,10 @@ from dask_efficiency.paths.kinds import COMPUTE, Kind
 
 #: Kinds that one measure helps against, by what they are called in a sentence, and that measure.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
+    "waiting until there was any worker": (
+        (Kind.NO_WORKERS,),
+        "workers that are there sooner: start them before the work, or keep a minimum in adapt()",
+    ),
     "moving results between workers": (
         (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
         "smaller results, fewer and larger workers, or tasks that run where their inputs are",
@@ -73,7 +77,7 @@ def verdict(
     running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
     unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
     cause, seconds = max(named.items(), key=lambda item: item[1])
-    took = f"The run took {makespan:.3g} s"
+    took = f"The makespan is {makespan:.3g} s"
     if unknown >= max(seconds, running):
         return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded"
     if seconds > running:
@@ -83,7 +87,8 @@ def verdict(
     prefix, most = next(iter(compute.items()), ("-", 0.0))
     name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
     longest = f"{name!r}, {_share(most, makespan)} of the path"
-    bounds = floor >= CLOSE * makespan, slot_bound >= CLOSE * makespan
+    with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
+    bounds = floor >= CLOSE * with_workers, slot_bound >= CLOSE * with_workers
     return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, *bounds)
 
 

@@ -18,6 +18,7 @@ from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.standings import Standing, between
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.timeline import Timeline
+from dask_efficiency.windows import mean_cores
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.meter import ClusterMeter
@@ -40,6 +41,8 @@ def of_window(
         **_common(meter),
         "window": closed.elapsed,
         "outstanding": closed.outstanding,
+        "no_workers": closed.no_workers,
+        "cores": closed.cores,
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,
@@ -66,6 +69,8 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         **_common(meter),
         "window": at - cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
+        "no_workers": cluster.work.without_workers(at=at),
+        "cores": _cores(meter, cluster.started, at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "nthreads": _nthreads(meter),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
@@ -95,6 +100,8 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
         **_common(meter),
         "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
+        "no_workers": now.without_workers - then.without_workers,
+        "cores": _cores(meter, then.at, at),
         "workers": {ALL_WORKERS: between(then, now)},
         "nthreads": _nthreads(meter),
         "not_measured": dict(cluster.reasons),
@@ -118,6 +125,7 @@ def of_live(meter: ClusterMeter) -> dict[str, Any]:
         "at": at,
         "started": cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
+        "no_workers": cluster.work.without_workers(at=at),
         "heartbeat_seconds": float(heartbeat_interval(len(servers))),
         "nthreads": cluster.nthreads,
         "workers": {
@@ -161,7 +169,9 @@ def report_of(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,
-        wall_seconds=payload["outstanding"] / 1e9,
+        wall_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
+        no_workers_seconds=payload["no_workers"] / 1e9,
+        cores=payload.get("cores"),
         by_worker=_breakdowns(payload["workers"]),
         by_prefix=_breakdowns(payload.get("prefixes", {})),
         by_span=_breakdowns(payload.get("spans", {})),
@@ -187,6 +197,14 @@ def _common(meter: ClusterMeter) -> dict[str, Any]:
         "price": meter.options.price_per_worker_hour,
         "environment": environment.of_cluster(meter.scheduler.workers.values(), meter.scheduler.clients.values()),
     }
+
+
+def _cores(meter: ClusterMeter, start: int, stop: int) -> float | None:
+    """What the workers shared, where those that are there now are all that were."""
+    cluster = meter.cluster
+    if cluster.settled_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
+        return None
+    return mean_cores(cluster.present.values(), cluster.work, start=start, stop=stop)
 
 
 def _nthreads(meter: ClusterMeter) -> dict[str, int]:

@@ -246,10 +246,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             settings=environment.of_client(),
             code=await asyncio.to_thread(block_at, self._place),
         )
-        if self._trace is not None and report.stragglers:
-            findings = await asyncio.to_thread(_with_cost, self._trace, report.stragglers)
-            report = replace(report, stragglers=findings)
-        self._report = replace(report, trace=self._trace)
+        if self._trace is not None:
+            report = await asyncio.to_thread(_with_trace, report, self._trace)
+        self._report = report
 
     def _save(self) -> None:
         if self._filename is None:
@@ -431,6 +430,13 @@ async def _stragglers(client: Client) -> tuple[Finding, ...]:
     except RuntimeError:  # no longer
         return findings
     return await asyncio.to_thread(_with_cost, trace, findings)
+
+
+def _with_trace(report: EfficiencyReport, trace: RunTrace) -> EfficiencyReport:
+    """A report with what its recorded run says beside it."""
+    from dask_efficiency.report.witnesses import with_witnesses
+
+    return with_witnesses(replace(report, stragglers=_with_cost(trace, report.stragglers)), trace)
 
 
 def _with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -17,7 +17,7 @@ import cloudpickle
 from tornado.ioloop import PeriodicCallback
 
 import dask_efficiency
-from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.cluster import ClusterLedger, Presence
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import accounts, bootstrap
 from dask_efficiency.plugins.exports import Exports
@@ -291,6 +291,7 @@ class ClusterMeter:
         address = str(message.get("worker"))
         presence = self.cluster.find(address, message.get("snapshot"))
         self._receive(address, message.get("snapshot"), time.monotonic_ns())
+        self._take_processors(address, presence, message)
         windows = message.get("windows")
         if presence is None or not isinstance(windows, Mapping):
             return
@@ -369,6 +370,12 @@ class ClusterMeter:
         except RefusedSnapshot as refusal:
             self._refused(address, refusal)
 
+    def _take_processors(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
+        try:
+            self.cluster.take_processors(presence, message.get("processors"))
+        except RefusedSnapshot as refusal:
+            self._refused(address, refusal)
+
     def _refused(self, address: str, refusal: RefusedSnapshot) -> None:
         if address not in self._logged_refusals:
             self._logged_refusals.add(address)
@@ -431,6 +438,7 @@ class ClusterMeter:
                 answers[address] = str(reply) if isinstance(reply, Exception) else "it is not metered"
                 continue
             self._receive(address, reply["snapshot"], at)
+            self._take_processors(address, self.cluster.present.get(address), reply)
             try:
                 answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
             except RefusedSnapshot as refusal:

@@ -15,11 +15,13 @@ from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.cost import HookCost
 from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.settling import Settling
 from dask_efficiency.plugins.threads import TaskThreads
 from dask_efficiency.plugins.trace_worker import WorkerRecorder
 from dask_efficiency.plugins.vitals import Vitals, input_bytes
 from dask_efficiency.plugins.worker_gpu import WorkerGpu
+from dask_efficiency.processors import encode_processors
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
@@ -183,6 +185,7 @@ class WorkerMeter:
                 "session": self.session,
                 "snapshot": encode(self._snapshot(at, final=True)),
                 "windows": windows,
+                **self._processors(),
             },
         )
 
@@ -453,7 +456,7 @@ class WorkerMeter:
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)
-                answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at))}
+                answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at)), **self._processors()}
                 if action == "open":
                     self._ledger.open_window(window, at=at)
                 elif action == "close":
@@ -464,6 +467,14 @@ class WorkerMeter:
             except Exception as error:
                 self._fail(error)
         return {"snapshot": encode_not_measured(str(self.off))}
+
+    def _processors(self) -> dict[str, Any]:
+        """What this worker may use of its host, under its name in an answer; nothing where it cannot be told."""
+        try:
+            return {"processors": encode_processors(own_processors())}
+        except Exception:  # a bound of the ideal runtime is missing then, and no figure is wrong
+            logger.exception("dask_efficiency cannot tell which processors %s may use", self.worker.address)
+            return {}
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all digests have arrived."""

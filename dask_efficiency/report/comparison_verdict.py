@@ -10,8 +10,7 @@ from dask_efficiency.report.compare import Cause, Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
 from dask_efficiency.report.figures import Scale, format_seconds, format_share
 from dask_efficiency.report.section import name_of, sentence
-from dask_efficiency.report.sections import WORTH_ADVICE
-from dask_efficiency.report.verdict import WORTH_SAYING
+from dask_efficiency.report.wall_clock import WORTH_SAYING
 
 #: Below this change, two runtimes are the same to a reader.
 SAME_RUNTIME = 0.005
@@ -19,6 +18,9 @@ SAME_RUNTIME = 0.005
 SMALLEST_RISE = 0.001
 #: From this part of the largest change on, the largest in the other direction is named too.
 WORTH_NAMING = 0.5
+
+#: From this share on, unmeasured time stands against comparing.
+WORTH_A_CAVEAT = 0.01
 
 MORE = "more than the runs differ among themselves"
 
@@ -155,7 +157,7 @@ def caveats(comparison: Comparison) -> tuple[str, ...]:
     return (
         *_other_size(comparison),
         *_other_work(comparison),
-        *(f"{said}: there is no comparing that part" for said in _unmeasured(comparison, WORTH_ADVICE)),
+        *(f"{said}: there is no comparing that part" for said in _unmeasured(comparison, WORTH_A_CAVEAT)),
         *_not_ended(comparison),
         *_other_price(comparison),
         *_notes(comparison),

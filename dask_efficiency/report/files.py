@@ -18,6 +18,7 @@ from dask_efficiency.checks import RefusedSnapshot
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
@@ -53,7 +54,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline):
+    if isinstance(value, Timeline | PathSummary):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -76,7 +77,11 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
         "efficiency": report.efficiency,
         "occupancy": report.occupancy,
         "load_balance": report.load_balance,
+        "window_seconds": report.window_seconds,
         "wall_seconds": report.wall_seconds,
+        "no_workers_seconds": report.no_workers_seconds,
+        "client_seconds": report.client_seconds,
+        "ideal_bounds": report.ideal_bounds,
         "ideal_seconds": report.ideal_seconds,
         "headroom": report.headroom,
         "mean_threads": report.mean_threads,
@@ -215,7 +220,7 @@ def _real(value: Any, where: str) -> float:
     return number
 
 
-def _price(value: Any, where: str) -> float | None:
+def _maybe_real(value: Any, where: str) -> float | None:
     return None if value is None else _real(value, where)
 
 
@@ -255,6 +260,14 @@ def _timeline(value: Any, where: str) -> Timeline | None:
         if len(row) != timeline.bins:
             raise ReportFileError(f"'{where}.activity.{name}' has {len(row)} bins; expected {timeline.bins}")
     return timeline
+
+
+def _path(value: Any, where: str) -> PathSummary | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    return PathSummary(**_read(value, where, _PATH_READERS, prefix=f"{where}."))
 
 
 def _row(value: Any, where: str) -> tuple[int, ...]:
@@ -309,16 +322,27 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "details": _mapping(_real),
     "not_measured": _mapping(_text),
     "notes": _texts,
-    "price_per_worker_hour": _price,
+    "price_per_worker_hour": _maybe_real,
     "environment": _mapping(_text),
     "timeline": _timeline,
     "code": _texts,
     "stragglers": _findings,
     "gpu": _mapping(_gpu),
+    "no_workers_seconds": _real,
+    "cores": _maybe_real,
+    "path": _path,
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers", "gpu"})
+_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path"})
+
+_PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "verdict": _text,
+    "makespan_seconds": _real,
+    "seconds_by_kind": _mapping(_real),
+    "floor_seconds": _real,
+    "chain_seconds": _real,
+}
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

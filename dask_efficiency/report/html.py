@@ -12,6 +12,7 @@ from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.report import path_html, timeline_figure, worker_strips
+from dask_efficiency.report.advice import advised
 from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, small_bar, table
 from dask_efficiency.report.figures import format_percent, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.files import to_dict
@@ -21,12 +22,11 @@ from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.page import folded, headline, lines_and_table, page, section, whole_section
 from dask_efficiency.report.section import Section, name_of
 from dask_efficiency.report.sections import (
-    advised,
     beside,
     context,
     factors,
     least_useful_first,
-    no_work,
+    not_counted,
     not_measured,
     notes,
     prefixes,
@@ -37,7 +37,7 @@ from dask_efficiency.report.sections import (
 )
 from dask_efficiency.report.straggler_html import RULES as STRAGGLER_RULES
 from dask_efficiency.report.straggler_html import straggler_section
-from dask_efficiency.report.verdict import WORTH_SAYING
+from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.errors import EmptyTraceError
 
@@ -106,7 +106,9 @@ def _useful(report: EfficiencyReport) -> str:
 
 
 def _lost_time(report: EfficiencyReport) -> Html:
-    return section("Lost time, and what to do about it", *losses(lost_time(report), advised(report), no_work(report)))
+    return section(
+        "Lost time, and what to do about it", *losses(lost_time(report), advised(report), not_counted(report))
+    )
 
 
 def _factors(report: EfficiencyReport) -> Html:

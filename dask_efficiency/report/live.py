@@ -43,8 +43,9 @@ class Reading:
     at: int
     #: When the accounts began, by that clock.
     started: int
-    #: Nanoseconds with work outstanding since they began.
+    #: Nanoseconds with work outstanding since they began, and those of them without any worker.
     outstanding: int
+    no_workers: int
     #: Seconds between a worker's heartbeats.
     heartbeat_seconds: float
     nthreads: int
@@ -227,7 +228,8 @@ def change(then: Reading | None, now: Reading, *, source: str) -> Change:
             name="life",
             started=0.0,
             window_seconds=(now.at - now.started) / 1e9,
-            wall_seconds=now.outstanding / 1e9,
+            wall_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
+            no_workers_seconds=now.no_workers / 1e9,
             by_worker={ALL_WORKERS: Breakdown(now.buckets)},
         ),
         gpu=_gpus_did(now.gpus, then.gpus if then else {}),

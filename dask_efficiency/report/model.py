@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.paths.path import CriticalPath
+    from dask_efficiency.paths.summary import PathSummary
     from dask_efficiency.stragglers.finding import Finding
     from dask_efficiency.trace.run_trace import RunTrace
 
@@ -72,7 +73,7 @@ class EfficiencyReport:
     window_seconds
         From opening to closing.
     wall_seconds
-        The part of it in which the cluster had work outstanding (T); what a user calls the run.
+        The part of it in which the cluster had work outstanding and at least one worker (T).
     by_worker
         Worker name to its breakdown; every thread-second of the window is in here.
     by_prefix
@@ -108,6 +109,13 @@ class EfficiencyReport:
     gpu
         Worker name to what its tasks had of each GPU in the window, where anything asked for one; with
         ``meter`` ``"none"`` where it could not be watched, and why.
+    no_workers_seconds
+        The part of the window in which work was outstanding and there was no worker.
+    cores
+        How many processors the workers shared, in the mean over ``wall_seconds``: those of their hosts that they may
+        use, and no more than their containers' CPU limits. None where that is not known.
+    path
+        What the critical path of the recorded run says; None without ``trace=True``.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -133,6 +141,9 @@ class EfficiencyReport:
     code: tuple[str, ...] = ()
     stragglers: tuple[Finding, ...] = ()
     gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
+    no_workers_seconds: float = 0.0
+    cores: float | None = None
+    path: PathSummary | None = None
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -142,7 +153,7 @@ class EfficiencyReport:
 
     @property
     def thread_seconds(self) -> float:
-        """Thread-seconds while there was work (S): all buckets but ``no-work``."""
+        """Thread-seconds while there was work and a worker (S): all buckets but ``no-work``."""
         whole = self.breakdown
         return (whole.total_ns - whole.ns(Bucket.NO_WORK)) / 1e9
 
@@ -171,14 +182,41 @@ class EfficiencyReport:
         return self.thread_seconds / self.wall_seconds if self.wall_seconds else 0.0
 
     @property
+    def client_seconds(self) -> float:
+        """The part of the window without outstanding work: the client's own time."""
+        return max(0.0, self.window_seconds - self.wall_seconds - self.no_workers_seconds)
+
+    @property
+    def ideal_bounds(self) -> dict[str, float]:
+        """Seconds that the useful work takes at least, by what sets the bound; empty without work.
+
+        Returns
+        -------
+        dict
+            ``"slots"``: useful thread-seconds divided by the mean number of threads (U / N). ``"cores"``: useful CPU
+            seconds divided by the processors that the workers share, where that is known. ``"chain"``: useful
+            seconds on the longest chain of tasks that need one another, where a trace was recorded.
+        """
+        if not self.mean_threads:
+            return {}
+        bounds = {"slots": self.useful_seconds / self.mean_threads}
+        if self.cores is not None and 0 < self.cores < math.inf:
+            bounds["cores"] = self.breakdown[Bucket.THREAD_CPU] / self.cores
+        if self.path is not None and self.path.chain_seconds >= 0:  # NaN in a file is no bound
+            bounds["chain"] = self.path.chain_seconds
+        return bounds
+
+    @property
     def ideal_seconds(self) -> float:
-        """Runtime with every thread-second useful (T* = U / N); 0.0 without work.
+        """Runtime with no time lost (T*): the largest of :attr:`ideal_bounds`; 0.0 without work.
+
+        Never more than ``wall_seconds``: where clocks say otherwise, the run itself was as fast as can be.
 
         References
         ----------
-        The "perfect runtime" of dask/distributed issue 7565.
+        The "perfect runtime" of dask/distributed issue 7565, which knows the bound by slots only.
         """
-        return self.useful_seconds / self.mean_threads if self.mean_threads else 0.0
+        return min(max(self.ideal_bounds.values(), default=0.0), self.wall_seconds)
 
     @property
     def headroom(self) -> float:

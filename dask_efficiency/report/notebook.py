@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
+from dask_efficiency.report.advice import advised
 from dask_efficiency.report.blocks import breakdown_figure, joined, line, losses, style, table
 from dask_efficiency.report.lost_time import lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import Section
-from dask_efficiency.report.sections import advised, context, no_work, sections, title
+from dask_efficiency.report.sections import context, not_counted, sections, title
 
 
 def render_html(report: EfficiencyReport) -> str:
@@ -25,7 +26,7 @@ def render_html(report: EfficiencyReport) -> str:
         f'<div><b>{escape(title(report))}</b> <span class="de-dim">{escape(context(report))}</span></div>',
         f'<div class="de-verdict">{escape(report.verdict)}.</div>',
         breakdown_figure(figures.parts),
-        *losses(figures, advised(report), no_work(report)),
+        *losses(figures, advised(report), not_counted(report)),
         *map(_section, sections(report)),
     ]
     return f'<div class="dask-efficiency"><style>{style()}</style>{"".join(body)}</div>'

@@ -26,6 +26,7 @@ KIND_COLOURS: dict[Kind, str] = {
     Kind.WORKER_LOOP: "#a8731d",
     Kind.CLIENT_SUBMIT: "#2c7f7a",
     Kind.RESULT_GATHER: "#7fbfb9",
+    Kind.NO_WORKERS: "#5b5f66",
     Kind.LOST_WORKER: COLOURS[Bucket.LOST_WORKER],
     Kind.UNATTRIBUTED: COLOURS[Bucket.UNMEASURED],
 }
@@ -49,6 +50,7 @@ MEANINGS: dict[Kind, str] = {
     Kind.WORKER_LOOP: "a worker's event loop is busy",
     Kind.CLIENT_SUBMIT: "the client prepares and sends a graph, or your own code is thinking",
     Kind.RESULT_GATHER: "the client fetches results",
+    Kind.NO_WORKERS: "there is no worker at all, and work waits for one",
     Kind.LOST_WORKER: "lost with a worker that vanished",
     Kind.UNATTRIBUTED: "nothing that was recorded explains it",
 }

@@ -15,21 +15,16 @@ from dask_efficiency.report.figures import (
     format_thread_time,
     time_scale,
 )
-from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence
-from dask_efficiency.report.verdict import advice
+from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.stragglers.wording import MEANINGS
 
-#: Losses below this share get no advice: nothing is to be gained there.
-WORTH_ADVICE = 0.01
 #: What POP calls good.
 GOOD_FACTOR = 0.8
-#: Where more than half of ``thread-noncpu`` is that.
-WAIT_ADVICE = "mostly waiting for GPUs that did not work for the task: see GPUs below"
 WORKERS_IN_FULL = 8
 WORST_WORKERS = 5
 TOP_GROUPS = 8
@@ -71,19 +66,13 @@ def context(report: EfficiencyReport) -> str:
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def no_work(report: EfficiencyReport) -> str:
-    """The time that is in no figure because nobody asked for anything; empty where there is none."""
+def not_counted(report: EfficiencyReport) -> str:
+    """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
     ns = report.breakdown.ns(Bucket.NO_WORK)
-    return f"Not counted: {format_thread_time(ns)} with no work outstanding (no-work)" if ns else ""
-
-
-def advised(report: EfficiencyReport) -> dict[str, str]:
-    """What to do, by bucket, for the losses that are worth it."""
-    found = {str(loss.bucket): advice(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE}
-    noncpu = report.breakdown[Bucket.THREAD_NONCPU]
-    if Bucket.THREAD_NONCPU in found and waiting_seconds(report.details) > noncpu / 2:
-        found[str(Bucket.THREAD_NONCPU)] = WAIT_ADVICE
-    return found
+    said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
+    if report.no_workers_seconds > 0:
+        said.append(f"{format_seconds(report.no_workers_seconds)} of wall clock without any worker (no-workers)")
+    return f"Not counted: {' and '.join(said)}" if said else ""
 
 
 def _count(number: int, noun: str) -> str:
@@ -99,6 +88,7 @@ def factors(report: EfficiencyReport) -> Section:
     poor = [name for name, factor in report.factors.items() if factor < GOOD_FACTOR]
     if poor:
         lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
+    lines += ideal_lines(report)
     return Section("Factors", tuple(lines))
 
 
@@ -224,6 +214,15 @@ def stragglers(report: EfficiencyReport) -> Section:
         lines.append(f"the {MAX_STRAGGLERS} most certain of {len(findings)}:")
     heads = ("worker", "host", "cause", "takes", "since", "sure")
     return Section("Stragglers: slow for the same work", tuple(lines), heads, rows, words=(0, 1, 2, 4))
+
+
+def slow_worker(finding: Finding) -> str:
+    """A finding as a clause: who takes how much longer, and what that means."""
+    who = f"worker {name_of(finding.worker)}" if finding.worker else f"all of host {name_of(finding.host)}"
+    times = "longer" if finding.effect is None else f"{format_times(finding.effect)[:-1]} times as long"
+    lost = finding.seconds_lost
+    saved = f", without which the run is {format_seconds(lost)} shorter" if lost else ""
+    return f"{who} takes {times} for the same work: {MEANINGS[finding.cause][0]}{saved}"
 
 
 def format_times(effect: float | None) -> str:

@@ -10,13 +10,14 @@ from itertools import groupby
 from typing import IO, TYPE_CHECKING, Literal
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.advice import advised
 from dask_efficiency.report.bar import cells, letters, packed
 from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import shorten
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, percent_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import Section
-from dask_efficiency.report.sections import advised, context, no_work, sections, title
+from dask_efficiency.report.sections import context, not_counted, sections, title
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -109,7 +110,7 @@ def _plain_bar(table: LostTime, width: int) -> list[str]:
 
 def _plain_losses(report: EfficiencyReport, table: LostTime, width: int) -> list[str]:
     if not table.parts and table.running is None:
-        return wrapped(no_work(report), width)
+        return wrapped(not_counted(report), width)
     todo = advised(report)
     heads, rows = loss_cells(table)
     if width >= WIDE and todo:
@@ -119,7 +120,7 @@ def _plain_losses(report: EfficiencyReport, table: LostTime, width: int) -> list
         lines = _plain_table(heads, rows, (0,), width)
     # the rows above it add up to the total
     lines.insert(-1, "-" * len(lines[-1].rstrip()))
-    lines += wrapped(no_work(report), width)
+    lines += wrapped(not_counted(report), width)
     if width < WIDE and todo:
         lines += ["", "What to do"]
         for bucket, line in todo.items():
@@ -192,7 +193,7 @@ def render_rich(report: EfficiencyReport, console: Console, options: ConsoleOpti
     if table.parts or table.running is not None:
         yield Text()
         yield from _rich_losses(report, table, width, coloured)
-    elif said := no_work(report):
+    elif said := not_counted(report):
         yield Text(said, style="dim")
     for section in sections(report):
         yield Text()
@@ -241,7 +242,7 @@ def _rich_losses(report: EfficiencyReport, table: LostTime, width: int, coloured
             drawn.add_section()
         drawn.add_row(label, *map(Text, texts[1:]), style="bold" if row in (table.useful, table.total) else "")
     yield drawn
-    if said := no_work(report):
+    if said := not_counted(report):
         yield Text(said, style="dim")
     if todo and not beside:
         yield Text("\nWhat to do", style="bold")

@@ -1,23 +1,15 @@
-"""A report in one sentence, and what each bucket means and asks for."""
+"""A report in one sentence, and what each bucket means."""
 
 from __future__ import annotations
 
-import math
-
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.figures import (
-    format_seconds,
-    format_share,
-    format_thread_time,
-    harmless,
-    shorten,
-)
+from dask_efficiency.report.figures import format_share, format_thread_time, harmless, shorten
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import EfficiencyReport
-
-#: From this share on, time that the efficiency cannot judge is named beside it.
-WORTH_SAYING = 0.05
+from dask_efficiency.report.section import sentence
+from dask_efficiency.report.sections import slow_worker
+from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
@@ -39,27 +31,6 @@ DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.RUNNING: "held by tasks that have not ended, so that nothing is known of them yet",
 }
 
-_ADVICE: dict[Bucket, str] = {
-    Bucket.THREAD_NONCPU: "I/O, the GIL, or more threads than cores: try processes instead of threads",
-    Bucket.SPILL: "more memory per worker, smaller partitions, persist less",
-    Bucket.OVERHEAD: "tasks too small for their number: bigger partitions, fuse tasks",
-    Bucket.FAILED: "read the tracebacks: each of retries= costs the whole task again",
-    Bucket.CANCELLED: "keep futures until they are used, let workers finish before they close",
-    Bucket.RECOMPUTED: "results were lost or released too early: persist what is shared",
-    Bucket.PAUSED: "memory above worker.memory.pause: more memory, fewer threads per worker",
-    Bucket.RETIRING: "scale down less eagerly: a larger wait_count or interval in adapt()",
-    Bucket.WAITING_ON_DATA: "tasks waited for transfers: fewer shuffles, fewer but larger workers",
-    Bucket.CONSTRAINED: "tasks waited for resources=: offer more of it per worker, or ask for less",
-    Bucket.IDLE: "too few or unbalanced tasks, or a busy scheduler: repartition, fewer workers",
-    Bucket.LOST_WORKER: "killed for memory, or preempted: look at the nanny's logs",
-    Bucket.UNMEASURED: "install dask-efficiency on every worker, and before the work begins",
-}
-
-
-def advice(bucket: str) -> str:
-    """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
-    return _ADVICE.get(Bucket(bucket), "")
-
 
 def verdict(report: EfficiencyReport) -> str:
     """The report in one sentence, without a full stop.
@@ -80,11 +51,29 @@ def verdict(report: EfficiencyReport) -> str:
     if whole.ns(Bucket.UNMEASURED) == settled:
         clauses = [f"Nothing was measured: all of {table.settled} {unit} are unmeasured{_reason(report)}"]
     else:
-        clauses = [_efficiency(report, table, unit), *_runtime(report), *_largest_loss(report, table, unit)]
+        judged = [_efficiency(report, table, unit)]
+        length = [clause for clause in (took(report),) if clause]
+        judged = length + judged if largest_is_elsewhere(report) else judged + length
+        clauses = [*_path(report), *_stragglers(report), *judged, *_largest_loss(report, table, unit)]
     clauses += _gpus(report)
     if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         clauses.append(f"{table.running.thread_time} {unit} are still running")
-    return "; ".join(clauses)
+    first = clauses[0][0].upper() + clauses[0][1:]
+    return "; ".join([first, *clauses[1:]])
+
+
+def _path(report: EfficiencyReport) -> list[str]:
+    """The best witness first: what the run waited for."""
+    return [] if report.path is None else [sentence(report.path.verdict)]
+
+
+def _stragglers(report: EfficiencyReport) -> list[str]:
+    """The one that is most certain, and how many more there are."""
+    if not report.stragglers:
+        return []
+    first, *more = report.stragglers
+    others = f", and {len(more)} more" if more else ""
+    return [f"{slow_worker(first)}{others}"]
 
 
 def _efficiency(report: EfficiencyReport, table: LostTime, unit: str) -> str:
@@ -115,17 +104,6 @@ def _gpus(report: EfficiencyReport) -> list[str]:
         return []
     idle = format_share(found.shares_of_time["idle"])
     return [f"the GPU{'s were' if len(found.own) > 1 else ' was'} idle {idle} of the time"]
-
-
-def _runtime(report: EfficiencyReport) -> list[str]:
-    if not 0 < report.wall_seconds < math.inf:
-        return []
-    took = f"the run took {format_seconds(report.wall_seconds)}"
-    running = report.breakdown[Bucket.RUNNING]
-    if not report.useful_seconds or not report.losses or running >= WORTH_SAYING * report.thread_seconds:
-        # what is running may turn out useful: U / N would promise too short a run
-        return [took]
-    return [f"{took}, ideally {format_seconds(report.ideal_seconds)}"]
 
 
 def _reason(report: EfficiencyReport) -> str:

@@ -1,0 +1,85 @@
+"""What this process may use of its host's processors, from the operating system."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from dask_efficiency.processors import Processors
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
+_NAMESPACE = Path("/proc/self/ns/cgroup")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def own_processors() -> Processors:
+    """The processors of this process; without what the system does not tell, all of the machine."""
+    quota, group = _least_limit(_own_cgroup())
+    return Processors(
+        machine=f"{platform.node()} {_text(_BOOT)}".strip()[:200],
+        group=f"{_namespace()} {group}"[:500] if quota is not None else "",
+        affinity=_affinity(),
+        quota=quota,
+    )
+
+
+def _affinity() -> int:
+    try:
+        allowed = os.sched_getaffinity(0)
+    except (AttributeError, OSError):  # not on macOS and Windows
+        return (1 << (os.cpu_count() or 1)) - 1
+    return sum(1 << i for i in allowed)
+
+
+def _own_cgroup() -> str:
+    """The path of this process's control group: of version 2, or else of version 1's CPU controller."""
+    version_1 = ""
+    for line in _text(_OWN_CGROUPS).splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if not controllers and (_CGROUPS / "cgroup.controllers").exists():
+            return path
+        if "cpu" in controllers.split(","):
+            version_1 = f"cpu{path}"
+    return version_1
+
+
+def _namespace() -> str:
+    """Tells two containers on one host apart, in which paths look the same."""
+    try:
+        return str(_NAMESPACE.stat().st_ino)
+    except OSError:
+        return ""
+
+
+def _least_limit(path: str) -> tuple[float | None, str]:
+    """The least CPU limit of a control group and those around it, in cores, and which of them has it."""
+    found: list[tuple[float, str]] = []
+    folder = _CGROUPS / path.lstrip("/")
+    # Inside a container its own group is mounted as the root.
+    for group in (folder, *folder.parents):
+        if not group.is_relative_to(_CGROUPS):
+            break
+        limit = _limit(group)
+        if limit is not None:
+            found.append((limit, str(group)))
+    return min(found, default=(None, ""))
+
+
+def _limit(group: Path) -> float | None:
+    """The CPU limit of one control group in cores: of version 2 one file has it, of version 1 two have."""
+    words = _text(group / "cpu.max").split()
+    quota, period = words if len(words) == 2 else [_text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max", or not there
+        return None
+    return cores if cores > 0 else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,214 @@
+"""Advice: what to do about each loss, by rules that hold only where the report's own figures bear them out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dask_efficiency.buckets import HELD, Breakdown, Bucket
+from dask_efficiency.report.figures import format_seconds, format_share
+from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.report.model import EfficiencyReport
+
+#: Losses below this share get no advice: little is to be gained there.
+WORTH_ADVICE = 0.05
+
+#: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
+SMALL_TASK_SECONDS = 0.02
+
+#: Above this share of their time, the cores were busy with tasks.
+BUSY_CORES = 0.8
+
+#: A worker whose threads compute for this many cores together computes one thread at a time.
+ONE_CORE = (0.6, 1.15)
+
+#: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
+MOST = 0.5
+
+#: Below this load balance (mean over maximum of the workers' held time), the work was uneven.
+EVEN = 0.8
+
+#: The longest chain is what a run is up against where it makes up this share of the makespan.
+CHAINED = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the conditions of the advice look at."""
+
+    #: Mean time that a task held a thread, seconds; NaN where none ended.
+    task_seconds: float
+    #: Threads, and how many of them held a task, in the mean over the time with work.
+    threads: float
+    held_threads: float
+    #: None where nobody told.
+    cores: float | None
+    #: Share of the cores' time that was CPU time of tasks, NaN where they are not known.
+    busy_cores: float
+    #: Share of ``thread-noncpu`` in workers of several threads that computed one thread at a time.
+    one_at_a_time: float
+    #: Share of ``thread-noncpu`` that was waiting for GPUs.
+    gpu_waiting: float
+    #: Share of the settled time that was spilling.
+    spilling: float
+    load_balance: float
+    #: Share of the makespan that the longest chain of tasks takes; NaN where no trace was recorded.
+    chain: float
+
+    def words(self) -> dict[str, str]:
+        """The figures as they stand in a sentence."""
+        return {
+            "task": format_seconds(self.task_seconds),
+            "threads": f"{self.threads:.3g}",
+            "held": f"{self.held_threads:.2g}",
+            "cores": "?" if self.cores is None else f"{self.cores:.3g}",
+            "balance": f"{self.load_balance:.2f}",
+            "chain": format_share(self.chain),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A rule: what to do about a loss where a condition holds, and where to read more."""
+
+    bucket: Bucket
+    #: Of the facts.
+    holds: Callable[[Facts], bool]
+    #: One sentence without a full stop; names in braces are figures of :meth:`Facts.words`.
+    words: str
+
+    @property
+    def page(self) -> str:
+        """Where the documentation says more."""
+        return f"docs/buckets.md#{self.bucket}"
+
+
+def _always(facts: Facts) -> bool:
+    return True
+
+
+#: For each bucket the first rule that holds is given. Each ends with one that claims nothing of the run.
+RULES: tuple[Advice, ...] = (
+    Advice(
+        Bucket.THREAD_NONCPU,
+        lambda facts: facts.gpu_waiting > MOST,
+        "mostly waiting for GPUs that did not work for the task: see GPUs below",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        lambda facts: facts.busy_cores >= BUSY_CORES and facts.held_threads > 1.25 * (facts.cores or math.inf),
+        "{held} threads shared {cores} busy cores: more cores, or fewer threads, which take no longer",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        lambda facts: facts.one_at_a_time > MOST,
+        "one thread at a time computed in each worker: the GIL, or a lock; for the GIL, use processes",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        _always,
+        "in tasks, off the CPU: I/O, sleep, a lock, the GIL, or a library's own threads at work",
+    ),
+    Advice(Bucket.SPILL, _always, "more memory per worker, smaller partitions, persist less"),
+    Advice(
+        Bucket.OVERHEAD,
+        lambda facts: facts.task_seconds < SMALL_TASK_SECONDS,
+        "tasks of {task} are small for Dask: bigger partitions, fuse tasks",
+    ),
+    Advice(
+        Bucket.OVERHEAD,
+        lambda facts: facts.spilling >= WORTH_ADVICE,
+        "workers' event loops were late, and they spilled: more memory, smaller partitions",
+    ),
+    Advice(
+        Bucket.OVERHEAD,
+        _always,
+        "workers' event loops were late: tasks that keep the GIL, large results, or a busy host",
+    ),
+    Advice(Bucket.FAILED, _always, "read the tracebacks: each of retries= costs the whole task again"),
+    Advice(Bucket.CANCELLED, _always, "keep futures until they are used, let workers finish before they close"),
+    Advice(Bucket.RECOMPUTED, _always, "results were lost with their workers: see why those went"),
+    Advice(Bucket.PAUSED, _always, "memory above worker.memory.pause: more memory, fewer threads per worker"),
+    Advice(Bucket.RETIRING, _always, "scale down less eagerly: a larger wait_count or interval in adapt()"),
+    Advice(Bucket.WAITING_ON_DATA, _always, "tasks waited for transfers: fewer shuffles, fewer but larger workers"),
+    Advice(Bucket.CONSTRAINED, _always, "tasks waited for resources=: offer more of it per worker, or ask for less"),
+    Advice(
+        Bucket.IDLE,
+        lambda facts: facts.chain >= CHAINED,
+        "tasks waited for one another ({chain} of the makespan is one chain): more workers do not help",
+    ),
+    Advice(
+        Bucket.IDLE,
+        lambda facts: facts.task_seconds < SMALL_TASK_SECONDS,
+        "tasks of {task} end sooner than the scheduler hands out more: bigger partitions, fuse tasks",
+    ),
+    Advice(
+        Bucket.IDLE,
+        lambda facts: facts.load_balance < EVEN,
+        "uneven work (load balance {balance}): some tasks are longer, or tied to few workers; split them",
+    ),
+    Advice(
+        Bucket.IDLE,
+        _always,
+        "{held} of {threads} threads had a task: too few at a time, or a busy scheduler; trace=True tells",
+    ),
+    Advice(Bucket.LOST_WORKER, _always, "killed for memory, or preempted: look at the nanny's logs"),
+    Advice(Bucket.UNMEASURED, _always, "install dask-efficiency on every worker, and before the work begins"),
+)
+
+
+def advised(report: EfficiencyReport) -> dict[str, str]:
+    """What to do, by bucket, for the losses that are worth it; the largest first."""
+    worth = [loss.bucket for loss in report.losses if loss.share >= WORTH_ADVICE]
+    if not worth:
+        return {}
+    facts = facts_of(report)
+    return {str(bucket): advice(bucket, facts) for bucket in worth}
+
+
+def advice(bucket: str, facts: Facts) -> str:
+    """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
+    rule = next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+    return "" if rule is None else rule.words.format(**facts.words())
+
+
+def facts_of(report: EfficiencyReport) -> Facts:
+    """What the conditions look at, of a report."""
+    whole = report.breakdown
+    settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    tasks = sum(report.tasks.values())
+    wall, cores, noncpu = report.wall_seconds, report.cores, whole[Bucket.THREAD_NONCPU]
+    held = whole.ns(*HELD) / 1e9
+    path = report.path
+    return Facts(
+        task_seconds=(held - whole[Bucket.RUNNING]) / tasks if tasks else math.nan,
+        threads=report.mean_threads,
+        held_threads=held / wall if wall else math.nan,
+        cores=cores,
+        busy_cores=whole[Bucket.THREAD_CPU] / (cores * wall) if cores and wall else math.nan,
+        one_at_a_time=_one_at_a_time(report),
+        gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
+        spilling=whole.ns(Bucket.SPILL) / settled if settled else 0.0,
+        load_balance=report.load_balance,
+        chain=path.floor_seconds / path.makespan_seconds if path and path.makespan_seconds else math.nan,
+    )
+
+
+def _one_at_a_time(report: EfficiencyReport) -> float:
+    """Share of ``thread-noncpu`` in workers of several threads whose CPU time is that of about one core."""
+    whole = report.breakdown.ns(Bucket.THREAD_NONCPU)
+    if not whole:
+        return 0.0
+    found = sum(
+        row.ns(Bucket.THREAD_NONCPU)
+        for name, row in report.by_worker.items()
+        if ONE_CORE[0] <= _cores_used(row, report.nthreads.get(name, 1)) <= ONE_CORE[1]
+    )
+    return found / whole
+
+
+def _cores_used(row: Breakdown, nthreads: int) -> float:
+    """How many cores a worker's tasks kept busy, in the mean while tasks held it; NaN for a single thread."""
+    there = (row.total_ns - row.ns(Bucket.NO_WORK)) / nthreads
+    return row.ns(Bucket.THREAD_CPU) / there if nthreads > 1 and there else math.nan

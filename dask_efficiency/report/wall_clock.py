@@ -1,0 +1,96 @@
+"""The wall clock of a report: what its window went to, in words that add up to it."""
+
+from __future__ import annotations
+
+import math
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.figures import format_seconds
+from dask_efficiency.report.model import EfficiencyReport
+
+#: A part of the window, or of the time of the cluster, from which on it is worth words.
+WORTH_SAYING = 0.05
+
+#: What the client does for Dask in its own time; the rest of that time is the user's own code.
+_FOR_DASK = ("optimize", "upload", "gather")
+
+#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.EfficiencyReport.ideal_bounds`.
+_BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its longest chain of tasks"}
+
+
+def wall_clock_known(report: EfficiencyReport) -> bool:
+    """Whether the report knows how long anything took."""
+    return 0 < report.wall_seconds < math.inf and math.isfinite(report.window_seconds)
+
+
+def parts(report: EfficiencyReport) -> dict[str, float]:
+    """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
+    whole = report.wall_seconds + report.no_workers_seconds + report.client_seconds
+    found = {
+        "of work on the cluster": report.wall_seconds,
+        "without any worker": report.no_workers_seconds,
+        client(report): report.client_seconds,
+    }
+    worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * whole}
+    return dict(sorted(worth.items(), key=lambda item: -item[1]))
+
+
+def client(report: EfficiencyReport) -> str:
+    """What the time without outstanding work was, as far as is known."""
+    if not report.phases:
+        return "without work"
+    for_dask = {name: report.phases.get(name, 0.0) for name in _FOR_DASK}
+    if sum(for_dask.values()) <= report.client_seconds / 2:
+        return "in your own code"
+    most = max(for_dask, key=lambda name: for_dask[name])
+    return f"on the client, mostly its {most}"
+
+
+def ideally(report: EfficiencyReport) -> str:
+    """The ideal runtime and what binds it; empty where it is not known, or nothing could be saved."""
+    whole = report.breakdown
+    there = whole.total_ns - whole.ns(Bucket.NO_WORK)
+    if not report.useful_seconds or not report.losses or whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
+        # What is running may turn out useful: U / N would promise too short a run.
+        return ""
+    bounds = report.ideal_bounds
+    binding = max(bounds, key=lambda name: bounds[name])
+    return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
+
+
+def took(report: EfficiencyReport) -> str:
+    """How long the window was and what it went to, in a clause; empty where that is not known."""
+    if not wall_clock_known(report):
+        return ""
+    divided = parts(report)
+    ideal = ideally(report)
+    if set(divided) == {"of work on the cluster"}:
+        return f"it took {format_seconds(report.wall_seconds)}" + (f", {ideal}" if ideal else "")
+    said = []
+    for what, seconds in divided.items():
+        on_cluster = what == "of work on the cluster"
+        said.append(f"{format_seconds(seconds)} {what}" + (f" ({ideal})" if on_cluster and ideal else ""))
+    whole = max(report.window_seconds, report.wall_seconds)
+    return f"it took {format_seconds(whole)}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
+
+
+def largest_is_elsewhere(report: EfficiencyReport) -> bool:
+    """Whether most of the window was not work on the cluster: then that is said first."""
+    return wall_clock_known(report) and next(iter(parts(report)), "").find("cluster") < 0
+
+
+def lines(report: EfficiencyReport) -> list[str]:
+    """How the ideal runtime comes about, and what is not known of it."""
+    bounds = report.ideal_bounds
+    if not report.useful_seconds or not wall_clock_known(report):
+        return []
+    names = {
+        "slots": f"{report.mean_threads:.3g} threads",
+        "cores": f"{report.cores or math.nan:.3g} cores",
+        "chain": "the longest chain of tasks",
+    }
+    known = ", ".join(f"{format_seconds(seconds)} by {names[name]}" for name, seconds in bounds.items())
+    unknown = {"cores": "how many cores the workers share", "chain": "the longest chain of tasks (trace=True tells)"}
+    missing = [what for name, what in unknown.items() if name not in bounds]
+    said = f"useful work takes at least {known}"
+    return [said + (f"; not known: {' and '.join(missing)}" if missing else "")]
