@@ -79,6 +79,8 @@ class Presence:
     reason: str | None = None
     off: bool = False
     left: int | None = None
+    #: When it was given its first task.
+    first_task: int | None = None
     #: What it may use of its host; None before it said so.
     processors: Processors | None = None
 

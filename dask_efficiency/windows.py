@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ClusterLedger, Presence
@@ -21,6 +21,10 @@ Interval = tuple[int, int]
 
 #: Intervals kept apart; later ones stretch the last.
 MAX_INTERVALS = 10_000
+
+
+#: Workers that came during a window and are told one by one.
+MAX_ARRIVALS = 1_000
 
 
 class Intervals:
@@ -56,6 +60,8 @@ class WindowAccounts:
     no_workers: int = 0
     #: How many cores the workers shared, in the mean over the time with work; None where one did not tell.
     cores: float | None = None
+    #: Worker name to when it joined during the window and when it was given its first task, if it was.
+    arrivals: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     workers: dict[str, dict[str, int]] = field(default_factory=dict)
     nthreads: dict[str, int] = field(default_factory=dict)
     prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -160,6 +166,8 @@ class ClusterWindow:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
             accounts.nthreads[presence.name] = presence.nthreads
+        came = (p for p in self._standings if p not in self._opened_with and p.joined < at)
+        accounts.arrivals = {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
         accounts.cores = mean_cores(self._standings, cluster.work, start=self.opened, stop=at)
         accounts.outside = _gained(cluster.outside, self._outside)
         accounts.details = _gained(cluster.details, self._details)

@@ -10,7 +10,7 @@ from dask_efficiency.paths.kinds import COMPUTE, Kind
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "waiting until there was any worker": (
         (Kind.NO_WORKERS,),
-        "workers that are there sooner: start them before the work, or keep a minimum in adapt()",
+        "workers that are there sooner, started before the work or kept by a minimum in adapt()",
     ),
     "moving results between workers": (
         (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
@@ -29,7 +29,7 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "moving results between memory and disk": ((Kind.SPILL, Kind.UNSPILL), "more memory, or smaller partitions"),
     "the workers' event loops": (
         (Kind.WORKER_LOOP, Kind.EXECUTOR_HANDOFF),
-        "longer tasks, and tasks that let go of the GIL",
+        "longer tasks, and less that keeps these loops busy, such as a GIL that is held",
     ),
     "the client, which prepares graphs or runs your own code": (
         (Kind.CLIENT_SUBMIT,),

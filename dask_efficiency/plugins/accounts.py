@@ -12,6 +12,7 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.plugins import environment, source
+from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
 from dask_efficiency.report.recent_gpus import own_gpus
@@ -56,6 +57,8 @@ def of_window(
         "stragglers": _stragglers(meter, at - closed.elapsed, at),
         "gpu": {name: encode_gpu(totals) for name, totals in closed.gpu.items()},
         "code": source.recorded(_spans(meter), own),
+        "arrivals": closed.arrivals,
+        "opened": window.opened,
         "graphs": window.graphs.until(at),
         "running": window.running.until(at),
     }
@@ -160,6 +163,7 @@ def report_of(
     notes: tuple[str, ...] = (),
     settings: Mapping[str, str] | None = None,
     code: tuple[str, ...] = (),
+    arrivals: tuple[Arrival, ...] = (),
 ) -> EfficiencyReport:
     """The report that a scheduler's answer makes.
 
@@ -172,6 +176,7 @@ def report_of(
         wall_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
+        arrivals=arrivals,
         by_worker=_breakdowns(payload["workers"]),
         by_prefix=_breakdowns(payload.get("prefixes", {})),
         by_span=_breakdowns(payload.get("spans", {})),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import sys
 import time
@@ -21,10 +22,12 @@ from distributed import Client, get_client
 from dask_efficiency.plugins import environment
 from dask_efficiency.plugins.accounts import report_of
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.plugins.scaling import ScalingWatch
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.plugins.trace_scheduler import recording_of
 from dask_efficiency.plugins.worker import NAME
+from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.trace.build import build
@@ -217,6 +220,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         except BaseException:
             await _ask(client, "release", client=client.id)
             raise
+        self._scaling = ScalingWatch(client.cluster)
+        self._scaling.start()
         self._began = time.monotonic_ns()
         self._notes: tuple[str, ...] = ()
         if reply["leased"] and client.id not in _TOLD:
@@ -228,6 +233,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         client = self._client
         assert client is not None
         stopped = time.monotonic_ns()
+        self._scaling.stop()
         try:
             payload = await _ask(client, "close", window=self._window)
         finally:
@@ -239,6 +245,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             self._notes += (f"there is no trace: {type(failure).__name__}: {failure}"[:500],)
         report = report_of(
             payload,
+            arrivals=self._arrivals(payload),
             name=self._name,
             started=self._started,
             phases=self._split(payload, stopped),
@@ -249,6 +256,21 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._trace is not None:
             report = await asyncio.to_thread(_with_trace, report, self._trace)
         self._report = report
+
+    def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
+        """The workers that came, and when the cluster's manager was asked for each."""
+
+        def after(at: int | None) -> float:
+            return math.nan if at is None else (at - payload["opened"]) / 1e9
+
+        def asked(name: str) -> int | None:
+            at = self._scaling.asked_for(name)
+            return None if at is None else at + self._behind
+
+        return tuple(
+            Arrival(name, after(asked(name)), after(joined), after(first_task))
+            for name, (joined, first_task) in payload["arrivals"].items()
+        )
 
     def _save(self) -> None:
         if self._filename is None:

@@ -252,6 +252,7 @@ class ClusterMeter:
             if address not in self._servers:
                 self._servers[address] = ws.server_id
                 presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
+                self._work.worker_joined(presence)
                 for window in self._windows.values():
                     window.worker_joined(presence)
                 self._recording.worker_joined(address)
@@ -262,6 +263,7 @@ class ClusterMeter:
         if self._recording.recorder is not None:
             self._recording.recorder.worker_left(address, stimulus_id)
         self._servers.pop(address, None)
+        self._work.worker_left(address)
         self._last_payload.pop(address, None)
         self.cluster.worker_left(address, at=at)
         self.stragglers.left(address)

@@ -11,7 +11,7 @@ from dask_efficiency.plugins.worker import RECOMPUTED
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from dask_efficiency.cluster import ClusterLedger
+    from dask_efficiency.cluster import ClusterLedger, Presence
     from dask_efficiency.windows import ClusterWindow
 
 #: States of a task that is still to be done.
@@ -35,6 +35,8 @@ class WorkTracker:
         #: Tasks that had been in memory, were released, and are not forgotten.
         self._was_in_memory: set[Any] = set()
         self._long_running: set[Any] = set()
+        #: Workers that were not given a task yet, by address.
+        self._new: dict[str, Presence] = {}
         self._outstanding = 0
         self._processing = 0
         self._wrapped: dict[str, tuple[Any, Any]] = {}
@@ -63,6 +65,14 @@ class WorkTracker:
         self._processing = states["processing"]
         self._changed()
 
+    def worker_joined(self, presence: Presence) -> None:
+        """Note when this worker is given its first task."""
+        self._new[presence.address] = presence
+
+    def worker_left(self, address: str) -> None:
+        """It was given none."""
+        self._new.pop(address, None)
+
     def close(self) -> None:
         """Put the wrapped handlers back."""
         for op, (wrapper, original) in self._wrapped.items():
@@ -75,6 +85,8 @@ class WorkTracker:
         was, is_ = start in _OUTSTANDING, finish in _OUTSTANDING
         if finish == "processing":
             self._processing += 1
+            if self._new:
+                self._note_first_task(key)
         elif start == "processing":
             self._processing -= 1
             if self._long_running:
@@ -96,6 +108,12 @@ class WorkTracker:
         near = len(self._long_running) + 1
         if self._processing <= near or self._outstanding <= near:
             self._changed()
+
+    def _note_first_task(self, key: Any) -> None:
+        worker = self._scheduler.tasks[key].processing_on
+        presence = None if worker is None else self._new.pop(worker.address, None)
+        if presence is not None:
+            presence.first_task = time.monotonic_ns()
 
     def _changed(self) -> None:
         """Tell the clock and the windows, if anything they look at turned."""

@@ -26,6 +26,9 @@ ONE_CORE = (0.6, 1.15)
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
 
+#: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
+ONE_TASK = 1.1
+
 #: Below this load balance (mean over maximum of the workers' held time), the work was uneven.
 EVEN = 0.8
 
@@ -142,6 +145,11 @@ RULES: tuple[Advice, ...] = (
         Bucket.IDLE,
         lambda facts: facts.task_seconds < SMALL_TASK_SECONDS,
         "tasks of {task} end sooner than the scheduler hands out more: bigger partitions, fuse tasks",
+    ),
+    Advice(
+        Bucket.IDLE,
+        lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
+        "one task at a time, {held} of {threads} threads: a chain, or a client that waits for each result",
     ),
     Advice(
         Bucket.IDLE,

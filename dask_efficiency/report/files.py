@@ -19,6 +19,7 @@ from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.paths.summary import PathSummary
+from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
@@ -54,7 +55,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary):
+    if isinstance(value, Timeline | PathSummary | Arrival):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -270,6 +271,12 @@ def _path(value: Any, where: str) -> PathSummary | None:
     return PathSummary(**_read(value, where, _PATH_READERS, prefix=f"{where}."))
 
 
+def _arrivals(value: Any, where: str) -> tuple[Arrival, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise _wrong(value, where, "a list of objects")
+    return tuple(Arrival(**_read(item, where, _ARRIVAL_READERS, prefix=f"{where}.")) for item in value)
+
+
 def _row(value: Any, where: str) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of whole numbers")
@@ -331,10 +338,11 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "no_workers_seconds": _real,
     "cores": _maybe_real,
     "path": _path,
+    "arrivals": _arrivals,
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path"})
+_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path", "arrivals"})
 
 _PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
     "verdict": _text,
@@ -342,6 +350,13 @@ _PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
     "seconds_by_kind": _mapping(_real),
     "floor_seconds": _real,
     "chain_seconds": _real,
+}
+
+_ARRIVAL_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "worker": _text,
+    "asked": _real,
+    "joined": _real,
+    "first_task": _real,
 }
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {

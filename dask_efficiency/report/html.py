@@ -37,7 +37,7 @@ from dask_efficiency.report.sections import (
 )
 from dask_efficiency.report.straggler_html import RULES as STRAGGLER_RULES
 from dask_efficiency.report.straggler_html import straggler_section
-from dask_efficiency.report.wall_clock import WORTH_SAYING
+from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.errors import EmptyTraceError
 
@@ -91,7 +91,9 @@ def _headline(report: EfficiencyReport) -> Html:
     figures = lost_time(report)
     named = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.wall_seconds < math.inf:
-        named.append(("the run took", format_seconds(report.wall_seconds)))
+        named.append(("wall clock", format_seconds(max(report.window_seconds, report.wall_seconds))))
+        if ON_CLUSTER not in parts(report) or len(parts(report)) > 1:
+            named.append(("work on the cluster", format_seconds(report.wall_seconds)))
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             named.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:

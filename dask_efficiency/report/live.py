@@ -43,9 +43,8 @@ class Reading:
     at: int
     #: When the accounts began, by that clock.
     started: int
-    #: Nanoseconds with work outstanding since they began, and those of them without any worker.
+    #: Nanoseconds with work outstanding since they began.
     outstanding: int
-    no_workers: int
     #: Seconds between a worker's heartbeats.
     heartbeat_seconds: float
     nthreads: int
@@ -60,6 +59,8 @@ class Reading:
     tasks: Mapping[str, int]
     #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Nanoseconds with work outstanding and without any worker.
+    no_workers: int = 0
 
 
 def read(payload: Mapping[str, Any]) -> Reading:

@@ -38,7 +38,7 @@ class LostTime:
     """The table of lost time. In every column the rows above ``total`` add up to it."""
 
     thread_scale: Scale
-    #: None where the report does not know how long the run took.
+    #: None where the report does not know how long the work took.
     wall_scale: Scale | None
     #: None where the report carries no price.
     money_scale: Scale | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class EfficiencyReport:
     cores
         How many processors the workers shared, in the mean over ``wall_seconds``: those of their hosts that they may
         use, and no more than their containers' CPU limits. None where that is not known.
+    arrivals
+        The workers that came during the window.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     trace
@@ -144,6 +147,7 @@ class EfficiencyReport:
     no_workers_seconds: float = 0.0
     cores: float | None = None
     path: PathSummary | None = None
+    arrivals: tuple[Arrival, ...] = ()
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property

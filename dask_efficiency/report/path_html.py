@@ -46,7 +46,7 @@ def render_html(path: CriticalPath) -> str:
 
 def render_page(path: CriticalPath) -> str:
     """The path as a self-contained document; its element ``#data`` holds the figures."""
-    figures = [("the run took", format_seconds(path.makespan_seconds))]
+    figures = [("makespan", format_seconds(path.makespan_seconds))]
     if 0 < path.slot_bound_seconds < math.inf:
         figures.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
     if path.floor_seconds:

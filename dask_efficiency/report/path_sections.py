@@ -42,7 +42,7 @@ def context(path: CriticalPath) -> str:
     trace = path.trace
     counts = [_count(len(trace.tasks), "task"), _count(len(trace.workers), "worker")]
     counts.append(_count(round(path.slots), "slot"))
-    return f"{', '.join(counts)}; from the client's first activity to the last result"
+    return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
 
 
 def sections(path: CriticalPath) -> tuple[Section, ...]:
@@ -52,10 +52,10 @@ def sections(path: CriticalPath) -> tuple[Section, ...]:
 
 
 def kinds(path: CriticalPath) -> Section:
-    """The wall clock by kind, largest first; the last column is a bar."""
+    """The makespan by kind, largest first; the last column is a bar."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
-    return _table("What the wall clock was spent on", "kind", _top(seconds, max(worth, 1)))
+    return _table("What the makespan was spent on", "kind", _top(seconds, max(worth, 1)))
 
 
 def bounds(path: CriticalPath) -> Section:
@@ -75,7 +75,7 @@ def bounds(path: CriticalPath) -> Section:
 
 
 def by_name(path: CriticalPath, by: str) -> Section:
-    """The wall clock by task prefix, worker or host."""
+    """The makespan by task prefix, worker or host."""
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
         return Section("")

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.report.arrivals import lines as arrival_lines
 from dask_efficiency.report.figures import (
     apportion,
     format_percent,
@@ -109,6 +110,7 @@ def workers(report: EfficiencyReport, *, in_full: int = WORKERS_IN_FULL) -> Sect
     lines = [f"share of its time held by tasks: min {low}, median {middle}, max {high}"]
     if not math.isnan(report.load_balance):
         lines[0] += f"; load balance {report.load_balance:.2f}"
+    lines += arrival_lines(report.arrivals)
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
     time = dict(zip(there, map(scale.text, steps), strict=True))

@@ -58,13 +58,13 @@ def verdict(report: EfficiencyReport) -> str:
     clauses += _gpus(report)
     if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         clauses.append(f"{table.running.thread_time} {unit} are still running")
-    first = clauses[0][0].upper() + clauses[0][1:]
+    first = clauses[0][:1].upper() + clauses[0][1:]
     return "; ".join([first, *clauses[1:]])
 
 
 def _path(report: EfficiencyReport) -> list[str]:
     """The best witness first: what the run waited for."""
-    return [] if report.path is None else [sentence(report.path.verdict)]
+    return [] if report.path is None or not report.path.verdict else [sentence(report.path.verdict)]
 
 
 def _stragglers(report: EfficiencyReport) -> list[str]:

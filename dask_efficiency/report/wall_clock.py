@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.model import EfficiencyReport
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05
+
+ON_CLUSTER = "of work on the cluster"
+NO_WORKERS = "without any worker"
 
 #: What the client does for Dask in its own time; the rest of that time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
@@ -27,8 +31,8 @@ def parts(report: EfficiencyReport) -> dict[str, float]:
     """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
     whole = report.wall_seconds + report.no_workers_seconds + report.client_seconds
     found = {
-        "of work on the cluster": report.wall_seconds,
-        "without any worker": report.no_workers_seconds,
+        ON_CLUSTER: report.wall_seconds,
+        NO_WORKERS: report.no_workers_seconds,
         client(report): report.client_seconds,
     }
     worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * whole}
@@ -64,19 +68,20 @@ def took(report: EfficiencyReport) -> str:
         return ""
     divided = parts(report)
     ideal = ideally(report)
-    if set(divided) == {"of work on the cluster"}:
+    if set(divided) == {ON_CLUSTER}:
         return f"it took {format_seconds(report.wall_seconds)}" + (f", {ideal}" if ideal else "")
     said = []
     for what, seconds in divided.items():
-        on_cluster = what == "of work on the cluster"
-        said.append(f"{format_seconds(seconds)} {what}" + (f" ({ideal})" if on_cluster and ideal else ""))
+        on_cluster = what == ON_CLUSTER
+        aside = ideal if on_cluster else first_request(report.arrivals) if what == NO_WORKERS else ""
+        said.append(f"{format_seconds(seconds)} {what}" + (f" ({aside})" if aside else ""))
     whole = max(report.window_seconds, report.wall_seconds)
     return f"it took {format_seconds(whole)}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
 
 
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:
     """Whether most of the window was not work on the cluster: then that is said first."""
-    return wall_clock_known(report) and next(iter(parts(report)), "").find("cluster") < 0
+    return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
 
 
 def lines(report: EfficiencyReport) -> list[str]:

@@ -44,9 +44,8 @@ def test_a_run_on_busy_slots_is_helped_by_more_threads() -> None:
 
 def test_otherwise_the_prefix_that_is_longest_on_the_path_is_what_helps() -> None:
     sentence = of({"compute-cpu": 7.0, "report": 3.0})
-    assert (
-        sentence
-        == "The run took 10 s, 70 % of it in tasks that compute: what helps most is a faster 'load', 60 % of the path"
+    assert sentence == (
+        "The makespan is 10 s, 70 % of it in tasks that compute: what helps most is a faster 'load', 60 % of the path"
     )
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.paths.summary import PathSummary
+from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.timeline import Timeline
@@ -177,6 +179,8 @@ def findings() -> st.SearchStrategy[Finding]:
     )
 
 
+_times = st.floats(-1e9, 1e9)
+
 _groups = st.dictionaries(_names, breakdowns, max_size=12)
 
 reports = st.builds(
@@ -201,4 +205,18 @@ reports = st.builds(
     code=st.lists(_names, max_size=3).map(tuple),
     stragglers=st.lists(findings(), max_size=3).map(tuple),
     gpu=st.dictionaries(_names, any_gpu_totals(), max_size=2),
+    no_workers_seconds=_amounts,
+    cores=st.none() | st.floats(0, 1e4),
+    path=st.none()
+    | st.builds(
+        PathSummary,
+        verdict=_names,
+        makespan_seconds=_amounts,
+        seconds_by_kind=st.dictionaries(_names, _amounts, max_size=3),
+        floor_seconds=_amounts,
+        chain_seconds=_amounts,
+    ),
+    arrivals=st.lists(
+        st.builds(Arrival, worker=_names, asked=_times, joined=_times, first_task=_times), max_size=3
+    ).map(tuple),
 )

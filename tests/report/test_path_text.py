@@ -26,7 +26,7 @@ def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, w
 def test_the_verdict_comes_before_the_tables() -> None:
     path = transfers()
     text = " ".join(path_document(path).plain(500).split())
-    assert text.index(path.verdict) < text.index("What the wall clock was spent on") < text.index("By task prefix")
+    assert text.index(path.verdict) < text.index("What the makespan was spent on") < text.index("By task prefix")
 
 
 def test_a_path_is_shown_by_itself() -> None:
@@ -61,7 +61,7 @@ def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
     assert "onto the path" in repr(comparison)
     text = repr(comparison)
     assert " ".join(text.split()).index(comparison.verdict) < text.index("By kind") < text.index("By task prefix")
-    assert text.index("By task prefix") < text.index("Before: The run took") < text.index("Now: The run took")
+    assert text.index("By task prefix") < text.index("Before: The makespan is") < text.index("Now: The makespan is")
     screen = io.StringIO()
     console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(comparison)
     assert [word for word in re.findall(r"[\w.%-]+", text) if word not in screen.getvalue() and set(word) > {"-"}] == []

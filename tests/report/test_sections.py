@@ -3,18 +3,15 @@ from hypothesis import given
 from dask_efficiency.report.figures import NAME_LENGTH
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import (
-    WAIT_ADVICE,
-    advised,
     beside,
     context,
-    no_work,
+    not_counted,
     not_measured,
     prefixes,
     sections,
     spans,
     workers,
 )
-from dask_efficiency.report.verdict import advice
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 
 
@@ -35,22 +32,12 @@ def test_the_context_counts_what_the_report_covers() -> None:
 
 
 def test_time_without_work_is_said_to_be_left_out() -> None:
-    assert no_work(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
-    assert no_work(report_of(seconds(idle=1))) == ""
-
-
-def test_only_losses_of_one_percent_or_more_get_advice() -> None:
-    assert list(advised(report_of(seconds(thread_cpu=985, spill=10, idle=5)))) == ["spill"]
-
-
-def test_waiting_for_gpus_gets_its_own_advice_where_it_is_most_of_the_time_off_the_cpu() -> None:
-    for waited, expected in ((1.5, WAIT_ADVICE), (0.9, advice("thread-noncpu"))):
-        report = report_of(seconds(thread_cpu=5, thread_noncpu=2), details={"thread-noncpu: GPU wait": waited})
-        assert advised(report)["thread-noncpu"] == expected
+    assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
+    assert not_counted(report_of(seconds(idle=1))) == ""
 
 
 def test_the_factors_are_said_with_those_that_are_poor() -> None:
-    product, poor = sections(report_of(seconds(thread_cpu=7, spill=3)))[0].lines
+    product, poor, _ = sections(report_of(seconds(thread_cpu=7, spill=3)))[0].lines
     assert product.startswith("efficiency 0.700 = supply 1.000 x transfer 1.000 x memory 0.700 x ")
     assert poor == "below 0.8, the mark of a good factor: memory"
 

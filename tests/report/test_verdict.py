@@ -1,17 +1,18 @@
-import pytest
 from hypothesis import given
 
-from dask_efficiency.buckets import GOOD, Bucket
+from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.verdict import DESCRIPTIONS, advice, verdict
+from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
 from tests.report.samples import by_hand, gpu_totals, report_of, reports, seconds, with_gpus
 
 
 def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost_most() -> None:
     # U / N = 14.2 / (22.9 / 5.7) = 3.53
-    report = report_of(seconds(thread_cpu=14.2, spill=3.1, idle=2.9, thread_noncpu=2.7), wall_seconds=5.7)
+    report = report_of(
+        seconds(thread_cpu=14.2, spill=3.1, idle=2.9, thread_noncpu=2.7), wall_seconds=5.7, window_seconds=5.7
+    )
     assert verdict(report) == (
-        "62 % efficient: 14.2 of 22.9 thread-seconds were useful; the run took 5.7 s, ideally 3.5 s; "
+        "62 % efficient: 14.2 of 22.9 thread-seconds were useful; it took 5.7 s, ideally 3.5 s; "
         "the largest loss is spill, 3.1 thread-seconds"
     )
 
@@ -32,7 +33,8 @@ def test_the_verdict_says_how_much_the_gpus_were_idle() -> None:
 def test_much_running_time_is_said_and_no_ideal_is_promised() -> None:
     # 1 of 18 thread-seconds is more than one in twenty
     assert verdict(by_hand()) == (
-        "59 % efficient: 10.0 of 17.0 thread-seconds were useful; the run took 4.5 s; "
+        "59 % efficient: 10.0 of 17.0 thread-seconds were useful; "
+        "it took 5.0 s: 4.5 s of work on the cluster and 500 ms on the client, mostly its upload; "
         "the largest loss is spill, 3.0 thread-seconds; 1.0 thread-seconds are still running"
     )
 
@@ -60,14 +62,15 @@ def test_nothing_was_measured_for_one_reason() -> None:
 
 def test_nothing_was_useful() -> None:
     assert verdict(report_of(seconds(idle=3, failed=9))) == (
-        "0 % efficient: none of 12.0 thread-seconds were useful; the run took 4.5 s; "
+        "0 % efficient: none of 12.0 thread-seconds were useful; "
+        "it took 5.0 s: 4.5 s of work on the cluster and 500 ms without work; "
         "the largest loss is failed, 9.0 thread-seconds"
     )
 
 
 def test_nothing_was_lost() -> None:
-    expected = "100 % efficient: all of 12.0 thread-seconds were useful; the run took 4.5 s"
-    assert verdict(report_of(seconds(thread_cpu=8, gpu=4))) == expected
+    expected = "100 % efficient: all of 12.0 thread-seconds were useful; it took 4.5 s"
+    assert verdict(report_of(seconds(thread_cpu=8, gpu=4), window_seconds=4.5)) == expected
 
 
 def test_much_unmeasured_time_is_said_even_where_it_is_not_the_largest_loss() -> None:
@@ -84,15 +87,7 @@ def test_a_run_of_unknown_length_gets_no_runtime() -> None:
 @given(reports)
 def test_a_verdict_is_one_printable_line_for_any_report(report: EfficiencyReport) -> None:
     assert verdict(report).isprintable()
-    assert len(verdict(report)) < 400
-
-
-@pytest.mark.parametrize("bucket", Bucket)
-def test_every_loss_has_advice_and_nothing_else_has(bucket: Bucket) -> None:
-    is_loss = bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-    assert bool(advice(bucket)) == is_loss
-    assert len(advice(bucket)) <= 78
-    assert advice(bucket).isascii()
+    assert len(verdict(report)) < 1_000
 
 
 def test_every_bucket_is_described() -> None:

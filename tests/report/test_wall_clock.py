@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency.paths.summary import PathSummary
+from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.verdict import verdict
+from dask_efficiency.report.wall_clock import lines, parts, took
+from tests.report.samples import report_of, reports, seconds
+
+CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 3.1)
+
+
+def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
+    report = report_of(
+        seconds(thread_cpu=2), window_seconds=8.0, wall_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
+    )
+    assert parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "in your own code": 1.0}
+    assert sum(parts(report).values()) == report.window_seconds
+
+
+@given(reports)
+def test_no_part_of_any_wall_clock_is_negative_and_none_is_hidden_that_matters(report: EfficiencyReport) -> None:
+    whole = report.wall_seconds + report.no_workers_seconds + report.client_seconds
+    assert all(seconds >= 0 for seconds in parts(report).values())
+    assert sum(parts(report).values()) >= 0.89 * whole
+
+
+def test_a_client_that_thinks_between_computes_is_named_first() -> None:
+    """A stopwatch says 5.6 s, and the cluster worked for 1.0 s of them."""
+    report = report_of(
+        seconds(thread_cpu=3.1, idle=0.9, no_work=18.4), window_seconds=5.6, wall_seconds=1.0, phases={"run": 1.0}
+    )
+    assert verdict(report).startswith(
+        "It took 5.6 s: 4.6 s in your own code and 1.0 s of work on the cluster (ideally 775 ms); 78 % efficient"
+    )
+
+
+def test_a_client_that_mostly_does_work_for_dask_is_told_from_the_users_code() -> None:
+    report = report_of(
+        seconds(thread_cpu=4), window_seconds=5.0, wall_seconds=1.0, phases={"optimize": 3.0, "gather": 0.5}
+    )
+    assert "4.0 s on the client, mostly its optimize" in took(report)
+
+
+def test_time_without_workers_is_named_with_what_was_asked_for() -> None:
+    report = report_of(
+        seconds(thread_cpu=3, overhead=1),
+        window_seconds=8.2,
+        wall_seconds=2.0,
+        no_workers_seconds=6.1,
+        arrivals=(Arrival("0", 6.0, 6.1, 6.2), Arrival("1", 6.0, 6.3, math.nan)),
+    )
+    assert took(report) == (
+        "it took 8.2 s: 6.1 s without any worker (2 workers asked for, the first after 6.0 s) "
+        "and 2.0 s of work on the cluster (ideally 1.5 s)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "binding", "said"),
+    [
+        # 16 threads on 2 cores: 5.6 s of CPU are 0.35 s by threads, and 2.8 s by cores.
+        ({"cores": 2.0}, 2.8, "ideally 2.8 s, bound by 2 cores"),
+        ({"cores": 16.0}, 0.35, "ideally 350 ms"),
+        ({"path": CHAIN}, 3.1, "ideally 3.1 s, bound by its longest chain of tasks"),
+        # More than the run took itself: clocks, or a processor that nobody counted.
+        ({"cores": 0.5}, 3.2, "ideally 3.2 s, bound by 0.5 cores"),
+    ],
+)
+def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float, said: str) -> None:
+    report = report_of(seconds(thread_cpu=5.6, thread_noncpu=45.6), window_seconds=3.2, wall_seconds=3.2, **given)
+    assert report.ideal_seconds == pytest.approx(binding)
+    assert took(report) == f"it took 3.2 s, {said}"
+
+
+@given(reports)
+def test_no_ideal_is_longer_than_the_work_itself(report: EfficiencyReport) -> None:
+    assert 0.0 <= report.ideal_seconds <= report.wall_seconds
+
+
+def test_what_is_not_known_of_the_ideal_is_said() -> None:
+    (said,) = lines(report_of(seconds(thread_cpu=4, idle=5), window_seconds=4.5))
+    assert said == (
+        "useful work takes at least 2.0 s by 2 threads; not known: how many cores the workers share "
+        "and the longest chain of tasks (trace=True tells)"
+    )
+
+
+def test_the_path_and_the_stragglers_of_a_recorded_run_come_first() -> None:
+    report = report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("The makespan is 4.4 s", 4.4, {}, 1.0, 1.0))
+    assert verdict(report).startswith("The makespan is 4.4 s; 44 % efficient")

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.checks import RefusedSnapshot
+from dask_efficiency.processors import Processors, cores, decode_processors, encode_processors
+
+everyone = st.builds(
+    Processors,
+    machine=st.sampled_from(["one", "two"]),
+    group=st.sampled_from(["", "/a", "/b"]),
+    affinity=st.integers(1, 2**12),
+    quota=st.none() | st.floats(0.1, 16),
+)
+
+
+def on(affinity: int, quota: float | None = None, group: str = "", machine: str = "one") -> Processors:
+    return Processors(machine, group, affinity, quota)
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        ([], 0),
+        ([on(0b11)] * 3, 2),
+        ([on(0b0011), on(0b1100)], 4),
+        ([on(0b0111), on(0b1100)], 4),
+        ([on(0b11), on(0b11, machine="two")], 4),
+        # Two workers of one container of 1.5 cores, beside one with all four.
+        ([on(0b1111, 1.5, "/a")] * 2, 1.5),
+        ([on(0b1111, 1.5, "/a"), on(0b1111, 1.5, "/b")], 3),
+        ([on(0b11, 1.5, "/a"), on(0b11, 1.5, "/b")], 2),
+    ],
+)
+def test_workers_share_what_they_may_run_on_within_their_limits(workers: list[Processors], expected: float) -> None:
+    assert cores(workers) == expected
+
+
+@given(st.lists(everyone, min_size=1, max_size=6), everyone)
+def test_more_workers_never_have_fewer_cores_but_where_a_limit_is_lower(
+    workers: list[Processors], one: Processors
+) -> None:
+    together = cores([*workers, one])
+    assert 0 < together <= cores(workers) + cores([one])
+    if one.quota is None and not one.group:
+        assert together >= cores([one]) or any(w.machine == one.machine and w.quota is not None for w in workers)
+
+
+@given(everyone)
+def test_what_travels_comes_back(processors: Processors) -> None:
+    assert decode_processors(encode_processors(processors)) == processors
+
+
+GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        7,
+        {},
+        GOOD | {"machine": 3},
+        GOOD | {"group": "x" * 1_001},
+        GOOD | {"affinity": "0"},
+        GOOD | {"affinity": "-3"},
+        GOOD | {"affinity": "g"},
+        GOOD | {"affinity": "f" * 20_000},
+        GOOD | {"quota": 0.0},
+        GOOD | {"quota": float("nan")},
+        GOOD | {"quota": True},
+        GOOD | {"quota": float("inf")},
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(payload: Any) -> None:
+    with pytest.raises(RefusedSnapshot, match="processors"):
+        decode_processors(payload)
