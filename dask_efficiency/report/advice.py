@@ -194,7 +194,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         threads=report.mean_threads,
         held_threads=held / wall if wall else math.nan,
         cores=cores,
-        busy_cores=whole[Bucket.THREAD_CPU] / (cores * wall) if cores and wall else math.nan,
+        busy_cores=whole[Bucket.THREAD_CPU] / wall / cores if cores and wall else math.nan,
         one_at_a_time=_one_at_a_time(report),
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         spilling=whole.ns(Bucket.SPILL) / settled if settled else 0.0,

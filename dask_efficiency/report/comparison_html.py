@@ -68,7 +68,7 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
 
 
 def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    for name, seconds in (("wall time", comparison.wall_seconds), ("ideal time", comparison.ideal_seconds)):
+    for name, seconds in (("wall clock", comparison.wall_clock_seconds), ("ideal time", comparison.ideal_seconds)):
         if math.isfinite(seconds.before) and math.isfinite(seconds.after):
             yield name, f"{format_seconds(seconds.before)} → {format_seconds(seconds.after)}"
     efficiency = comparison.efficiency

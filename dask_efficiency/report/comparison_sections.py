@@ -110,11 +110,17 @@ def has_spread(comparison: Comparison) -> bool:
 
 def run(comparison: Comparison) -> Section:
     """Runtime, efficiency, size and tasks."""
-    wall, ideal = comparison.wall_seconds, comparison.ideal_seconds
-    known = [value for value in (wall.before, wall.after, ideal.before, ideal.after) if math.isfinite(value)]
+    whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
+    parts = {
+        "work on the cluster": comparison.wall_seconds,
+        "without any worker": comparison.no_workers_seconds,
+        "on the client": comparison.client_seconds,
+    }
+    known = [value for value in (whole.before, whole.after, ideal.before, ideal.after) if math.isfinite(value)]
     scale = fine_scale(max(known, default=0.0))
     rows = [
-        _time_row("wall time", wall, scale),
+        _time_row("wall clock", whole, scale),
+        *(_time_row(name, time, scale) for name, time in parts.items() if time.before or time.after),
         _time_row("ideal time", ideal, scale),
         _number_row("efficiency", comparison.efficiency, format_share, _points),
         _number_row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),

@@ -36,10 +36,10 @@ def verdict(comparison: Comparison) -> str:
             return f"Nothing to compare: nothing ran {side}"
     table = comparison_table(comparison)
     if comparison.is_same:
-        took = f"took {format_seconds(comparison.wall_seconds.after)} and " if _has_wall(comparison) else ""
+        took = f"took {format_seconds(comparison.wall_clock_seconds.after)} and " if _has_wall(comparison) else ""
         return f"No difference: both {took}lost {table.lost.after} thread-{table.thread_scale.word}"
     clauses = [*_runtime(comparison), *_useful(comparison, table), _lost(comparison, table)]
-    if _has_wall(comparison) and comparison.wall_seconds.within_spread and comparison.lost.within_spread:
+    if _has_wall(comparison) and comparison.wall_clock_seconds.within_spread and comparison.lost.within_spread:
         clauses.append(f"neither runtime nor lost time changed by {MORE}")
     clauses += [f"{named} thread-{table.thread_scale.word}{where}" for named, where in _named(comparison, table)]
     clauses += [*_unmeasured(comparison, WORTH_SAYING), *_not_ended(comparison)]
@@ -76,14 +76,14 @@ def rise_size(rise: float) -> str:
 
 
 def _has_wall(comparison: Comparison) -> bool:
-    wall = comparison.wall_seconds
+    wall = comparison.wall_clock_seconds
     return math.isfinite(wall.before) and math.isfinite(wall.after)
 
 
 def _runtime(comparison: Comparison) -> Iterator[str]:
     if not _has_wall(comparison):
         return
-    wall = comparison.wall_seconds
+    wall = comparison.wall_clock_seconds
     scale = fine_scale(max(wall.before, wall.after))
     if abs(wall.rise) < SAME_RUNTIME:
         said = "as fast as before"
@@ -92,7 +92,17 @@ def _runtime(comparison: Comparison) -> Iterator[str]:
     threads = comparison.threads
     on = f" on {threads.after} threads instead of {threads.before}" if threads.change and threads.before else ""
     noise = f", not {MORE}" if wall.within_spread and not comparison.lost.within_spread else ""
-    yield f"{said}: {pair(wall, scale)} {scale.unit}{on}{noise}"
+    yield f"{said}: {pair(wall, scale)} {scale.unit}{on}{noise}{_elsewhere(comparison, scale)}"
+
+
+def _elsewhere(comparison: Comparison, scale: Scale) -> str:
+    """Where most of a change of the wall clock was, if that was not the work on the cluster."""
+    change = comparison.wall_clock_seconds.change
+    parts = {"on the client": comparison.client_seconds, "without any worker": comparison.no_workers_seconds}
+    for what, part in parts.items():
+        if abs(part.change) > abs(change) / 2 and part.change * change > 0:
+            return f", mostly {what}, {pair(part, scale)} {scale.unit}"
+    return ""
 
 
 def _useful(comparison: Comparison, table: ComparisonTable) -> Iterator[str]:
@@ -104,7 +114,7 @@ def _lost(comparison: Comparison, table: ComparisonTable) -> str:
     lost = comparison.lost
     if table.lost.before == table.lost.after:
         return f"lost time is the same, {table.lost.after} thread-{table.thread_scale.word}"
-    alone = not (_has_wall(comparison) and comparison.wall_seconds.within_spread)
+    alone = not (_has_wall(comparison) and comparison.wall_clock_seconds.within_spread)
     noise = f", not {MORE}" if lost.within_spread and alone else ""
     return f"lost time {_moved(lost, table.lost.before, table.lost.after, table)}{noise}"
 

@@ -191,6 +191,11 @@ class EfficiencyReport:
         return max(0.0, self.window_seconds - self.wall_seconds - self.no_workers_seconds)
 
     @property
+    def wall_clock_seconds(self) -> float:
+        """How long the window was: work on the cluster, time without any worker, and the client's own time."""
+        return self.wall_seconds + self.no_workers_seconds + self.client_seconds
+
+    @property
     def ideal_bounds(self) -> dict[str, float]:
         """Seconds that the useful work takes at least, by what sets the bound; empty without work.
 

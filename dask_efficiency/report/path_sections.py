@@ -63,13 +63,13 @@ def bounds(path: CriticalPath) -> Section:
     lines = []
     if 0 < path.floor_seconds < math.inf:
         lines.append(
-            f"The longest chain of computing through the graph takes {format_seconds(path.floor_seconds)}: "
-            "with these tasks no cluster is faster, however large."
+            f"The longest chain of tasks that need one another takes {format_seconds(path.floor_seconds)}: "
+            "where they take as long as they did, no cluster is faster, however large."
         )
     if 0 < path.slot_bound_seconds < math.inf:
         lines.append(
-            f"All computing shared equally by the {_count(round(path.slots), 'slot')} takes "
-            f"{format_seconds(path.slot_bound_seconds)}: with these tasks this cluster is not faster."
+            f"The time of all tasks divided by the {_count(round(path.slots), 'slot')} is "
+            f"{format_seconds(path.slot_bound_seconds)}: where tasks take as long as they did, these slots need that."
         )
     return Section("Bounds", tuple(lines))
 

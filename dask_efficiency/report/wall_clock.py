@@ -29,13 +29,12 @@ def wall_clock_known(report: EfficiencyReport) -> bool:
 
 def parts(report: EfficiencyReport) -> dict[str, float]:
     """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
-    whole = report.wall_seconds + report.no_workers_seconds + report.client_seconds
     found = {
         ON_CLUSTER: report.wall_seconds,
         NO_WORKERS: report.no_workers_seconds,
         client(report): report.client_seconds,
     }
-    worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * whole}
+    worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * report.wall_clock_seconds}
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
@@ -75,8 +74,8 @@ def took(report: EfficiencyReport) -> str:
         on_cluster = what == ON_CLUSTER
         aside = ideal if on_cluster else first_request(report.arrivals) if what == NO_WORKERS else ""
         said.append(f"{format_seconds(seconds)} {what}" + (f" ({aside})" if aside else ""))
-    whole = max(report.window_seconds, report.wall_seconds)
-    return f"it took {format_seconds(whole)}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
+    whole = format_seconds(report.wall_clock_seconds)
+    return f"it took {whole}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
 
 
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:

@@ -64,7 +64,11 @@ def test_a_change_within_the_spread_is_marked_and_the_mark_explained() -> None:
 
 def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
     rows = figures(run(compare(by_hand(), by_hand(wall_seconds=9.0, tasks={"succeeded": 13, "failed": 1}))))
-    assert rows["wall time"] == ("4.50 s", "9.00 s", "+100 %")
+    # 5 s, of which 0.5 s were the client's; then 9 s, all of them work on the cluster
+    assert rows["wall clock"] == ("5.00 s", "9.00 s", "+80 %")
+    assert rows["work on the cluster"] == ("4.50 s", "9.00 s", "+100 %")
+    assert rows["on the client"] == ("0.50 s", "0.00 s", "-100 %")
+    assert "without any worker" not in rows
     assert rows["efficiency"] == ("59 %", "59 %", "")
     assert rows["threads"] == ("4", "4", "")
     assert rows["tasks succeeded"] == ("12", "13", "+1")
@@ -72,7 +76,10 @@ def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
 
 def test_what_is_unknown_on_both_sides_has_no_row() -> None:
     nothing = report_of(seconds(no_work=5), wall_seconds=0.0)
-    assert not {"wall time", "ideal time", "efficiency"} & figures(run(compare(nothing, nothing))).keys()
+    assert (
+        not {"wall clock", "work on the cluster", "ideal time", "efficiency"}
+        & figures(run(compare(nothing, nothing))).keys()
+    )
 
 
 def test_gpus_are_compared_where_both_sides_have_them() -> None:

@@ -55,7 +55,7 @@ def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
 def test_the_bounds_are_told() -> None:
     said = " ".join(bounds(critical_path(tree(8))).lines)
     assert "no cluster is faster" in said
-    assert "shared equally by the 8 slots" in said
+    assert "divided by the 8 slots" in said
 
 
 def test_what_was_dropped_and_noted_is_a_caveat() -> None:
