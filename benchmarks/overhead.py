@@ -19,6 +19,7 @@ import asyncio
 import gc
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -32,7 +33,8 @@ from distributed.worker_state_machine import ExecuteSuccessEvent
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor, ThreadRun
+from dask_efficiency.plugins.executor import ActorTimer, TaskMeter, ThreadRun
+from dask_efficiency.plugins.submit import MeteredSubmit, WorkerCalls
 from dask_efficiency.plugins.trace_scheduler import ClusterRecorder
 from dask_efficiency.plugins.trace_worker import TOPIC, WorkerRecorder
 from dask_efficiency.plugins.work import WorkTracker
@@ -167,22 +169,34 @@ class _Task:
 
 
 def thread_measurement(tasks: int) -> float:
-    """Microseconds of measuring a task inside its thread, hand-over included."""
-    executor = MeteredThreadPoolExecutor(None, failed=print)  # type: ignore[arg-type]
-    import threading
-
+    """Microseconds of measuring a task inside its thread, from its submission on."""
+    executor: Any = _InlineExecutor()
+    table: dict[Any, Any] = {}
+    args = (None, {}, {}, "no_op", table, None, 0.0)
     ident = threading.get_ident()
 
-    def task() -> dict[str, Any]:
+    def func(*args: Any) -> dict[str, Any]:
         return {"op": "task-finished", "thread": ident}
 
-    def drive(run: Callable[..., Any], *args: Any) -> float:
+    def task() -> dict[str, Any]:  # as upstream submits one
+        return func(*args)
+
+    def drive(submit: Callable[..., Any]) -> float:
         began = time.thread_time_ns()
         for _ in range(tasks):
-            run(*args)
+            submit(task)
         return (time.thread_time_ns() - began) / tasks / 1000
 
-    return _difference(lambda: drive(executor._run, task, (), {}), lambda: drive(task))
+    own = executor.submit
+    MeteredSubmit.attach(executor, WorkerCalls(table, TaskMeter(failed=print), ActorTimer()))
+    return _difference(lambda: drive(executor.submit), lambda: drive(own))
+
+
+class _InlineExecutor:
+    """Runs what is submitted at once."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        return fn(*args)
 
 
 def scheduler_hooks(tasks: int) -> float:

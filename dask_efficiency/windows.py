@@ -58,10 +58,6 @@ class WindowAccounts:
     #: The part of it in which work was outstanding, and the part of that in which there was no worker.
     outstanding: int
     no_workers: int = 0
-    #: How many cores the workers shared, in the mean over the time with work; None where one did not tell.
-    cores: float | None = None
-    #: Worker name to when it joined during the window and when it was given its first task, if it was.
-    arrivals: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     workers: dict[str, dict[str, int]] = field(default_factory=dict)
     nthreads: dict[str, int] = field(default_factory=dict)
     prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -166,15 +162,21 @@ class ClusterWindow:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
             accounts.nthreads[presence.name] = presence.nthreads
-        came = (p for p in self._standings if p not in self._opened_with and p.joined < at)
-        accounts.arrivals = {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
-        accounts.cores = mean_cores(self._standings, cluster.work, start=self.opened, stop=at)
         accounts.outside = _gained(cluster.outside, self._outside)
         accounts.details = _gained(cluster.details, self._details)
         for name, gpu in cluster.gpu_by_worker().items():
             if name in accounts.workers:
                 accounts.gpu[name] = gpu.since(self._gpu[name]) if name in self._gpu else gpu
         return accounts
+
+    def cores(self, work: WorkClock, *, at: int) -> float | None:
+        """How many cores the workers shared until ``at``, as :func:`mean_cores` tells it."""
+        return mean_cores(self._standings, work, start=self.opened, stop=at)
+
+    def arrivals(self, *, at: int) -> dict[str, tuple[int, int | None]]:
+        """Name to when a worker joined during the window until ``at``, and when it was given its first task."""
+        came = (p for p in self._standings if p not in self._opened_with and p.joined < at)
+        return {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
 
     def _restarted(self, presence: Presence) -> bool:
         """Whether the window it answers for was opened by a later ledger than its first in this window."""

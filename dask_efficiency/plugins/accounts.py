@@ -12,6 +12,7 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.plugins import environment, source
+from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
@@ -23,6 +24,7 @@ from dask_efficiency.windows import mean_cores
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.meter import ClusterMeter
+    from dask_efficiency.timeline import TimelineRecorder
     from dask_efficiency.windows import ClusterWindow, WindowAccounts
 
 #: Workers that a live view tells apart.
@@ -30,20 +32,38 @@ MAX_LIVE_WORKERS = 1_000
 
 
 def of_window(
-    meter: ClusterMeter, window: ClusterWindow, closed: WindowAccounts, own: set[str], timeline: Timeline, at: int
+    meter: ClusterMeter,
+    window: ClusterWindow,
+    closed: WindowAccounts,
+    own: set[str],
+    recorder: TimelineRecorder,
+    at: int,
 ) -> dict[str, Any]:
     """A closed window, with its spans by name and whose they are."""
-    spans, others = _by_name(meter, closed.spans, own)
-    notes = list(closed.notes)
+    found, missing = decorate(
+        [
+            *_of_any(meter, at - closed.elapsed, at),
+            Decoration("spans", "list of spans", lambda: _by_name(meter, closed.spans, own)),
+            Decoration("timeline", "timeline", lambda: _binned(meter.timeline(recorder, at=at))),
+            Decoration("gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in closed.gpu.items()}),
+            Decoration("cores", "count of cores", lambda: window.cores(meter.cluster.work, at=at)),
+            Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
+            Decoration("code", "source listing", lambda: source.recorded(_spans(meter), own)),
+            Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
+            Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
+        ]
+    )
+    notes = [*closed.notes, *missing]
+    spans, others = found.pop("spans", ({}, set()))
     if others:
         seconds = sum(sum(spans[name].values()) for name in others) / 1e9
         notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
     return {
         **_common(meter),
+        **found,
         "window": closed.elapsed,
         "outstanding": closed.outstanding,
         "no_workers": closed.no_workers,
-        "cores": closed.cores,
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,
@@ -53,14 +73,7 @@ def of_window(
         "details": closed.details,
         "not_measured": closed.not_measured,
         "notes": notes,
-        "timeline": _binned(timeline),
-        "stragglers": _stragglers(meter, at - closed.elapsed, at),
-        "gpu": {name: encode_gpu(totals) for name, totals in closed.gpu.items()},
-        "code": source.recorded(_spans(meter), own),
-        "arrivals": closed.arrivals,
         "opened": window.opened,
-        "graphs": window.graphs.until(at),
-        "running": window.running.until(at),
     }
 
 
@@ -68,12 +81,21 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
     """Everything since the accounts began."""
     cluster = meter.cluster
     at = time.monotonic_ns()
+    found, missing = decorate(
+        [
+            *_of_any(meter, cluster.started, at),
+            Decoration("timeline", "timeline", lambda: _binned(meter.timeline(at=at))),
+            Decoration(
+                "gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in cluster.gpu_by_worker().items()}
+            ),
+        ]
+    )
     return {
         **_common(meter),
+        **found,
         "window": at - cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "no_workers": cluster.work.without_workers(at=at),
-        "cores": _cores(meter, cluster.started, at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "nthreads": _nthreads(meter),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
@@ -81,9 +103,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
-        "timeline": _binned(meter.timeline(at=at)),
-        "stragglers": _stragglers(meter, cluster.started, at),
-        "gpu": {name: encode_gpu(totals) for name, totals in cluster.gpu_by_worker().items()},
+        "notes": missing,
     }
 
 
@@ -99,17 +119,17 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
     notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
     if then.at > since:
         notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.0f} s, less than was asked for")
+    found, missing = decorate(_of_any(meter, then.at, at))
     return {
         **_common(meter),
+        **found,
         "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
         "no_workers": now.without_workers - then.without_workers,
-        "cores": _cores(meter, then.at, at),
         "workers": {ALL_WORKERS: between(then, now)},
         "nthreads": _nthreads(meter),
         "not_measured": dict(cluster.reasons),
-        "stragglers": _stragglers(meter, then.at, at),
-        "notes": notes,
+        "notes": [*notes, *missing],
     }
 
 
@@ -169,6 +189,17 @@ def report_of(
 
     ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
     """
+    found, missing = decorate(
+        [
+            Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
+            Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+            Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
+            Decoration("stragglers", "list of stragglers", lambda: _findings(payload)),
+            Decoration(
+                "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
+            ),
+        ]
+    )
     return EfficiencyReport(
         name=name,
         started=started,
@@ -186,22 +217,24 @@ def report_of(
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
         not_measured=dict(payload.get("not_measured", {})),
-        notes=(*notes, *payload.get("notes", ())),
+        notes=(*notes, *payload.get("notes", ()), *missing),
         price_per_worker_hour=payload["price"],
-        environment={**payload["environment"], **(settings or {})},
-        timeline=_timeline(payload.get("timeline")),
-        code=tuple(payload.get("code") or code),
-        stragglers=tuple(map(Finding.from_dict, payload.get("stragglers", ()))),
-        gpu={name: decode_gpu(totals) for name, totals in payload.get("gpu", {}).items()},
+        **found,
     )
 
 
 def _common(meter: ClusterMeter) -> dict[str, Any]:
-    return {
-        "since": meter.since,
-        "price": meter.options.price_per_worker_hour,
-        "environment": environment.of_cluster(meter.scheduler.workers.values(), meter.scheduler.clients.values()),
-    }
+    return {"since": meter.since, "price": meter.options.price_per_worker_hour}
+
+
+def _of_any(meter: ClusterMeter, start: int, stop: int) -> list[Decoration]:
+    """What decorates every report between two instants of the accounts' clock."""
+    workers, clients = meter.scheduler.workers, meter.scheduler.clients
+    return [
+        Decoration("environment", "environment", lambda: environment.of_cluster(workers.values(), clients.values())),
+        Decoration("stragglers", "list of stragglers", lambda: _stragglers(meter, start, stop)),
+        Decoration("cores", "count of cores", lambda: _cores(meter, start, stop)),
+    ]
 
 
 def _cores(meter: ClusterMeter, start: int, stop: int) -> float | None:
@@ -257,6 +290,10 @@ def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
 
 def _binned(timeline: Timeline) -> dict[str, Any]:
     return {"bin": timeline.bin_ns, "elapsed": timeline.elapsed_ns, "activity": dict(timeline.activity)}
+
+
+def _findings(payload: Mapping[str, Any]) -> tuple[Finding, ...]:
+    return tuple(map(Finding.from_dict, payload.get("stragglers", ())))
 
 
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:

@@ -19,8 +19,10 @@ from typing import Any
 import cloudpickle
 from distributed import Client, get_client
 
+from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.plugins import environment
 from dask_efficiency.plugins.accounts import report_of
+from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.plugins.scaling import ScalingWatch
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
@@ -31,6 +33,7 @@ from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.trace.build import build
+from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
@@ -38,6 +41,8 @@ logger = logging.getLogger("dask_efficiency")
 #: Said in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
 _TOLD: set[str] = set()
+
+_OBSERVED = "record of what the client did"
 
 #: Reads of the scheduler's clock, of which the quickest counts.
 _CLOCK_READS = 3
@@ -121,7 +126,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._observer is None:  # it could not be opened, and has said so
+        if not self._opened:  # it could not be, and has said so
             return
         self._unobserve()
         try:
@@ -149,7 +154,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._observer is None:  # it could not be opened, and has said so
+        if not self._opened:  # it could not be, and has said so
             return
         self._unobserve()
         try:
@@ -202,6 +207,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._report = None
         self._trace: RunTrace | None = None
         self._observer: ClientObserver | None = None
+        self._opened = False
+        self._notes: list[str] = []
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
         self._place = place_of(caller)
@@ -223,10 +230,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._scaling = ScalingWatch(client.cluster)
         self._scaling.start()
         self._began = time.monotonic_ns()
-        self._notes: tuple[str, ...] = ()
         if reply["leased"] and client.id not in _TOLD:
             _TOLD.add(client.id)
-            self._notes = (LEASED,)
+            self._notes.append(LEASED)
             logger.info("dask_efficiency: %s", LEASED)
 
     async def _close(self) -> None:
@@ -238,24 +244,32 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             payload = await _ask(client, "close", window=self._window)
         finally:
             await _ask(client, "release", client=client.id)
-        try:
-            self._trace = await self._trace_of(payload.pop("trace", None))
-        except Exception as failure:  # the report must not be lost with its trace
-            logger.exception("dask_efficiency could not read the trace of %r", self._name)
-            self._notes += (f"there is no trace: {type(failure).__name__}: {failure}"[:500],)
-        report = report_of(
-            payload,
-            arrivals=self._arrivals(payload),
-            name=self._name,
-            started=self._started,
-            phases=self._split(payload, stopped),
-            notes=self._notes,
-            settings=environment.of_client(),
-            code=await asyncio.to_thread(block_at, self._place),
+        self._report = await asyncio.to_thread(self._made_of, payload, stopped)
+
+    def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
+        """The report that the scheduler's answer makes, and the trace."""
+        found, missing = decorate(
+            [
+                Decoration("trace", "trace", lambda: self._trace_of(payload.get("trace"))),
+                Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
+                Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
+                Decoration("settings", "list of the client's settings", environment.of_client),
+                Decoration("code", "source listing", lambda: block_at(self._place)),
+            ]
         )
-        if self._trace is not None:
-            report = await asyncio.to_thread(_with_trace, report, self._trace)
-        self._report = report
+        self._trace = trace = found.pop("trace", None)
+        notes = (*self._notes, *missing)
+        report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
+        if trace is None:
+            return report
+        told = report.stragglers
+        said, missing = decorate(
+            [
+                Decoration("path", "critical path", lambda: _path_summary(trace)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, told)),
+            ]
+        )
+        return replace(report, trace=trace, notes=(*report.notes, *missing), **said)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """The workers that came, and when the cluster's manager was asked for each."""
@@ -269,7 +283,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
         return tuple(
             Arrival(name, after(asked(name)), after(joined), after(first_task))
-            for name, (joined, first_task) in payload["arrivals"].items()
+            for name, (joined, first_task) in payload.get("arrivals", {}).items()
         )
 
     def _save(self) -> None:
@@ -280,7 +294,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         write = report.to_html if is_page else report.save
         write(self._filename, **self._storage_options)
 
-    async def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
+    def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
         if payload is None:
             return None
         assert self._client is not None
@@ -288,16 +302,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
             for phase, pairs in self._phases.intervals.items()
         }
-        return await asyncio.to_thread(
-            build,
-            recording_of(payload),
-            name=self._name,
-            start=payload["start"],
-            phases=phases,
-            client=self._client.id,
+        return build(
+            recording_of(payload), name=self._name, start=payload["start"], phases=phases, client=self._client.id
         )
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
+        if "graphs" not in payload or "running" not in payload:  # the scheduler says why
+            return {}
         behind = self._behind
         graphs, running = (
             [(start - behind, stop - behind) for start, stop in payload[name]] for name in ("graphs", "running")
@@ -312,12 +323,16 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         return split_phases(intervals, start=self._began, stop=stopped)
 
     def _observe(self) -> None:
-        self._observer = ClientObserver.of(self._client)
-        self._observer.add(self._phases)
+        self._opened = True
+        with decoration(_OBSERVED, self._notes):
+            observer = ClientObserver.of(self._client)
+            observer.add(self._phases)
+            self._observer = observer
 
     def _unobserve(self) -> None:
-        assert self._observer is not None
-        self._observer.remove(self._phases)
+        if self._observer is not None:
+            with decoration(_OBSERVED, self._notes):
+                self._observer.remove(self._phases)
 
     def _failed(self, failure: Exception) -> None:
         """The user's results must not be lost with a report: warn, and say so when it is asked for."""
@@ -454,11 +469,23 @@ async def _stragglers(client: Client) -> tuple[Finding, ...]:
     return await asyncio.to_thread(_with_cost, trace, findings)
 
 
-def _with_trace(report: EfficiencyReport, trace: RunTrace) -> EfficiencyReport:
-    """A report with what its recorded run says beside it."""
-    from dask_efficiency.report.witnesses import with_witnesses
+def _path_summary(trace: RunTrace) -> PathSummary | None:
+    """What the critical path says; None where no task ended."""
+    from dask_efficiency.paths.path import critical_path
 
-    return with_witnesses(replace(report, stragglers=_with_cost(trace, report.stragglers)), trace)
+    try:
+        return critical_path(trace).to_summary()
+    except EmptyTraceError:
+        return None
+
+
+def _of_the_run(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings of a live view with what they cost the run, then those that only the whole run shows."""
+    from dask_efficiency.stragglers.offline import find_stragglers
+
+    known = {(finding.worker, finding.host) for finding in findings}
+    found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
+    return (*_with_cost(trace, findings), *found)
 
 
 def _with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""MeteredThreadPoolExecutor: what a task used in its thread, measured in that thread."""
+"""TaskMeter: what a task used in its thread, measured in that thread; ActorTimer: the same of actors' methods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from typing import Any
 
 from dask_efficiency.gpu.records import TaskId, TaskWindow
@@ -32,40 +32,13 @@ class ThreadRun(int):
         return int, (int(self),)
 
 
-class _WrappedThreadPoolExecutor(Executor):
-    """An executor of threads whose calls go through ``_run``; everything else is the wrapped one's.
-
-    Upstream looks for ``ThreadPoolExecutor`` in the name of an executor's type.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self.wrapped = executor
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit to the wrapped executor, metered."""
-        return self.wrapped.submit(self._run, fn, args, kwargs)
-
-    def shutdown(self, wait: bool = True, **kwargs: Any) -> None:
-        """Shut the wrapped executor down."""
-        self.wrapped.shutdown(wait, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "wrapped":  # not set yet: a copy or an unpickled instance
-            raise AttributeError(name)
-        return getattr(self.wrapped, name)
-
-    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise AssertionError("a subclass says what is measured")
-
-
-class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
-    """Task threads, with each task's CPU and wall time measured inside its thread.
+class TaskMeter:
+    """The CPU and wall time of each task of one worker on one executor, measured inside the task's thread.
 
     Works on every platform and for seceding tasks.
     """
 
-    def __init__(self, executor: Executor, failed: Callable[[Exception], object]) -> None:
-        super().__init__(executor)
+    def __init__(self, failed: Callable[[Exception], object]) -> None:
         #: Told, in the task's thread, of a failure of the measuring itself; the task does not notice.
         self._failed = failed
         #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began.
@@ -79,12 +52,12 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         #: Runs that are done, some of them claimed since; bounded, should some never be.
         self._done: deque[ThreadRun] = deque(maxlen=10_000)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit to the wrapped executor, metered."""
+    def submit(self, submit: Callable[..., Future[Any]], task: Callable[[], Any]) -> Future[Any]:
+        """Have a task run, metered, by an executor's own ``submit``."""
         submitted = time.monotonic_ns() if self.recording else -1
         if self.around is not None:
-            fn = self._surrounded(fn, self.around)
-        return self.wrapped.submit(self._run, fn, args, kwargs, submitted)
+            task = self._surrounded(task, self.around)
+        return submit(self._run, task, submitted)
 
     def unclaimed(self) -> list[ThreadRun]:
         """The runs that are done and that the event loop has not heard of."""
@@ -93,7 +66,7 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         self._done.extendleft(reversed(waiting))
         return waiting
 
-    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], submitted: int = -1) -> Any:
+    def _run(self, task: Callable[[], Any], submitted: int) -> Any:
         try:
             ident = threading.get_ident()
             start = time.monotonic_ns()
@@ -101,9 +74,9 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
             self.live[ident] = start, cpu
         except Exception as error:
             self._failed(error)
-            return fn(*args, **kwargs)
+            return task()
         try:
-            result = fn(*args, **kwargs)
+            result = task()
         except BaseException:
             self._note_window(ident, start, time.monotonic_ns())
             self.live.pop(ident, None)
@@ -114,7 +87,7 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
             if self.windows is not None:
                 self._note_window(ident, start, stop)
             self.live.pop(ident, None)
-            # Users submit functions of their own to this executor: touch nothing but a task's message.
+            # Touch nothing but a task's message.
             if type(result) is dict and result.get("thread") == ident and "op" in result:
                 run = ThreadRun(ident)
                 run.used = start, stop, used
@@ -127,15 +100,15 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
         return result
 
     def _surrounded(
-        self, fn: Callable[..., Any], around: Callable[[TaskId], Callable[[], object]]
-    ) -> Callable[..., Any]:
-        def surrounded(*args: Any, **kwargs: Any) -> Any:
+        self, task: Callable[[], Any], around: Callable[[TaskId], Callable[[], object]]
+    ) -> Callable[[], Any]:
+        def surrounded() -> Any:
             ident = threading.get_ident()
             if ident not in self.live:  # measuring has failed
-                return fn(*args, **kwargs)
+                return task()
             after = around(TaskId(ident, self.live[ident][0]))
             try:
-                return fn(*args, **kwargs)
+                return task()
             finally:
                 after()
 
@@ -148,11 +121,10 @@ class MeteredThreadPoolExecutor(_WrappedThreadPoolExecutor):
             windows.append(TaskWindow(TaskId(ident, start), stop))
 
 
-class TimedThreadPoolExecutor(_WrappedThreadPoolExecutor):
+class ActorTimer:
     """Actor methods, which hold no slot: the wall time of all calls together."""
 
-    def __init__(self, executor: Executor) -> None:
-        super().__init__(executor)
+    def __init__(self) -> None:
         self._spent: deque[int] = deque()
         self._total = 0
 
@@ -163,15 +135,21 @@ class TimedThreadPoolExecutor(_WrappedThreadPoolExecutor):
             self._total += self._spent.popleft()
         return self._total
 
-    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def submit(
+        self, submit: Callable[..., Future[Any]], method: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> Future[Any]:
+        """Have a method run, timed, by an executor's own ``submit``."""
+        return submit(self._run, method, arguments)
+
+    def _run(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         start = time.monotonic_ns()
         try:
-            return fn(*args, **kwargs)
+            return method(*arguments)
         finally:
             self._spent.append(time.monotonic_ns() - start)
 
 
-def live_used(worker: Any, executors: Iterable[MeteredThreadPoolExecutor]) -> dict[Any, tuple[int, int]]:
+def live_used(worker: Any, meters: Iterable[TaskMeter]) -> dict[Any, tuple[int, int]]:
     """(CPU, wall) nanoseconds in their threads so far, of the tasks that are at work now, by key.
 
     The clock of a thread that has ended crashes the process when it is read. So it is read only
@@ -183,7 +161,7 @@ def live_used(worker: Any, executors: Iterable[MeteredThreadPoolExecutor]) -> di
     used = {}
     with worker.active_threads_lock:
         for ident, key in worker.active_threads.items():
-            began = next((executor.live[ident] for executor in executors if ident in executor.live), None)
+            began = next((meter.live[ident] for meter in meters if ident in meter.live), None)
             if began is not None:
                 cpu = time.clock_gettime_ns(get_clock(ident)) - began[1] if get_clock else 0
                 used[key] = max(0, cpu), time.monotonic_ns() - began[0]

@@ -20,6 +20,7 @@ import dask_efficiency
 from dask_efficiency.cluster import ClusterLedger, Presence
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import accounts, bootstrap
+from dask_efficiency.plugins.decorations import decoration
 from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.recording import Recording
@@ -74,11 +75,13 @@ def turn(scheduler: Scheduler) -> asyncio.Lock:
 class _OpenWindow:
     """A window and whose it is."""
 
-    def __init__(self, window: ClusterWindow, client: str, span: str) -> None:
+    def __init__(self, window: ClusterWindow, client: str, span: str, missing: list[str]) -> None:
         self.window = window
         self.client = client
         #: Ids of the spans of this client's work.
         self.spans = {span}
+        #: What its report cannot have, as notes.
+        self.missing = missing
 
 
 class ClusterMeter:
@@ -106,6 +109,8 @@ class ClusterMeter:
         self._windows: dict[str, ClusterWindow] = {}
         self._feed = ActivityFeed()
         self._life = TimelineRecorder(at=self.cluster.started)
+        #: Why no timeline is kept any more; empty while one is.
+        self._no_timeline: list[str] = []
         self._timelines: dict[str, TimelineRecorder] = {}
         self._work = WorkTracker(scheduler, self.cluster, self._windows)
         self._servers: dict[str, str] = {}
@@ -340,13 +345,24 @@ class ClusterMeter:
         self.cost_seconds += time.thread_time() - began
 
     def _follow(self) -> None:
-        """Note in every timeline what the workers did since the last time."""
-        stretches = self._feed.read(self.cluster.present.values())
-        for recorder in (self._life, *self._timelines.values()):
-            recorder.add(stretches)
+        """Note in every timeline what the workers did since the last time; once that has failed, in none any more."""
+        if self._no_timeline:
+            return
+        with decoration("timeline", self._no_timeline):
+            stretches = self._feed.read(self.cluster.present.values())
+            for recorder in (self._life, *self._timelines.values()):
+                recorder.add(stretches)
 
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
-        """What the slots were doing until ``at``; since the accounts began where no recorder is given."""
+        """What the slots were doing until ``at``; since the accounts began where no recorder is given.
+
+        Raises
+        ------
+        RuntimeError
+            If following the workers has failed.
+        """
+        if self._no_timeline:
+            raise RuntimeError(self._no_timeline[0])
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
 
     def refresh(self) -> None:
@@ -451,8 +467,10 @@ class ClusterMeter:
 
     async def _open_window(self, window_id: str, client: str, span: str, trace: bool) -> dict[str, Any]:
         self.poll()
+        missing: list[str] = []
         if trace:
-            await self._recording.begin(window_id)
+            with decoration("trace", missing):
+                await self._recording.begin(window_id)
         while len(self._open) >= MAX_WINDOWS:
             self._forget_window(next(iter(self._open)))
         at = time.monotonic_ns()
@@ -464,7 +482,7 @@ class ClusterMeter:
             del self._timelines[window_id]
             raise
         window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
-        self._open[window_id] = _OpenWindow(window, client, span)
+        self._open[window_id] = _OpenWindow(window, client, span, missing)
         self._windows[window_id] = window
         self.set_worker_half()
         return {"leased": not self._permanent}
@@ -483,13 +501,11 @@ class ClusterMeter:
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
             self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
-        account = accounts.of_window(self, held.window, closed, held.spans, self.timeline(recorder, at=at), at)
-        if self._recording.wanted(window_id):
-            try:
+        account = accounts.of_window(self, held.window, closed, held.spans, recorder, at)
+        account["notes"] += held.missing
+        if self._recording.wanted(window_id) and not held.missing:
+            with decoration("trace", account["notes"]):
                 account["trace"] = {**await self._recording.collect(), "start": held.window.opened}
-            except Exception as error:  # the report must not be lost with its trace
-                logger.exception("dask_efficiency could not send a trace")
-                account["notes"].append(f"there is no trace: {type(error).__name__}: {error}"[:500])
         self._forget_window(window_id)
         return account
 

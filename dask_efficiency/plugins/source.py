@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import textwrap
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -15,6 +16,10 @@ MAX_CODE = 8_000
 
 #: A longer file is not parsed for the sake of a few of its lines.
 MAX_FILE = 1_000_000
+
+
+#: CPython counts how deep it is in a tree for all threads together, and raises ``SystemError`` where two parse at once.
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ def _extent(lines: list[str], lineno: int) -> tuple[int, int]:
     if len(text) > MAX_FILE:
         return lineno, lineno
     try:
-        tree = ast.parse(text)
+        with _PARSING:
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics, or no Python at all
         return 1, len(lines)
     blocks: list[tuple[int, int]] = []

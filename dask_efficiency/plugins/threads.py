@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.ledger import Hold, Used
-from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor, ThreadRun, TimedThreadPoolExecutor, live_used
+from dask_efficiency.plugins.executor import ActorTimer, TaskMeter, ThreadRun, live_used
+from dask_efficiency.plugins.submit import MeteredSubmit, WorkerCalls
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -20,7 +21,7 @@ MAX_WINDOWS = 100_000
 
 
 class TaskThreads:
-    """Puts metered executors in the place of a worker's own, and reads what they measured.
+    """Meters what a worker runs on its executors, and reads what was measured.
 
     Parameters
     ----------
@@ -38,45 +39,50 @@ class TaskThreads:
         self.not_measured = 0
         #: From when to when each thread worked for a task; None while nobody wants to know.
         self._windows: deque[TaskWindow] | None = None
-        self._executors: dict[str, Any] = {}
-        self._actors: TimedThreadPoolExecutor | None = None
+        #: The meters by the names of their executors.
+        self._meters: dict[str, TaskMeter] = {}
+        self._timer = ActorTimer()
+        #: What stands in the place of the executors' ``submit``, with what this worker meters there.
+        self._placed: list[tuple[MeteredSubmit, WorkerCalls]] = []
 
     def attach(self) -> None:
-        """Meter every executor of threads."""
-        wrapped: dict[int, MeteredThreadPoolExecutor] = {}
+        """Meter every executor of threads; one that cannot be metered in its place is left alone."""
+        meters: dict[int, TaskMeter] = {}
         for name, executor in self._worker.executors.items():
+            # By this upstream tells them from those to which it sends tasks without their threads' table.
             if "ThreadPoolExecutor" not in str(type(executor)):
                 continue
-            if name == "actor":
-                self._executors[name] = self._actors = TimedThreadPoolExecutor(executor)
-            else:
-                meter = wrapped.setdefault(id(executor), MeteredThreadPoolExecutor(executor, self._failed))
-                self._executors[name] = meter
-        self._worker.executors.update(self._executors)
+            if id(executor) not in meters:
+                calls = WorkerCalls(self._worker.active_threads, TaskMeter(self._failed), self._timer)
+                placed = MeteredSubmit.attach(executor, calls)
+                if placed is None:
+                    continue
+                self._placed.append((placed, calls))
+                meters[id(executor)] = calls.tasks
+            self._meters[name] = meters[id(executor)]
 
     def restore(self) -> None:
-        """Put the worker's own executors back."""
+        """Leave the worker's executors as they were."""
         self.unwatch()
-        for name, executor in self._executors.items():
-            original = executor.wrapped
-            if self._worker.executors.get(name) is executor:
-                self._worker.executors[name] = original
-        self._executors.clear()
+        for placed, calls in self._placed:
+            placed.detach(calls)
+        self._placed.clear()
+        self._meters.clear()
 
     @property
-    def metered(self) -> Mapping[int, MeteredThreadPoolExecutor]:
-        """The metered executors, each once."""
-        return {id(e): e for e in self._executors.values() if isinstance(e, MeteredThreadPoolExecutor)}
+    def metered(self) -> tuple[TaskMeter, ...]:
+        """The meters of all executors, each once."""
+        return tuple(calls.tasks for _, calls in self._placed)
 
     @property
     def actors(self) -> int:
         """Nanoseconds in the methods of actors."""
-        return 0 if self._actors is None else self._actors.spent
+        return self._timer.spent
 
     def record(self, recording: bool) -> None:
         """Whether each run also notes when it was submitted, and on which thread it ran."""
-        for executor in self.metered.values():
-            executor.recording = recording
+        for meter in self.metered:
+            meter.recording = recording
 
     # -- for whoever watches the GPU ---------------------------------------------------------
 
@@ -90,41 +96,39 @@ class TaskThreads:
 
         They are noted from the first call on. Called from another thread.
         """
-        executors = self.metered.values()
+        meters = self.metered
         if self._windows is None:
             self._windows = deque(maxlen=MAX_WINDOWS)
-            for executor in executors:
-                executor.windows = self._windows
+            for meter in meters:
+                meter.windows = self._windows
         ended = self._windows
         running = [
-            TaskWindow(TaskId(ident, start), -1)
-            for executor in executors
-            for ident, (start, _) in list(executor.live.items())
+            TaskWindow(TaskId(ident, start), -1) for meter in meters for ident, (start, _) in list(meter.live.items())
         ]
         # After those that run: a task that ends in between is in both, and none in neither.
         return running + [ended.popleft() for _ in range(len(ended))]
 
     def surround(self, around: Callable[[TaskId], Callable[[], object]] | None) -> None:
         """Call this in each task's thread before the task, and what it gives after it."""
-        for executor in self.metered.values():
-            executor.around = around
+        for meter in self.metered:
+            meter.around = around
 
     def unwatch(self) -> None:
         """Note no windows any more."""
         self._windows = None
         self.surround(None)
-        for executor in self.metered.values():
-            executor.windows = None
+        for meter in self.metered:
+            meter.windows = None
 
     def running(self) -> dict[TaskId, Any]:
         """Keys of the tasks in metered threads."""
-        executors = self.metered.values()
+        meters = self.metered
         with self._worker.active_threads_lock:
             return {
-                TaskId(ident, executor.live[ident][0]): key
+                TaskId(ident, meter.live[ident][0]): key
                 for ident, key in self._worker.active_threads.items()
-                for executor in executors
-                if ident in executor.live
+                for meter in meters
+                if ident in meter.live
             }
 
     # -- what they used ----------------------------------------------------------------------
@@ -158,7 +162,7 @@ class TaskThreads:
 
     def live(self) -> dict[Any, tuple[int, int]]:
         """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""
-        return live_used(self._worker, self.metered.values())
+        return live_used(self._worker, self.metered)
 
     def so_far(self, held: Mapping[object, Hold]) -> dict[object, Used]:
         """What the tasks that hold slots used so far, as far as it is known, by key."""
@@ -181,11 +185,11 @@ class TaskThreads:
         Which run is whose is not known either; but threads take tasks in the order in which they were
         submitted, and that is the order in which they took their slots.
         """
-        runs = sorted(run.used for executor in self.metered.values() for run in executor.unclaimed())
+        runs = sorted(run.used for meter in self.metered for run in meter.unclaimed())
         unknown = [(hold.start, key) for key, hold in held.items() if key not in known]
         pairs = zip(runs, sorted(unknown, key=lambda pair: pair[0]), strict=False)
         return {key: Used(cpu, stop - start) for (start, stop, cpu), (_, key) in pairs}
 
     def _measured_elsewhere(self, ts: TaskState) -> bool:
         executor = (ts.annotations or {}).get("executor", "default")
-        return executor not in self._executors or bool(getattr(ts.run_spec, "is_coro", False))
+        return executor not in self._meters or bool(getattr(ts.run_spec, "is_coro", False))

@@ -273,7 +273,13 @@ class Comparison:
     @property
     def is_same(self) -> bool:
         """Whether every figure is the same on both sides."""
-        figures: list[Difference[Any]] = [self.wall_clock_seconds, self.wall_seconds, self.useful, self.lost, self.running]
+        figures: list[Difference[Any]] = [
+            self.wall_clock_seconds,
+            self.wall_seconds,
+            self.useful,
+            self.lost,
+            self.running,
+        ]
         figures += [cause.time for cause in self.causes]
         figures += [time for change in self.by_prefix.values() for time in (change.useful, change.lost)]
         return not any(figure.change and not math.isnan(figure.change) for figure in figures)

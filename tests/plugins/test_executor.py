@@ -8,11 +8,12 @@ import textwrap
 import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 
 import msgpack
 import pytest
 
-from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor, ThreadRun, TimedThreadPoolExecutor, live_used
+from dask_efficiency.plugins.executor import ActorTimer, TaskMeter, ThreadRun, live_used
 
 MILLISECOND = 1_000_000
 
@@ -42,9 +43,9 @@ def task(milliseconds=0):
     return {"op": "task-finished", "thread": threading.get_ident(), "result": milliseconds}
 
 
-def metered(executor, failed=pytest.fail):
-    """A metered executor of which no failure is expected."""
-    return MeteredThreadPoolExecutor(executor, failed)
+def metered(executor, fn, meter=None):
+    """What becomes of a function on an executor, metered; no failure of the measuring is expected."""
+    return (meter or TaskMeter(pytest.fail)).submit(executor.submit, fn)
 
 
 def run_apart(program: str) -> str:
@@ -59,7 +60,7 @@ def run_apart(program: str) -> str:
 def test_a_task_s_thread_remembers_what_it_used():
     with ThreadPoolExecutor(1) as pool:
         before = time.monotonic_ns()
-        result = metered(pool).submit(task, 50).result()
+        result = metered(pool, lambda: task(50)).result()
         after = time.monotonic_ns()
     start, stop, cpu = result["thread"].used
     assert before <= start <= stop <= after
@@ -69,14 +70,14 @@ def test_a_task_s_thread_remembers_what_it_used():
 
 def test_waiting_is_no_cpu():
     with ThreadPoolExecutor(1) as pool:
-        result = metered(pool).submit(lambda: time.sleep(0.05) or task()).result()
+        result = metered(pool, lambda: time.sleep(0.05) or task()).result()
     start, stop, cpu = result["thread"].used
     assert stop - start >= 50 * MILLISECOND
     assert cpu < 20 * MILLISECOND
 
 
 def test_a_thread_run_is_the_ident_to_everyone_else():
-    result = metered(InlineExecutor()).submit(task).result()
+    result = metered(InlineExecutor(), task).result()
     run = result["thread"]
     assert type(run) is ThreadRun
     assert run == threading.get_ident()
@@ -101,10 +102,10 @@ def test_an_exception_passes_through_and_leaves_nothing_behind():
     def fail(error):
         raise error
 
-    executor = metered(InlineExecutor())
+    meter = TaskMeter(pytest.fail)
     for error in (ValueError("x"), Odd()):
-        assert executor.submit(fail, error).exception() is error
-    assert executor.live == {}
+        assert metered(InlineExecutor(), partial(fail, error), meter).exception() is error
+    assert meter.live == {}
 
 
 @pytest.mark.parametrize(
@@ -118,9 +119,9 @@ def test_an_exception_passes_through_and_leaves_nothing_behind():
         [("thread", threading.get_ident()), ("op", "x")],
     ],
 )
-def test_what_a_user_s_function_returns_is_untouched(result):
+def test_what_is_no_task_s_message_is_untouched(result):
     before = copy.deepcopy(result)
-    found = metered(InlineExecutor()).submit(lambda: result).result()
+    found = metered(InlineExecutor(), lambda: result).result()
     assert found is result
     assert found == before
     if isinstance(found, dict):
@@ -132,38 +133,8 @@ def test_a_dictionary_of_a_class_of_its_own_is_untouched():
         pass
 
     message = Message(task())
-    found = metered(InlineExecutor()).submit(lambda: message).result()
+    found = metered(InlineExecutor(), lambda: message).result()
     assert type(found["thread"]) is int
-
-
-def test_arguments_named_like_the_executor_s_own_pass_through():
-    def echo(*args, **kwargs):
-        return args, kwargs
-
-    executor = metered(InlineExecutor())
-    assert executor.submit(echo, 1, args=2, kwargs=3, self=4, fn=5).result() == (
-        (1,),
-        {"args": 2, "kwargs": 3, "self": 4, "fn": 5},
-    )
-
-
-def test_a_wrapped_executor_is_the_pool_in_all_else():
-    with ThreadPoolExecutor(3) as pool:
-        for wrapped in (metered(pool), TimedThreadPoolExecutor(pool)):
-            assert wrapped._max_workers == 3
-            assert "ThreadPoolExecutor" in str(type(wrapped))
-            assert list(wrapped.map(abs, [-1, 2])) == [1, 2]
-            with pytest.raises(AttributeError, match="no_such"):
-                wrapped.no_such  # noqa: B018
-    wrapped.shutdown(wait=True)
-    with pytest.raises(RuntimeError):
-        wrapped.submit(task)
-
-
-def test_a_copy_of_a_wrapped_executor_does_not_recurse():
-    blank = MeteredThreadPoolExecutor.__new__(MeteredThreadPoolExecutor)
-    with pytest.raises(AttributeError, match="wrapped"):
-        blank.submit(task)
 
 
 @pytest.mark.parametrize("clock", ["thread_time_ns", "monotonic_ns"])
@@ -178,31 +149,31 @@ def test_a_task_does_not_notice_that_measuring_it_failed(monkeypatch, clock, whe
 
     message = {"op": "task-finished", "thread": threading.get_ident(), "result": 1}
     failures: list[Exception] = []
-    executor = metered(InlineExecutor(), failures.append)
+    meter = TaskMeter(failures.append)
     if when == "before":
         breaking()
-    assert executor.submit(breaking).result() is message
+    assert metered(InlineExecutor(), breaking, meter).result() is message
     assert [str(failure) for failure in failures] == ["no such clock"]
     assert type(message["thread"]) is int
 
 
 def test_a_live_task_is_in_the_books_until_it_ends():
-    executor = metered(InlineExecutor())
-    seen = executor.submit(lambda: dict(executor.live)).result()
+    meter = TaskMeter(pytest.fail)
+    seen = metered(InlineExecutor(), lambda: dict(meter.live), meter).result()
     assert seen.keys() == {threading.get_ident()}
-    assert executor.live == {}
+    assert meter.live == {}
 
 
 def test_actor_methods_are_summed_whether_they_return_or_raise():
     with ThreadPoolExecutor(2) as pool:
-        executor = TimedThreadPoolExecutor(pool)
-        assert executor.spent == 0
-        futures = [executor.submit(time.sleep, 0.02) for _ in range(2)] + [executor.submit(time.sleep, "x")]
+        timer = ActorTimer()
+        assert timer.spent == 0
+        futures = [timer.submit(pool.submit, time.sleep, (seconds,)) for seconds in (0.02, 0.02, "x")]
         errors = [future.exception() for future in futures]
-        spent = executor.spent
+        spent = timer.spent
     assert [type(error) for error in errors] == [type(None), type(None), TypeError]
     assert 40 * MILLISECOND <= spent < 400 * MILLISECOND
-    assert executor.spent == spent
+    assert timer.spent == spent
 
 
 # -- clocks of other threads: in a process of their own, for they may crash it ----------------------
@@ -211,14 +182,15 @@ WORKER = """
 import os, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, ".")
-from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor, live_used
+from dask_efficiency.plugins.executor import ActorTimer, TaskMeter, live_used
+from dask_efficiency.plugins.submit import MeteredSubmit, WorkerCalls
 
 class Worker:
     # What is read of a worker: which threads are at which task.
     active_threads_lock = threading.Lock()
     active_threads = {}
 
-def task(key, work, worker=Worker):
+def task(key, work, table, worker=Worker):
     with worker.active_threads_lock:
         worker.active_threads[threading.get_ident()] = key
     try:
@@ -228,7 +200,13 @@ def task(key, work, worker=Worker):
             del worker.active_threads[threading.get_ident()]
 
 def metered(pool):
-    return MeteredThreadPoolExecutor(pool, failed=lambda error: os._exit(3))
+    meter = TaskMeter(failed=lambda error: os._exit(3))
+    assert MeteredSubmit.attach(pool, WorkerCalls(Worker.active_threads, meter, ActorTimer()))
+    return meter
+
+def submit(pool, key, work):
+    args = key, work, Worker.active_threads
+    return pool.submit(lambda: task(*args))
 
 def spin(seconds):
     until = time.thread_time() + seconds
@@ -242,18 +220,18 @@ def test_the_cpu_of_a_live_task_is_read_from_outside():
         WORKER
         + """
 pool = ThreadPoolExecutor(2)
-executor = metered(pool)
+meter = metered(pool)
 ready, done = threading.Event(), threading.Event()
 def work():
     spin(0.1); ready.set(); done.wait()
-future = executor.submit(task, "x", work)
+future = submit(pool, "x", work)
 ready.wait()
-used = live_used(Worker, [executor])
+used = live_used(Worker, [meter])
 done.set(); future.result()
 cpu, wall = used["x"]
 assert used.keys() == {"x"}, used
 assert 0.1e9 <= cpu <= 0.15e9 and cpu <= wall + 1e6, used
-assert live_used(Worker, [executor]) == {}
+assert live_used(Worker, [meter]) == {}
 print("ok")
 """
     )
@@ -264,20 +242,19 @@ def test_dead_threads_and_foreign_idents_do_not_crash_the_worker():
     out = run_apart(
         WORKER
         + """
-executors = []
+meters = []
 for _ in range(20):
     pool = ThreadPoolExecutor(4)
-    executor = metered(pool)
-    executors.append(executor)
+    meters.append(metered(pool))
     for i in range(8):
-        executor.submit(task, i, lambda: spin(0.0005))
-    live_used(Worker, executors)
+        submit(pool, i, lambda: spin(0.0005))
+    live_used(Worker, meters)
     pool.shutdown()          # its threads are dead now
-    live_used(Worker, executors)
+    live_used(Worker, meters)
 # Threads that are gone, a child's ident and nonsense, in a careless worker's table.
 dead = threading.Thread(target=lambda: None); dead.start(); dead.join()
 Worker.active_threads.update({dead.ident: "dead", 1: "child", 0: "none"})
-assert live_used(Worker, executors) == {}
+assert live_used(Worker, meters) == {}
 print("ok")
 """
     )
@@ -289,14 +266,14 @@ def test_many_short_tasks_are_read_while_they_come_and_go():
         WORKER
         + """
 pool = ThreadPoolExecutor(4)
-executor = metered(pool)
-futures = [executor.submit(task, i, lambda: spin(0.0002)) for i in range(2000)]
+meter = metered(pool)
+futures = [submit(pool, i, lambda: spin(0.0002)) for i in range(2000)]
 looks = 0
 while not all(f.done() for f in futures[-4:]):
-    for cpu, wall in live_used(Worker, [executor]).values():
+    for cpu, wall in live_used(Worker, [meter]).values():
         assert cpu >= 0 and wall >= 0
     looks += 1
-assert all(f.exception() is None for f in futures) and executor.live == {}
+assert all(f.exception() is None for f in futures) and meter.live == {}
 print("ok" if looks else "never looked")
 """
     )
@@ -305,25 +282,23 @@ print("ok" if looks else "never looked")
 
 def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(monkeypatch):
     monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
-    executor = metered(InlineExecutor())
+    meter = TaskMeter(pytest.fail)
 
     class Worker:
         active_threads_lock = threading.Lock()
         active_threads = {threading.get_ident(): "x"}  # noqa: RUF012
 
-    cpu, wall = executor.submit(lambda: live_used(Worker, [executor])).result()["x"]
+    cpu, wall = metered(InlineExecutor(), lambda: live_used(Worker, [meter]), meter).result()["x"]
     assert cpu == 0
     assert wall >= 0
-    assert live_used(Worker, [executor]) == {}
+    assert live_used(Worker, [meter]) == {}
 
 
 def test_a_run_is_unclaimed_until_the_event_loop_has_heard_of_it():
     with ThreadPoolExecutor(1) as threads:
-        executor = MeteredThreadPoolExecutor(threads, failed=pytest.fail)
-        results = [
-            executor.submit(lambda: {"op": "task-finished", "thread": threading.get_ident()}).result() for _ in range(3)
-        ]
+        meter = TaskMeter(pytest.fail)
+        results = [metered(threads, task, meter).result() for _ in range(3)]
         results[1]["thread"].claimed = True
-        assert [id(run) for run in executor.unclaimed()] == [id(results[i]["thread"]) for i in (0, 2)]
+        assert [id(run) for run in meter.unclaimed()] == [id(results[i]["thread"]) for i in (0, 2)]
         results[0]["thread"].claimed = results[2]["thread"].claimed = True
-        assert executor.unclaimed() == []
+        assert meter.unclaimed() == []

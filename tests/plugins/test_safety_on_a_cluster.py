@@ -109,7 +109,7 @@ def break_window(dask_worker: Any) -> Any:
 
 
 def break_executor_before(dask_worker: Any) -> Any:
-    dask_worker.executors["default"].live = None
+    meter_of(dask_worker)._threads._meters["default"].live = None
 
 
 def break_executor_after(dask_worker: Any) -> Any:
@@ -117,7 +117,7 @@ def break_executor_after(dask_worker: Any) -> Any:
         def pop(self, *args: Any) -> Any:
             raise Injected("injected")
 
-    dask_worker.executors["default"].live = Live()
+    meter_of(dask_worker)._threads._meters["default"].live = Live()
 
 
 WORKER_BREAKS = [

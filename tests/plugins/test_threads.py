@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.plugins.executor import MeteredThreadPoolExecutor
 from dask_efficiency.plugins.threads import TaskThreads
 
 
@@ -37,21 +37,40 @@ def task_of(*seen: Any) -> dict[str, Any]:
     return {"op": "task-finished", "thread": threading.get_ident()}
 
 
-def test_the_worker_has_its_own_executors_back(worker):
+def submit(worker: Any, run: Callable[[], Any]) -> Future[Any]:
+    """Submit to a worker's executor as upstream does: a closure over arguments, the worker's table among them."""
+    args = (run, worker.active_threads)
+    return worker.executors["default"].submit(lambda: args[0]())
+
+
+def test_the_worker_s_executors_stay_its_own_and_are_left_as_they_were(worker):
     own = dict(worker.executors)
+    before = [dict(vars(executor)) for executor in own.values()]
     threads = TaskThreads(worker, pytest.fail)
     threads.attach()
-    assert isinstance(worker.executors["default"], MeteredThreadPoolExecutor)
+    assert worker.executors == own
+    assert submit(worker, task_of).result()["thread"].used
     threads.restore()
     assert worker.executors == own
+    assert all("submit" not in vars(executor) for executor in own.values())
+    assert [vars(executor).keys() for executor in own.values()] == [attributes.keys() for attributes in before]
+
+
+def test_an_executor_under_two_names_is_metered_once(worker):
+    worker.executors["same"] = worker.executors["default"]
+    threads = TaskThreads(worker, pytest.fail)
+    threads.attach()
+    assert len(threads.metered) == 2
+    threads.restore()
+    assert "submit" not in vars(worker.executors["same"])
 
 
 def test_windows_are_noted_from_the_first_question_on(worker, threads):
-    worker.executors["default"].submit(task_of).result()
+    submit(worker, task_of).result()
     assert not threads.watched
     assert threads.windows() == []
     assert threads.watched
-    run = worker.executors["default"].submit(task_of).result()["thread"]
+    run = submit(worker, task_of).result()["thread"]
     start, stop, _ = run.used
     assert threads.windows() == [(TaskId(run, start), stop)]
     assert threads.windows() == []
@@ -65,7 +84,7 @@ def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, thre
         go_on.wait()
         return task_of()
 
-    future = worker.executors["default"].submit(work)
+    future = submit(worker, work)
     begun.wait()
     (running,) = threads.windows()
     worker.active_threads[running.task.thread] = "key"
@@ -79,7 +98,7 @@ def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, thre
 def test_a_function_that_raises_ends_its_window(worker, threads):
     threads.windows()
     with pytest.raises(ZeroDivisionError):
-        worker.executors["default"].submit(lambda: 1 / 0).result()
+        submit(worker, lambda: 1 / 0).result()
     assert len(threads.windows()) == 1
     assert threads.windows() == []
 
@@ -93,18 +112,18 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids(worker, 
 
     threads.windows()
     threads.surround(around)
-    run = worker.executors["default"].submit(task_of).result()["thread"]
+    run = submit(worker, task_of).result()["thread"]
     task = TaskId(run, run.used[0])
     assert calls == [("before", task, run), ("after", task, run)]
     threads.unwatch()
-    worker.executors["default"].submit(task_of).result()
+    submit(worker, task_of).result()
     assert len(calls) == 2
     assert not threads.watched
 
 
 def test_the_window_of_an_ended_task_is_found_by_its_run(worker, threads):
     threads.windows()
-    run = worker.executors["default"].submit(task_of).result()["thread"]
+    run = submit(worker, task_of).result()["thread"]
     start, stop, cpu = run.used
     hold = SimpleNamespace(start=start - 5, ns=stop - start + 10)
     worker.state.threads["key"] = run

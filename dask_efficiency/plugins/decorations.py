@@ -1,0 +1,43 @@
+"""Decorations: what a report can do without, each made on its own, so that none takes the figures with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Characters of a note that says what is missing.
+MAX_NOTE = 500
+
+
+class Decoration(NamedTuple):
+    """A part of a report beside its figures."""
+
+    #: Under which name it is passed on.
+    name: str
+    #: As a note calls it, after "there is no".
+    words: str
+    make: Callable[[], Any]
+
+
+@contextmanager
+def decoration(words: str, notes: list[str]) -> Iterator[None]:
+    """If what is done inside fails, that is logged, and noted as missing; what comes after it goes on."""
+    try:
+        yield
+    except Exception as error:
+        logger.exception("dask_efficiency makes a report without its %s", words)
+        notes.append(f"there is no {words}: {type(error).__name__}: {error}"[:MAX_NOTE])
+
+
+def decorate(decorations: Iterable[Decoration]) -> tuple[dict[str, Any], list[str]]:
+    """The decorations that can be made, by name, and a note for each that cannot."""
+    made: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, words, make in decorations:
+        with decoration(words, notes):
+            made[name] = make()
+    return made, notes
