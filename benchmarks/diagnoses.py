@@ -34,7 +34,7 @@ from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report import path_sections, stragglers_text
-from dask_efficiency.report.sections import advised
+from dask_efficiency.report.sections import advised, context
 from dask_efficiency.stragglers.offline import judge
 
 #: Of a workload's process; the longest takes two minutes on two idle cores.
@@ -80,8 +80,8 @@ class Said:
     advice: str
     path: str
     stragglers: str
-    #: The path's context and its bounds.
-    bounds: str
+    #: How much the report and the path cover, and the path's bounds.
+    beside: str
     stopwatch_seconds: float
     kernel: dict[str, float]
     misleads: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ DIAGNOSES = (
         "threads_beyond_cores",
         work.threads_beyond_cores,
         "sixteen threads compute on two cores that are always busy: more cores help, or fewer threads",
-        {PROCESSES: "processes would wait for the same two cores", "GIL": "numpy lets go of the GIL"},
+        {PROCESSES: "processes would wait for the same two cores"},
         r"more threads than cores|cores are busy|wait\w* for (a )?cores?",
     ),
     Diagnosis(
@@ -181,9 +181,9 @@ DIAGNOSES = (
         work.chain,
         "each task needs the one before: one thread of two can work, whatever the number of workers",
         {
-            r"repartition|unbalanced": "there is one task at a time, of any partition",
-            r"fewer workers": "that saves money and no time: say so, or not at all",
-            r"too small|scheduler": "tasks take 200 ms",
+            r"repartition": "there is one task at a time, of any partition",
+            r"fewer workers": "that saves money and no time",
+            r"too small": "tasks take 200 ms",
         },
         r"chain|one after the other",
     ),
@@ -232,11 +232,11 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
         path=path.verdict,
         stragglers=stragglers_text.verdict(judge(report.trace)),
-        bounds=" ".join((path_sections.context(path), *path_sections.bounds(path).lines)),
+        beside=" | ".join((context(report), path_sections.context(path), *path_sections.bounds(path).lines)),
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
     )
-    text = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers, lines.bounds))
+    text = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers, lines.beside))
     for pattern, why in diagnosis.misleads.items():
         if found := re.search(pattern, text):
             lines.misleads.append(f"{found[0]!r}: {why}")
@@ -308,7 +308,7 @@ def show(diagnosis: Diagnosis, said: Said | str) -> None:
         return
     clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
     print(f"  verdict      {said.verdict}\n  first advice {said.advice}\n  path         {said.path}")
-    print(f"  stragglers   {said.stragglers}\n  bounds       {said.bounds}")
+    print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
     print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
     for line in said.misleads:
         print(f"  MISLEADS     {line}")

@@ -359,8 +359,8 @@ def cpu_hog(scale: float) -> Ran:
     first, *rest = cores()
     with ExitStack() as stack:
         client = stack.enter_context(cluster(workers=3))
-        for i, worker in enumerate(client.nthreads()):
-            client.run(keep_to, rest[0] if i and rest else first, workers=[worker])
+        for worker, about in client.scheduler_info(n_workers=-1)["workers"].items():
+            client.run(keep_to, rest[0] if about["name"] and rest else first, workers=[worker])
         for _ in range(3):
             stack.enter_context(process(_HOG, str(first)))
         return measured(
