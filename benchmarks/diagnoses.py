@@ -9,9 +9,11 @@ What misleads is data: patterns of sentences that are untrue of this workload, w
 cores or this graph do not allow; and a runtime below the stopwatch's for which nobody is named. A cause that is not
 named yet is counted, and no failure.
 
-``--save DIR`` keeps each report as ``NAME.json`` and its trace as ``NAME.trace``, for tests. It needs Linux, and two
-cores that do nothing else: ``other programs cpu`` shows how much of them was taken, and where that is much, more or
-less all that is said is of waiting for a core, and rightly.
+``--save DIR`` keeps each report as ``NAME.json``, its trace as ``NAME.trace`` and what else is known as
+``NAME.known.json``; ``--recorded DIR`` runs nothing, and tells what is said of them now.
+
+It needs Linux, and two cores that do nothing else: ``other programs cpu`` shows how much of them was taken, and where
+that is much, nearly all that is said is of waiting for a core, and rightly.
 """
 
 from __future__ import annotations
@@ -42,9 +44,6 @@ TIMEOUT_SECONDS = 400.0
 
 #: An ideal this much below what is possible misleads, and so does a runtime this much below the stopwatch's.
 TOLERANCE = 0.8
-
-#: A trace with more tasks is not saved.
-MAX_SAVED_TASKS = 5_000
 
 QUICK = 0.2
 
@@ -199,6 +198,7 @@ DIAGNOSES = (
         work.no_workers_at_first,
         "there is no worker for the first 6 s; then two workers sleep for 2 s, as they are told to",
         {
+            PROCESSES: "the tasks sleep",
             r"fewer and longer tasks|scheduler and its messages": "the scheduler had no worker to send anything to",
             r"\b0 slots": "there were two",
             r"this cluster is not faster": "it is, with workers",
@@ -225,14 +225,15 @@ DIAGNOSES = (
 def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     """What a user reads, judged."""
     report = ran.report
-    path = report.critical_path()
+    path = report.critical_path() if report.trace is not None else None
+    about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
     lines = Said(
         name=diagnosis.name,
         verdict=report.verdict,
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
-        path=path.verdict,
-        stragglers=stragglers_text.verdict(judge(report.trace)),
-        beside=" | ".join((context(report), path_sections.context(path), *path_sections.bounds(path).lines)),
+        path=path.verdict if path is not None else "not recorded",
+        stragglers=stragglers_text.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
+        beside=" | ".join((context(report), *about_path)),
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
     )
@@ -248,7 +249,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
 
 def _ideal(ran: Ran, verdict: str) -> list[str]:
     """An ideal that no run could reach."""
-    floor = max(ran.floor_seconds, ran.report.breakdown[Bucket.THREAD_CPU] / len(work.cores()))
+    floor = max(ran.floor_seconds, ran.report.breakdown[Bucket.THREAD_CPU] / ran.cores)
     ideal = ran.report.ideal_seconds
     if "ideally" not in verdict or ideal >= TOLERANCE * floor:
         return []
@@ -270,11 +271,15 @@ def alone(diagnosis: Diagnosis, scale: float, folder: Path | None) -> Said:
     """Run one workload in this process, and keep what is to be kept."""
     ran = diagnosis.run(scale)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        ran.report.save(str(folder / f"{diagnosis.name}.json"))
-        if diagnosis.traced and ran.report.trace is not None:
-            ran.report.trace.save(str(folder / f"{diagnosis.name}.trace"))
+        ran.save(folder, diagnosis.name, with_trace=diagnosis.traced)
     return said_of(diagnosis, ran)
+
+
+def recorded(diagnosis: Diagnosis, folder: Path) -> Said | str:
+    """What is said now of a workload that was saved."""
+    if not (folder / f"{diagnosis.name}.known.json").exists():
+        return f"skipped, as there is no record of it in {folder}"
+    return said_of(diagnosis, Ran.load(folder, diagnosis.name))
 
 
 def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
@@ -287,7 +292,7 @@ def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
         command = [sys.executable, "-m", "benchmarks.diagnoses", diagnosis.name, "--alone", "--json", str(file)]
         command += ["--scale", str(options.scale)]
         if options.save:
-            command += ["--save", options.save]
+            command += ["--save", str(options.save)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             _, errors = process.communicate(timeout=options.timeout)
@@ -338,7 +343,8 @@ def main() -> int:
     parser.add_argument("--quick", dest="scale", action="store_const", const=QUICK, help=f"the same as --scale {QUICK}")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that each may take")
     parser.add_argument("--json", metavar="FILE", help="where to write what was said, measured and found")
-    parser.add_argument("--save", metavar="DIR", help="where to keep the reports and their traces")
+    parser.add_argument("--save", metavar="DIR", type=Path, help="where to keep the reports and their traces")
+    parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what --save kept, and run nothing")
     parser.add_argument("--alone", action="store_true", help="run one workload in this process")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in named]:
@@ -346,13 +352,14 @@ def main() -> int:
     if not 0 < options.scale <= 1:
         parser.error(f"--scale is {options.scale}; expected more than 0 and at most 1")
     if options.alone:
-        said = alone(named[options.names[0]], options.scale, Path(options.save) if options.save else None)
+        said = alone(named[options.names[0]], options.scale, options.save)
         Path(options.json).write_text(json.dumps(asdict(said)))
         return 0
     results: dict[str, Said | str] = {}
     for name in options.names or named:
-        results[name] = elsewhere(named[name], options)
-        show(named[name], results[name])
+        diagnosis = named[name]
+        results[name] = recorded(diagnosis, options.recorded) if options.recorded else elsewhere(diagnosis, options)
+        show(diagnosis, results[name])
     print(f"\n{summary(results)}")
     if options.json:
         plain: dict[str, Any] = {

@@ -5,6 +5,7 @@ Each takes a scale, 1 for its full size, and gives the report of it with what a 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from dask.delayed import delayed
 from distributed import Client, LocalCluster, Lock, wait
 
 from benchmarks.stragglers_work import burn
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, load_trace
 
 MEGABYTE = 1_000_000
 
@@ -44,8 +45,28 @@ class Ran:
     stopwatch_seconds: float
     #: The work takes no less on these cores, whatever is changed about the cluster: a chain, for one.
     floor_seconds: float
+    #: That the workers may use.
+    cores: int
     #: Seconds of the workers' threads by what they were and did ("task cpu", "loop waits for a core"), by the kernel.
     kernel: dict[str, float]
+
+    def save(self, folder: Path, name: str, *, with_trace: bool) -> None:
+        """Keep it as files of that name: the report, what else is known, and the trace if that is worth it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.report.save(str(folder / f"{name}.json"))
+        known = {key: getattr(self, key) for key in ("stopwatch_seconds", "floor_seconds", "cores", "kernel")}
+        (folder / f"{name}.known.json").write_text(json.dumps(known, indent=1) + "\n")
+        if with_trace and self.report.trace is not None:
+            self.report.trace.save(str(folder / f"{name}.trace"))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Ran:
+        """The inverse of :meth:`save`."""
+        report = load_report(str(folder / f"{name}.json"))
+        trace = folder / f"{name}.trace"
+        if trace.exists():
+            report = replace(report, trace=load_trace(str(trace)))
+        return cls(report=report, **json.loads((folder / f"{name}.known.json").read_text()))
 
 
 @contextmanager
@@ -84,7 +105,7 @@ def measured(client: Client, work: Callable[[], Any], *, floor_seconds: float = 
             kernel[f"{what} waits for a core"] += seconds[1] - since[1]
     workers = sum(seconds for what, seconds in kernel.items() if what.endswith("cpu"))
     kernel["other programs cpu"] = max(0.0, busy - workers)
-    return Ran(measuring.report, took, floor_seconds, dict(kernel))
+    return Ran(measuring.report, took, floor_seconds, len(cores()), dict(kernel))
 
 
 def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
