@@ -48,8 +48,8 @@ TOLERANCE = 0.8
 QUICK = 0.2
 
 PROCESSES = "try processes"
-#: What is said of a run that no cluster manager, and no client, had a part in.
-TOOK = re.compile(r"[Tt]he run took ([\d.]+) (ms|s|min)\b")
+#: How long a verdict says that it took.
+TOOK = re.compile(r"\b(?:run|it) took ([\d.]+) (ms|s|min)\b")
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 
 
@@ -201,7 +201,7 @@ DIAGNOSES = (
             PROCESSES: "the tasks sleep",
             r"fewer and longer tasks|scheduler and its messages": "the scheduler had no worker to send anything to",
             r"\b0 slots": "there were two",
-            r"this cluster is not faster": "it is, with workers",
+            r"(?:[4-9]|\d\d)\.\d s: with these tasks this cluster is not faster": "it is, with workers",
         },
         r"no[- ]workers?|without (any )?workers?",
     ),
