@@ -47,9 +47,13 @@ TOLERANCE = 0.8
 
 QUICK = 0.2
 
-PROCESSES = "try processes"
+PROCESSES = r"(try|use) processes"
+CHAINED = r"one after the other"
 #: How long a verdict says that it took.
 TOOK = re.compile(r"\b(?:run|it) took ([\d.]+) (ms|s|min)\b")
+#: A list of all that waiting may be for names none of it.
+ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
+ASKS_FOR_TRACE = re.compile(r"trace=True tells|record a trace")
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 
 
@@ -100,7 +104,7 @@ DIAGNOSES = (
         "threads_beyond_cores",
         work.threads_beyond_cores,
         "sixteen threads compute on two cores that are always busy: more cores help, or fewer threads",
-        {PROCESSES: "processes would wait for the same two cores"},
+        {PROCESSES: "processes would wait for the same two cores", CHAINED: "sixteen run at the same time"},
         r"more threads than cores|cores are busy|wait\w* for (a )?cores?",
     ),
     Diagnosis(
@@ -144,6 +148,7 @@ DIAGNOSES = (
         work.skew,
         "the last partition is 20 times as large as the others: one thread works on it while the rest has nothing",
         {
+            CHAINED: "there is one long task, no chain",
             r"as long for the same work": "it is not the same work: the input is 20 times as large",
             r"fewer workers": "with fewer workers the run takes longer",
         },
@@ -192,6 +197,22 @@ DIAGNOSES = (
         "three other processes compute on the core of worker 0, whose tasks take twice as long",
         {PROCESSES: "other processes of Dask would share the core with the hogs too"},
         r"0 takes|worker '?0|others use its core",
+    ),
+    Diagnosis(
+        "busy_host",
+        work.busy_host,
+        "four programs that are not Dask's compute on the same two cores: the threads have half of them",
+        {PROCESSES: "processes would wait for the same two cores", "one thread at a time": "two computed at a time"},
+        r"wait\w* for (a )?cores?|others? \w+ (use|took)|busy host",
+        traced=False,
+    ),
+    Diagnosis(
+        "half_waiting",
+        work.half_waiting,
+        "two threads compute for half of each task and wait for something else in the other half",
+        {PROCESSES: "nothing waits for the GIL", "one thread at a time": "they compute whenever they do not sleep"},
+        r"wait|sleep|I/O",
+        traced=False,
     ),
     Diagnosis(
         "no_workers_at_first",
@@ -243,7 +264,10 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
             lines.misleads.append(f"{found[0]!r}: {why}")
     lines.misleads.extend(_ideal(ran, lines.verdict))
     lines.misleads.extend(_took(ran, diagnosis, lines.verdict))
+    if report.trace is not None and (found := ASKS_FOR_TRACE.search(text)):
+        lines.misleads.append(f"{found[0]!r}: it was recorded")
     first = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers))
+    first = ALTERNATIVES.sub("", first)
     return Said(**{**asdict(lines), "named": re.search(diagnosis.names, first) is not None})
 
 

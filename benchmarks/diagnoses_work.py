@@ -223,7 +223,7 @@ server.serve_forever()
 
 _HOG = """
 import os, sys, time
-os.sched_setaffinity(0, [int(sys.argv[1])])
+os.sched_setaffinity(0, map(int, sys.argv[1:]))
 until = time.monotonic() + 120
 while time.monotonic() < until: pass
 """
@@ -387,6 +387,30 @@ def cpu_hog(scale: float) -> Ran:
         return measured(
             client, lambda: wait_for(client, burn, [0.08] * number(150, scale), [0.08] * number(150, scale))
         )
+
+
+def busy_host(scale: float) -> Ran:
+    """Four threads and four processes that are not Dask's compute on two cores."""
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers=1, threads=4))
+        wait_for(client, sines, [1] * 4)
+        for _ in range(4):
+            stack.enter_context(process(_HOG, *map(str, cores())))
+        return measured(client, lambda: wait_for(client, sines, [100] * number(40, scale)))
+
+
+def sines_and_sleep(times: int) -> None:
+    """Sleeps for as long as it has computed."""
+    began = time.thread_time()
+    sines(times)
+    time.sleep(time.thread_time() - began)
+
+
+def half_waiting(scale: float) -> Ran:
+    """Two threads each sleep for half of their time."""
+    with cluster(workers=1, threads=2) as client:
+        wait_for(client, sines, [1] * 2)
+        return measured(client, lambda: wait_for(client, sines_and_sleep, [100] * number(40, scale)))
 
 
 def no_workers_at_first(scale: float) -> Ran:
