@@ -1,0 +1,398 @@
+"""Claim: on workloads with one known bottleneck each, nothing that is said first misleads.
+
+``python -m benchmarks.diagnoses [NAME ...] [--quick] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
+a process of its own and prints, for each, the report's verdict and first advice, the verdicts on its critical path and
+its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
+something was said that is known to mislead, or if a workload did not end.
+
+What misleads is data: patterns of sentences that are untrue of this workload, with the reason; an ideal that these
+cores or this graph do not allow; and a runtime below the stopwatch's for which nobody is named. A cause that is not
+named yet is counted, and no failure.
+
+``--save DIR`` keeps each report as ``NAME.json``, its trace as ``NAME.trace`` and what else is known as
+``NAME.known.json``; ``--recorded DIR`` runs nothing, and tells what is said of them now.
+
+It needs Linux, and two cores that do nothing else: ``other programs cpu`` shows how much of them was taken, and where
+that is much, nearly all that is said is of waiting for a core, and rightly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks import diagnoses_work as work
+from benchmarks.diagnoses_work import Ran
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report import path_sections, stragglers_text
+from dask_efficiency.report.sections import advised, context
+from dask_efficiency.stragglers.offline import judge
+
+#: Of a workload's process; the longest takes two minutes on two idle cores.
+TIMEOUT_SECONDS = 400.0
+
+#: An ideal this much below what is possible misleads, and so does a runtime this much below the stopwatch's.
+TOLERANCE = 0.8
+
+QUICK = 0.2
+
+PROCESSES = r"(try|use) processes"
+CHAINED = r"one after the other"
+#: How long a verdict says that it took.
+TOOK = re.compile(r"\b(?:run|it) took ([\d.]+) (ms|s|min)\b")
+#: A list of all that waiting may be for names none of it.
+ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
+ASKS_FOR_TRACE = re.compile(r"trace=True tells|record a trace")
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A workload, and what is true of it."""
+
+    name: str
+    run: Callable[[float], Ran]
+    truth: str
+    #: What must not be said of it, as regular expressions, and why it is untrue.
+    misleads: Mapping[str, str]
+    #: What names the true cause.
+    names: str
+    #: Modules that Dask does not bring along.
+    needs: tuple[str, ...] = ()
+    #: Whether the trace is worth keeping.
+    traced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a user reads of a workload, what else is known of it, and what of the former misleads."""
+
+    name: str
+    verdict: str
+    advice: str
+    path: str
+    stragglers: str
+    #: How much the report and the path cover, and the path's bounds.
+    beside: str
+    stopwatch_seconds: float
+    kernel: dict[str, float]
+    misleads: list[str] = field(default_factory=list)
+    named: bool = False
+
+
+DIAGNOSES = (
+    Diagnosis(
+        "object_strings",
+        work.object_strings,
+        "four threads of one process take turns at the GIL: more processes with fewer threads help",
+        {},
+        r"GIL",
+        needs=("pandas",),
+    ),
+    Diagnosis(
+        "threads_beyond_cores",
+        work.threads_beyond_cores,
+        "sixteen threads compute on two cores that are always busy: more cores help, or fewer threads",
+        {PROCESSES: "processes would wait for the same two cores", CHAINED: "sixteen run at the same time"},
+        r"more threads than cores|cores are busy|wait\w* for (a )?cores?",
+    ),
+    Diagnosis(
+        "parquet",
+        work.parquet,
+        "Arrow decodes in threads of its own, which keep the cores busy: this is useful work",
+        {
+            PROCESSES: "the work is done by Arrow's threads, whatever runs the task",
+            r"mostly wait": "the work is done meanwhile, in Arrow's threads",
+            r"largest loss is thread-noncpu": "that is no loss: Arrow's threads do the task's work",
+        },
+        r"librar(y|ies)|Arrow",
+        needs=("pandas", "pyarrow"),
+    ),
+    Diagnosis(
+        "slow_server",
+        work.slow_server,
+        "tasks wait 250 ms for each answer of a server, and the cores are free: more threads help, or a faster server",
+        {PROCESSES: "a process waits for the server as a thread does"},
+        r"network|server|socket|I/O",
+    ),
+    Diagnosis(
+        "distributed_lock",
+        work.distributed_lock,
+        "a distributed Lock lets one of four threads work at a time",
+        {
+            PROCESSES: "the lock holds for all processes of the cluster",
+            r"shared (equally )?by": "the lock allows one at a time",
+        },
+        r"lock",
+    ),
+    Diagnosis(
+        "spilling",
+        work.spilling,
+        "1.6 GB pass through 500 MB: the worker writes to disk and reads back, and its event loop blocks meanwhile",
+        {r"too small|fuse|longer tasks": "tasks of 40 MB are not too small"},
+        r"spill|memory",
+    ),
+    Diagnosis(
+        "skew",
+        work.skew,
+        "the last partition is 20 times as large as the others: one thread works on it while the rest has nothing",
+        {
+            CHAINED: "there is one long task, no chain",
+            r"as long for the same work": "it is not the same work: the input is 20 times as large",
+            r"fewer workers": "with fewer workers the run takes longer",
+        },
+        r"large|skew|uneven|unbalanced",
+    ),
+    Diagnosis(
+        "flood",
+        work.flood,
+        "50,000 tasks of 1 ms: the scheduler and the workers' event loops take longer for a task than the task",
+        {
+            r"too few": "50,000 tasks are not too few",
+            r"more workers|more threads": "the scheduler is busy already",
+            r"processes instead": "tasks wait for the scheduler, not for each other",
+        },
+        r"scheduler|too small|tasks are short|longer tasks",
+        traced=False,
+    ),
+    Diagnosis(
+        "client_at_80_percent",
+        work.client_at_80_percent,
+        "the client builds graphs for 80 % of the time, and the cluster has nothing to do",
+        {},
+        r"client|your own code",
+    ),
+    Diagnosis(
+        "client_at_48_percent",
+        work.client_at_48_percent,
+        "the client builds graphs for 48 % of the time, and the cluster has nothing to do; the rest is computing",
+        {},
+        r"client|your own code",
+    ),
+    Diagnosis(
+        "chain",
+        work.chain,
+        "each task needs the one before: one thread of two can work, whatever the number of workers",
+        {
+            r"repartition": "there is one task at a time, of any partition",
+            r"fewer workers": "that saves money and no time",
+            r"too small": "tasks take 200 ms",
+        },
+        r"chain|one after the other",
+    ),
+    Diagnosis(
+        "cpu_hog",
+        work.cpu_hog,
+        "three other processes compute on the core of worker 0, whose tasks take twice as long",
+        {PROCESSES: "other processes of Dask would share the core with the hogs too"},
+        r"0 takes|worker '?0|others use its core",
+    ),
+    Diagnosis(
+        "busy_host",
+        work.busy_host,
+        "four programs that are not Dask's compute on the same two cores: the threads have half of them",
+        {PROCESSES: "processes would wait for the same two cores", "one thread at a time": "two computed at a time"},
+        r"wait\w* for (a )?cores?|others? \w+ (use|took)|busy host",
+        traced=False,
+    ),
+    Diagnosis(
+        "half_waiting",
+        work.half_waiting,
+        "two threads compute for half of each task and wait for something else in the other half",
+        {PROCESSES: "nothing waits for the GIL", "one thread at a time": "they compute whenever they do not sleep"},
+        r"wait|sleep|I/O",
+        traced=False,
+    ),
+    Diagnosis(
+        "no_workers_at_first",
+        work.no_workers_at_first,
+        "there is no worker for the first 6 s; then two workers sleep for 2 s, as they are told to",
+        {
+            PROCESSES: "the tasks sleep",
+            r"fewer and longer tasks|scheduler and its messages": "the scheduler had no worker to send anything to",
+            r"\b0 slots": "there were two",
+            r"(?:[4-9]|\d\d)\.\d s: with these tasks this cluster is not faster": "it is, with workers",
+        },
+        r"no[- ]workers?|without (any )?workers?",
+    ),
+    Diagnosis(
+        "repeated_computes",
+        work.repeated_computes,
+        "the client asks for the same collection four times, and each time it is made anew: persist it",
+        {r"recomputed": "nothing was lost: the client asked again", r"lost or released": "nothing was lost"},
+        r"computed (\w+ )?(again|times)|persist",
+    ),
+    Diagnosis(
+        "thinking_client",
+        work.thinking_client,
+        "the script sleeps for 0.9 s before each computation of 0.2 s",
+        {},
+        r"client|your own code",
+    ),
+)
+
+
+def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
+    """What a user reads, judged."""
+    report = ran.report
+    path = report.critical_path() if report.trace is not None else None
+    about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
+    lines = Said(
+        name=diagnosis.name,
+        verdict=report.verdict,
+        advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
+        path=path.verdict if path is not None else "not recorded",
+        stragglers=stragglers_text.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
+        beside=" | ".join((context(report), *about_path)),
+        stopwatch_seconds=ran.stopwatch_seconds,
+        kernel=ran.kernel,
+    )
+    text = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers, lines.beside))
+    for pattern, why in diagnosis.misleads.items():
+        if found := re.search(pattern, text):
+            lines.misleads.append(f"{found[0]!r}: {why}")
+    lines.misleads.extend(_ideal(ran, lines.verdict))
+    lines.misleads.extend(_took(ran, diagnosis, lines.verdict))
+    if report.trace is not None and (found := ASKS_FOR_TRACE.search(text)):
+        lines.misleads.append(f"{found[0]!r}: it was recorded")
+    first = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers))
+    first = ALTERNATIVES.sub("", first)
+    return Said(**{**asdict(lines), "named": re.search(diagnosis.names, first) is not None})
+
+
+def _ideal(ran: Ran, verdict: str) -> list[str]:
+    """An ideal that no run could reach."""
+    floor = max(ran.floor_seconds, ran.report.breakdown[Bucket.THREAD_CPU] / ran.cores)
+    ideal = ran.report.ideal_seconds
+    if "ideally" not in verdict or ideal >= TOLERANCE * floor:
+        return []
+    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this graph allow"]
+
+
+def _took(ran: Ran, diagnosis: Diagnosis, verdict: str) -> list[str]:
+    """A runtime that is less than a user waited, with nobody named who had the rest."""
+    found = TOOK.search(verdict)
+    if not found or re.search(diagnosis.names, verdict):
+        return []
+    took = float(found[1]) * UNITS[found[2]]
+    if took >= TOLERANCE * ran.stopwatch_seconds:
+        return []
+    return [f"{found[0]!r}: a stopwatch says {ran.stopwatch_seconds:.3g} s"]
+
+
+def alone(diagnosis: Diagnosis, scale: float, folder: Path | None) -> Said:
+    """Run one workload in this process, and keep what is to be kept."""
+    ran = diagnosis.run(scale)
+    if folder is not None:
+        ran.save(folder, diagnosis.name, with_trace=diagnosis.traced)
+    return said_of(diagnosis, ran)
+
+
+def recorded(diagnosis: Diagnosis, folder: Path) -> Said | str:
+    """What is said now of a workload that was saved."""
+    if not (folder / f"{diagnosis.name}.known.json").exists():
+        return f"skipped, as there is no record of it in {folder}"
+    return said_of(diagnosis, Ran.load(folder, diagnosis.name))
+
+
+def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
+    """Run one workload in a process of its own; why there is nothing to tell, where there is not."""
+    missing = [module for module in diagnosis.needs if find_spec(module) is None]
+    if missing:
+        return f"skipped, as {' and '.join(missing)} cannot be imported here"
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "said.json"
+        command = [sys.executable, "-m", "benchmarks.diagnoses", diagnosis.name, "--alone", "--json", str(file)]
+        command += ["--scale", str(options.scale)]
+        if options.save:
+            command += ["--save", str(options.save)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            _, errors = process.communicate(timeout=options.timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return f"did not end within {options.timeout:g} s"
+        if not file.exists():
+            return f"failed: {(errors.strip().splitlines() or ['no reason given'])[-1]}"
+        return Said(**json.loads(file.read_text()))
+
+
+def show(diagnosis: Diagnosis, said: Said | str) -> None:
+    """All of one workload."""
+    print(f"\n{diagnosis.name}\n  true cause   {diagnosis.truth}")
+    if isinstance(said, str):
+        print(f"  {said}", flush=True)
+        return
+    clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
+    print(f"  verdict      {said.verdict}\n  first advice {said.advice}\n  path         {said.path}")
+    print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
+    print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
+    for line in said.misleads:
+        print(f"  MISLEADS     {line}")
+    sys.stdout.flush()
+
+
+def summary(results: Mapping[str, Said | str]) -> str:
+    """A row for each workload."""
+    rows = [f"{'workload':22} {'misleads':>8}  cause named"]
+    for name, said in results.items():
+        if isinstance(said, str):
+            rows.append(f"{name:22} {'-':>8}  {said}")
+        else:
+            rows.append(f"{name:22} {len(said.misleads):8}  {'yes' if said.named else 'no'}")
+    told = [said for said in results.values() if isinstance(said, Said)]
+    misled, named = sum(bool(said.misleads) for said in told), sum(said.named for said in told)
+    rows.append(f"{misled} of {len(told)} workloads are misjudged; the cause of {named} is named")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Run what is asked for; 1 where something misleads or did not end."""
+    named = {diagnosis.name: diagnosis for diagnosis in DIAGNOSES}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(named)}; all by default")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads, in (0, 1]")
+    parser.add_argument("--quick", dest="scale", action="store_const", const=QUICK, help=f"the same as --scale {QUICK}")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that each may take")
+    parser.add_argument("--json", metavar="FILE", help="where to write what was said, measured and found")
+    parser.add_argument("--save", metavar="DIR", type=Path, help="where to keep the reports and their traces")
+    parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what --save kept, and run nothing")
+    parser.add_argument("--alone", action="store_true", help="run one workload in this process")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in named]:
+        parser.error(f"there is no {unknown[0]!r}; expected some of {', '.join(named)}")
+    if not 0 < options.scale <= 1:
+        parser.error(f"--scale is {options.scale}; expected more than 0 and at most 1")
+    if options.alone:
+        said = alone(named[options.names[0]], options.scale, options.save)
+        Path(options.json).write_text(json.dumps(asdict(said)))
+        return 0
+    results: dict[str, Said | str] = {}
+    for name in options.names or named:
+        diagnosis = named[name]
+        results[name] = recorded(diagnosis, options.recorded) if options.recorded else elsewhere(diagnosis, options)
+        show(diagnosis, results[name])
+    print(f"\n{summary(results)}")
+    if options.json:
+        plain: dict[str, Any] = {
+            name: said if isinstance(said, str) else asdict(said) for name, said in results.items()
+        }
+        Path(options.json).write_text(json.dumps(plain, indent=1))
+    fine = all(said.startswith("skipped") if isinstance(said, str) else not said.misleads for said in results.values())
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,440 @@
+"""Workloads with one known bottleneck each, every one on a cluster of processes of its own.
+
+Each takes a scale, 1 for its full size, and gives the report of it with what a stopwatch and the kernel say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+from dask.delayed import delayed
+from distributed import Client, LocalCluster, Lock, wait
+
+from benchmarks.stragglers_work import burn
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, load_trace
+
+MEGABYTE = 1_000_000
+
+#: What the clusters share, whatever the machine has: the bottlenecks are known for so many.
+CORES = 2
+
+#: Seconds of CPU that one byte of a partition costs.
+SECONDS_A_BYTE = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A workload that is over, and what is known of it without its report."""
+
+    report: EfficiencyReport
+    stopwatch_seconds: float
+    #: The work takes no less on these cores, whatever is changed about the cluster: a chain, for one.
+    floor_seconds: float
+    #: That the workers may use.
+    cores: int
+    #: Seconds of the workers' threads by what they were and did ("task cpu", "loop waits for a core"), by the kernel.
+    kernel: dict[str, float]
+
+    def save(self, folder: Path, name: str, *, with_trace: bool) -> None:
+        """Keep it as files of that name: the report, what else is known, and the trace if that is worth it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.report.save(str(folder / f"{name}.json"))
+        known = {key: getattr(self, key) for key in ("stopwatch_seconds", "floor_seconds", "cores", "kernel")}
+        (folder / f"{name}.known.json").write_text(json.dumps(known, indent=1) + "\n")
+        if with_trace and self.report.trace is not None:
+            self.report.trace.save(str(folder / f"{name}.trace"))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Ran:
+        """The inverse of :meth:`save`."""
+        report = load_report(str(folder / f"{name}.json"))
+        trace = folder / f"{name}.trace"
+        if trace.exists():
+            report = replace(report, trace=load_trace(str(trace)))
+        return cls(report=report, **json.loads((folder / f"{name}.known.json").read_text()))
+
+
+@contextmanager
+def cluster(workers: int = 2, threads: int = 1, **options: Any) -> Iterator[Client]:
+    """The client of a cluster of processes that has two cores, or the one that there is."""
+    os.sched_setaffinity(0, cores())
+    options = {"dashboard_address": None, "silence_logs": 50, **options}
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=threads, processes=True, **options) as cluster,
+        Client(cluster) as client,
+    ):
+        if workers:
+            client.wait_for_workers(workers)
+        yield client
+
+
+def cores() -> list[int]:
+    """The first two that this process may use."""
+    return sorted(os.sched_getaffinity(0))[:CORES]
+
+
+def measured(client: Client, work: Callable[[], Any], *, floor_seconds: float = 0.0) -> Ran:
+    """Do the work in a report."""
+    client.register_plugin(EfficiencyPlugin())
+    before = client.run(kernel_clocks)
+    with efficiency_report(client, trace=True) as measuring:
+        began, busy = time.perf_counter(), busy_seconds() - time.process_time()
+        work()
+        took, busy = time.perf_counter() - began, busy_seconds() - time.process_time() - busy
+    after = client.run(kernel_clocks)
+    kernel: Counter[str] = Counter()
+    for worker, clocks in after.items():
+        for thread, (what, seconds) in clocks.items():
+            since = before.get(worker, {}).get(thread, ("", (0.0, 0.0)))[1]
+            kernel[f"{what} cpu"] += seconds[0] - since[0]
+            kernel[f"{what} waits for a core"] += seconds[1] - since[1]
+    workers = sum(seconds for what, seconds in kernel.items() if what.endswith("cpu"))
+    kernel["other programs cpu"] = max(0.0, busy - workers)
+    return Ran(measuring.report, took, floor_seconds, len(cores()), dict(kernel))
+
+
+def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
+    """Of each thread of this process: what it is, and its seconds on a core and waiting for one. Empty but on Linux."""
+    kinds = {threading.main_thread().native_id: "loop"}
+    for thread in threading.enumerate():
+        if "Dask-Default-Threads" in thread.name:
+            kinds[thread.native_id] = "task"
+    found = {}
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        on_core, waiting, _ = map(int, path.read_text().split())
+        thread_id = int(path.parent.name)
+        found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
+    return found
+
+
+def busy_seconds() -> float:
+    """For which our cores have computed anything, for anybody."""
+    ours = {f"cpu{core}" for core in cores()}
+    rows = (line.split() for line in Path("/proc/stat").read_text().splitlines())
+    # user, nice, system, and after idle and iowait: irq, softirq; the rest is other machines'
+    ticks = sum(sum(map(int, row[1:4])) + sum(map(int, row[6:8])) for row in rows if row[0] in ours)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def number(full: int, scale: float) -> int:
+    """So many of something, at least two."""
+    return max(2, round(full * scale))
+
+
+def wait_for(client: Client, function: Callable[..., Any], *columns: Any, **options: Any) -> None:
+    """Map and wait."""
+    wait(client.map(function, *columns, pure=False, **options))
+
+
+# -- what happens in the tasks ---------------------------------------------------------------------
+
+
+def count_letters(words: int) -> int:
+    """String methods on objects: pure Python inside, which holds the GIL."""
+    import pandas as pd
+
+    text = pd.Series([f"word {i}" for i in range(words)], dtype=object)
+    return int(text.str.upper().str.replace("W", "v").str.len().sum())
+
+
+def object_strings(scale: float) -> Ran:
+    """Four threads of one process take turns."""
+    with cluster(workers=1, threads=4) as client:
+        wait_for(client, count_letters, [10] * 4)
+        return measured(client, lambda: wait_for(client, count_letters, [200_000] * number(40, scale)))
+
+
+def sines(times: int) -> float:
+    """Numpy lets go of the GIL meanwhile."""
+    values = np.linspace(0.0, 1.0, 200_000)
+    for _ in range(times):
+        np.sin(values, out=values)
+    return float(values[-1])
+
+
+def threads_beyond_cores(scale: float) -> Ran:
+    """Sixteen threads compute on two cores."""
+    with cluster(workers=1, threads=16) as client:
+        wait_for(client, sines, [1] * 16)
+        return measured(client, lambda: wait_for(client, sines, [100] * number(96, scale)))
+
+
+def read_columns(path: str) -> int:
+    """Arrow decodes the columns in threads of its own."""
+    import pandas as pd
+
+    return len(pd.read_parquet(path))
+
+
+def parquet(scale: float) -> Ran:
+    """Two threads read files; Arrow's threads do the work."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"column {i}": rng.integers(0, 10_000, MEGABYTE) for i in range(16)})
+    with tempfile.TemporaryDirectory() as place, cluster(workers=1, threads=2) as client:
+        path = str(Path(place) / "frame.parquet")
+        frame.to_parquet(path)
+        wait_for(client, read_columns, [path] * 2)
+        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale)))
+
+
+def ask(port: int) -> int:
+    """The status of a request's answer."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/")
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+_SERVER = """
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Slow(BaseHTTPRequestHandler):
+    def do_GET(self):
+        time.sleep(0.25)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+_HOG = """
+import os, sys, time
+os.sched_setaffinity(0, map(int, sys.argv[1:]))
+until = time.monotonic() + 120
+while time.monotonic() < until: pass
+"""
+
+
+@contextmanager
+def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A program in another process, for as long as the block takes."""
+    started = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def slow_server(scale: float) -> Ran:
+    """Requests whose answers take 250 ms, four at a time."""
+    with process(_SERVER) as server, cluster(threads=2) as client:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        wait_for(client, ask, [port] * 4)
+        return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)))
+
+
+def one_at_a_time(seconds: float) -> None:
+    """Computes while it holds a lock that all tasks want."""
+    with Lock("the only one"):
+        burn(seconds)
+
+
+def distributed_lock(scale: float) -> Ran:
+    """A lock lets one task of four work."""
+    tasks = number(30, scale)
+    with cluster(threads=2) as client:
+        wait_for(client, one_at_a_time, [0.001] * 4)
+        return measured(client, lambda: wait_for(client, one_at_a_time, [0.2] * tasks), floor_seconds=0.2 * tasks)
+
+
+def forty_megabytes(seed: int) -> Any:
+    """An array that does not compress."""
+    return np.random.default_rng(seed).random(5_000_000)
+
+
+def total(array: Any) -> float:
+    """Reads an array."""
+    return float(array.sum())
+
+
+def spilling(scale: float) -> Ran:
+    """Three times as much data as fits, read twice; more than fits at any scale."""
+    with cluster(workers=1, threads=2, memory_limit="500 MB") as client:
+
+        def work() -> None:
+            arrays = client.map(forty_megabytes, range(max(20, number(40, scale))), pure=False)
+            for _ in range(2):
+                wait_for(client, total, arrays)
+
+        return measured(client, work)
+
+
+def partition(nbytes: int) -> bytes:
+    """So many bytes, at once."""
+    return bytes(nbytes)
+
+
+def convert(part: bytes) -> int:
+    """Takes as long as its input is large."""
+    burn(len(part) * SECONDS_A_BYTE)
+    return len(part)
+
+
+def skew(scale: float) -> Ran:
+    """The last of many partitions is 20 times as large as the others."""
+    sizes = [MEGABYTE] * number(40, scale) + [20 * MEGABYTE]
+    with cluster() as client:
+        wait_for(client, convert, [b""] * 2)
+
+        def work() -> None:
+            wait_for(client, convert, client.map(partition, sizes, pure=False))
+
+        return measured(client, work, floor_seconds=sizes[-1] * SECONDS_A_BYTE)
+
+
+def flood(scale: float) -> Ran:
+    """Tasks of a millisecond, so many that the scheduler is what they wait for."""
+    with cluster() as client:
+        wait_for(client, burn, [0.001] * 100)
+        return measured(client, lambda: wait_for(client, burn, [0.001] * number(50_000, scale)))
+
+
+def chain(scale: float) -> Ran:
+    """Each task needs the one before."""
+    links = number(40, scale)
+    with cluster() as client:
+
+        def work() -> None:
+            last = None
+            for _ in range(links):
+                last = client.submit(burn, 0.2, 0.0, last, pure=False)
+            wait(last)
+
+        return measured(client, work, floor_seconds=0.2 * links)
+
+
+def build_and_compute(building: float, computing: float, scale: float) -> Ran:
+    """The client builds a graph of eight tasks for a while, then computes it; ten times."""
+
+    def work() -> None:
+        for _ in range(number(10, scale)):
+            graph = []
+            for _ in range(8):
+                burn(building / 8)
+                graph.append(delayed(burn, pure=False)(computing * CORES / 8))
+            dask.compute(*graph)
+
+    with cluster() as client:
+        return measured(client, work)
+
+
+def client_at_80_percent(scale: float) -> Ran:
+    """It takes 0.8 s to build what takes 0.2 s to compute."""
+    return build_and_compute(0.8, 0.2, scale)
+
+
+def client_at_48_percent(scale: float) -> Ran:
+    """It takes 0.48 s to build what takes 0.52 s to compute."""
+    return build_and_compute(0.48, 0.52, scale)
+
+
+def thinking_client(scale: float) -> Ran:
+    """A script that sleeps for 0.9 s before each of five computations of 0.2 s."""
+
+    def work() -> None:
+        for _ in range(number(5, scale)):
+            time.sleep(0.9)
+            wait_for(client, burn, [0.1] * 4)
+
+    with cluster() as client:
+        return measured(client, work)
+
+
+def keep_to(core: int) -> None:
+    """Have all threads of this process run on one core."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), [core])
+
+
+def cpu_hog(scale: float) -> Ran:
+    """Three processes that are not Dask's compute on the core of one worker of three; the others share the other core.
+
+    Tasks sleep for half their time, so that one core is enough for two workers.
+    """
+    first, *rest = cores()
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers=3))
+        for worker, about in client.scheduler_info(n_workers=-1)["workers"].items():
+            client.run(keep_to, rest[0] if about["name"] and rest else first, workers=[worker])
+        for _ in range(3):
+            stack.enter_context(process(_HOG, str(first)))
+        return measured(
+            client, lambda: wait_for(client, burn, [0.08] * number(150, scale), [0.08] * number(150, scale))
+        )
+
+
+def busy_host(scale: float) -> Ran:
+    """Four threads and four processes that are not Dask's compute on two cores."""
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers=1, threads=4))
+        wait_for(client, sines, [1] * 4)
+        for _ in range(4):
+            stack.enter_context(process(_HOG, *map(str, cores())))
+        return measured(client, lambda: wait_for(client, sines, [100] * number(40, scale)))
+
+
+def sines_and_sleep(times: int) -> None:
+    """Sleeps for as long as it has computed."""
+    began = time.thread_time()
+    sines(times)
+    time.sleep(time.thread_time() - began)
+
+
+def half_waiting(scale: float) -> Ran:
+    """Two threads each sleep for half of their time."""
+    with cluster(workers=1, threads=2) as client:
+        wait_for(client, sines, [1] * 2)
+        return measured(client, lambda: wait_for(client, sines_and_sleep, [100] * number(40, scale)))
+
+
+def no_workers_at_first(scale: float) -> Ran:
+    """Four tasks of a second are there 6 s before the two workers are asked for."""
+    with cluster(workers=0) as client:
+
+        def work() -> None:
+            futures = client.map(time.sleep, [1.0] * 4, pure=False)
+            time.sleep(6 * scale)
+            client.cluster.scale(2)
+            wait(futures)
+
+        return measured(client, work, floor_seconds=2.0)
+
+
+def repeated_computes(scale: float) -> Ran:
+    """The same collection is computed four times."""
+    import dask.array as da
+
+    random = da.random.random((8000, 4000), chunks=500)
+    with cluster(threads=2) as client:
+
+        def work() -> None:
+            for _ in range(number(4, scale)):
+                random.sum().compute()
+
+        return measured(client, work)
