@@ -9,8 +9,10 @@ it; ``--install`` gets it: from Debian for the machine (as root), from PyPI into
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.deployments import adaptive, mpi, needs, slurm, ssh, tls
+from benchmarks.deployments import adaptive, mpi, slurm, ssh, tls
 from benchmarks.deployments.checks import Check, table
+from benchmarks.deployments.needs import Need, install, missing
 
 #: For one cluster, started, examined and ended.
 LIMIT_SECONDS = 300
@@ -32,7 +35,7 @@ LIMIT_SECONDS = 300
 class Deployment:
     """A way to deploy Dask."""
 
-    needs: Sequence[needs.Need]
+    needs: Sequence[Need]
     #: What is tried on it, each in a folder of its own.
     runs: dict[str, Callable[[Path], list[Check]]]
     root: bool = False
@@ -52,12 +55,23 @@ DEPLOYMENTS = {
     "adaptive": Deployment(
         (),
         {
-            "adaptive scaling: workers come and go": lambda folder: adaptive.come_and_go(),
-            "two workers, 2 s after the tasks": lambda folder: adaptive.from_zero(waiting_seconds=2),
+            "adapt(), and workers go as soon as they may": lambda folder: adaptive.come_and_go(eagerly=True),
+            "adapt(), and workers go when their work is in the accounts": lambda folder: adaptive.come_and_go(
+                eagerly=False
+            ),
+            "scale(2), 2 s after the tasks": lambda folder: adaptive.from_zero(waiting_seconds=2),
         },
     ),
     "ssh": Deployment(ssh.NEEDS, {"SSHCluster": ssh.run}, opt_in=True),
-    "slurm": Deployment(slurm.NEEDS, {"SLURMCluster": slurm.run}, root=True, opt_in=True),
+    "slurm": Deployment(
+        slurm.NEEDS,
+        {
+            "SLURMCluster": slurm.fixed,
+            "SLURMCluster, scaled up after the tasks and down within the report": slurm.from_zero_to_zero,
+        },
+        root=True,
+        opt_in=True,
+    ),
 }
 
 
@@ -70,6 +84,9 @@ def main() -> None:
     unknown = set(given.names) - {*DEPLOYMENTS, "all"}
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    # So that what was started is ended then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     names = given.names or [name for name, deployment in DEPLOYMENTS.items() if not deployment.opt_in]
     names = list(DEPLOYMENTS) if "all" in names else names
     with tempfile.TemporaryDirectory() as place:
@@ -80,19 +97,23 @@ def main() -> None:
 
 
 def _examined(name: str, deployment: Deployment, packages: Path | None) -> bool:
-    """Whether all agrees, or it was skipped."""
+    """Whether all agrees, or it was skipped; with a folder for packages, what is missing is installed first."""
     if deployment.root and os.geteuid() != 0:
         print(f"{name}: skipped, as it takes root\n")
         return True
-    missing = needs.missing(deployment.needs)
-    if missing and packages is not None:
-        needs.install(missing, packages)
-        missing = needs.missing(deployment.needs)
-    if missing:
-        how = "; ".join(dict.fromkeys(need.how for need in missing))
-        print(f"{name}: skipped, as {', '.join(need.name for need in missing)} is not there: {how}, or --install\n")
+    lacking = missing(deployment.needs)
+    if lacking and packages is not None:
+        try:
+            install(lacking, packages)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"{name}: not installed: {error}")
+        lacking = missing(deployment.needs)
+    if lacking:
+        how = "; ".join(dict.fromkeys(need.how for need in lacking))
+        print(f"{name}: skipped, as {', '.join(need.name for need in lacking)} is not there: {how}, or --install\n")
         return True
-    return all([_agrees(what, run) for what, run in deployment.runs.items()])
+    results = [_agrees(what, run) for what, run in deployment.runs.items()]
+    return all(results)
 
 
 def _agrees(what: str, run: Callable[[Path], list[Check]]) -> bool:
@@ -107,7 +128,9 @@ def _agrees(what: str, run: Callable[[Path], list[Check]]) -> bool:
         return False
     different = sum(not check.ok for check in checks)
     took = f"{time.monotonic() - began:.0f} s"
-    print(f"{table(checks)}\n{f'{different} of {len(checks)} differ' if different else 'all agree'}, {took}\n", flush=True)
+    print(
+        f"{table(checks)}\n{f'{different} of {len(checks)} differ' if different else 'all agree'}, {took}\n", flush=True
+    )
     return not different
 
 

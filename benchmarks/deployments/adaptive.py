@@ -8,44 +8,58 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
 
-from benchmarks.deployments import checks
-from benchmarks.deployments.checks import Check
-from benchmarks.deployments.observed import Observed, observed
+from benchmarks.deployments.checks import Check, equal, of_metrics, of_report
+from benchmarks.deployments.observed import observed
 from benchmarks.deployments.programs import HOST, eventually
-from benchmarks.deployments.work import submit
+from benchmarks.deployments.work import Known, submit
 from dask_efficiency import EfficiencyPlugin, snapshot
 
-MAXIMUM, THREADS = 3, 1
+THREADS = 1
+
+SCALING = {"minimum": 0, "maximum": 3, "interval": "200ms", "target_duration": "200ms"}
+
+#: Of `adapt()`: how often in a row a worker must be found superfluous. It is retired at once, or not at all.
+AT_ONCE, NEVER = 1, 10**6
 
 
-@contextmanager
-def _empty_cluster() -> Iterator[tuple[LocalCluster, Client]]:
-    """A metered cluster without workers."""
-    with (
-        LocalCluster(n_workers=0, threads_per_worker=THREADS, host=HOST, dashboard_address=f"{HOST}:0", silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
-        yield cluster, client
+class Names(SchedulerPlugin):
+    """Every name that a worker ever had: Dask uses those of departed workers again."""
+
+    name = "names"
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """A worker joined."""
+        self.seen.add(str(scheduler.workers[worker].name))
 
 
-def come_and_go() -> list[Check]:
-    """Two computations, and all workers gone in between and after."""
+def come_and_go(*, eagerly: bool) -> list[Check]:
+    """Two computations; after each, all workers are retired.
+
+    Eagerly: as soon as they have nothing to do. Otherwise not before the scheduler's accounts have all their tasks.
+    """
     with _empty_cluster() as (cluster, client):
+        cluster.scheduler.add_plugin(names := Names())
+        known = Known(0, 0, 0, 0, 0)
         with observed(client) as seen:
-            cluster.adapt(minimum=0, maximum=MAXIMUM, interval="200ms", target_duration="200ms")
-            known = submit(client).known()
-            eventually(lambda: not _workers(client), seconds=60, what="adapt() to end all workers")
-            known += submit(client).known()
-            eventually(lambda: not _workers(client), seconds=60, what="adapt() to end all workers")
-        life = snapshot(client)
-        came = len(seen.stays)
+            for _ in range(2):
+                cluster.adapt(**SCALING, wait_count=AT_ONCE if eagerly else NEVER)
+                known += submit(client).known()
+                if not eagerly:
+                    eventually(lambda: _tasks(client) == known.succeeded + known.failed, what="the accounts")  # noqa: B023
+                    cluster.adapt(**SCALING, wait_count=AT_ONCE)
+                eventually(lambda: not cluster.scheduler.workers, seconds=60, what="the last worker's end")
+        left = [stay for stay in seen.stays if stay.left < math.inf]
         return [
-            checks.equal("more than one worker came, and all left", True, came > 1 and _all_left(seen)),
-            *checks.of_report(seen, known, workers=came, threads=THREADS),
-            *checks.of_metrics(f"{HOST}:{cluster.scheduler.http_server.port}", known, life),
+            equal("workers that came are gone", len(seen.stays), len(left)),
+            equal("more came than may be there at once", True, len(left) > SCALING["maximum"]),
+            *of_report(seen, known, workers=len(names.seen), threads=THREADS),
+            *of_metrics(cluster.scheduler.http_server.port, known, snapshot(client)),
         ]
 
 
@@ -54,17 +68,24 @@ def from_zero(*, waiting_seconds: float) -> list[Check]:
     with _empty_cluster() as (cluster, client):
         with observed(client) as seen:
             submitted = submit(client)
-            eventually(lambda: cluster.scheduler.tasks, what="the scheduler to know of work")
+            eventually(lambda: cluster.scheduler.tasks, what="the tasks to be with the scheduler")
             time.sleep(waiting_seconds)
             cluster.scale(2)
             known = submitted.known()
-        return checks.of_report(seen, known, workers=2, threads=THREADS)
+        return [
+            *of_report(seen, known, workers=2, threads=THREADS),
+            *of_metrics(cluster.scheduler.http_server.port, known, snapshot(client)),
+        ]
 
 
-def _workers(client: Client) -> dict[str, Any]:
-    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    return workers
+@contextmanager
+def _empty_cluster() -> Iterator[tuple[Any, Client]]:
+    """A metered cluster without workers."""
+    options = {"threads_per_worker": THREADS, "host": HOST, "dashboard_address": f"{HOST}:0", "silence_logs": 50}
+    with LocalCluster(n_workers=0, **options) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        yield cluster, client
 
 
-def _all_left(seen: Observed) -> bool:
-    return all(stay.left < math.inf for stay in seen.stays)
+def _tasks(client: Client) -> int:
+    return sum(snapshot(client).tasks.values())

@@ -53,7 +53,7 @@ def script(folder: Path) -> list[Check]:
 
 
 def libraries(folder: Path) -> dict[str, str]:
-    """Where mpi4py from PyPI finds MPICH: it asks for `libmpi.so.12`, and Debian's has the same ABI and another name."""
+    """Where mpi4py finds MPICH: PyPI's asks for `libmpi.so.12`, and Debian's has the same ABI and another name."""
     for library in Path("/usr/lib").glob("*/libmpich.so.12"):
         link = folder / "libmpi.so.12"
         link.symlink_to(library)

@@ -13,8 +13,8 @@ from distributed import Client
 from dask_efficiency import EfficiencyReport, efficiency_report
 from dask_efficiency.plugins.worker import LAST_WORDS
 
-#: Between an event of a worker and its entry in Dask's log, seconds.
-HOOK = 0.1
+#: Between an entry in Dask's log and the hook by which we hear of the same, on a busy machine; seconds.
+HOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
