@@ -1,0 +1,1 @@
+"""Real deployments of Dask, given work with known totals."""

@@ -1,0 +1,77 @@
+"""MPI: dask-mpi under Debian's mpiexec, by its command and by `initialize()` in a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from distributed import Client
+
+from benchmarks.deployments.checks import Check, of_fixed_cluster
+from benchmarks.deployments.needs import Need
+from benchmarks.deployments.programs import HOST, eventually, program, python_path
+from dask_efficiency import EfficiencyPlugin
+
+NEEDS = (
+    Need("mpich", debian="mpich", program="mpiexec"),
+    Need("mpi4py", module="mpi4py"),
+    Need("dask-mpi", module="dask_mpi"),
+)
+
+WORKERS, THREADS = 2, 2
+
+MPIEXEC = ("mpiexec", "-launcher", "fork", "-iface", "lo")
+
+
+def command(folder: Path) -> list[Check]:
+    """The command `dask-mpi`: a rank for the scheduler, one for each worker, and a client outside."""
+    file = folder / "scheduler.json"
+    dask_mpi = ["--scheduler-file", str(file), "--interface", "lo", "--nthreads", str(THREADS)]
+    dask_mpi += ["--dashboard-address", f"{HOST}:0", "--local-directory", str(folder)]
+    ranks = [*MPIEXEC, "-n", str(1 + WORKERS), sys.executable, "-m", "dask_mpi.cli", *dask_mpi]
+    with program(ranks, folder / "mpi.log", environment=libraries(folder)):
+        eventually(lambda: file.exists() and file.stat().st_size, seconds=60, what="the scheduler's file")
+        with Client(scheduler_file=str(file)) as client:
+            client.wait_for_workers(WORKERS, timeout=60)
+            client.register_plugin(EfficiencyPlugin())
+            return of_fixed_cluster(client, workers=WORKERS, threads=THREADS)
+
+
+def script(folder: Path) -> list[Check]:
+    """A script that every rank runs: one becomes the scheduler, one goes on as the client, others become workers."""
+    result = folder / "checks.json"
+    ranks = [*MPIEXEC, "-n", str(2 + WORKERS), sys.executable, "-m", __name__, str(result)]
+    environment = {**os.environ, "PYTHONPATH": python_path(), **libraries(folder)}
+    done = subprocess.run(ranks, env=environment, cwd=folder, capture_output=True, text=True, timeout=180)
+    if done.returncode or not result.exists():
+        raise RuntimeError(f"{' '.join(ranks)} ended with {done.returncode}: {done.stderr[-3000:]}")
+    return [Check(**fields) for fields in json.loads(result.read_text())]
+
+
+def libraries(folder: Path) -> dict[str, str]:
+    """Where mpi4py finds MPICH: PyPI's asks for `libmpi.so.12`, and Debian's has the same ABI and another name."""
+    for library in Path("/usr/lib").glob("*/libmpich.so.12"):
+        link = folder / "libmpi.so.12"
+        link.symlink_to(library)
+        return {"LD_LIBRARY_PATH": os.pathsep.join([str(folder), os.environ.get("LD_LIBRARY_PATH", "")])}
+    return {}
+
+
+def main(result: Path) -> None:
+    """What the ranks of :func:`script` do."""
+    from dask_mpi import initialize
+
+    initialize(interface="lo", nthreads=THREADS, local_directory=str(result.parent), dashboard_address=f"{HOST}:0")
+    with Client() as client:
+        client.wait_for_workers(WORKERS, timeout=60)
+        client.register_plugin(EfficiencyPlugin())
+        checks = of_fixed_cluster(client, workers=WORKERS, threads=THREADS)
+    result.write_text(json.dumps([asdict(check) for check in checks]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,29 @@
+"""Deployments that need nothing to be installed have every task, thread and thread-second of known work."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.deployments import adaptive, needs, tls
+
+pytestmark = pytest.mark.cluster
+
+#: What a report lacks of a worker that a busy machine's nanny killed before its last words; the accounts have it.
+OF_LAST_WORDS = {"tasks succeeded", "tasks failed", "lost-worker or still running (ns)"}
+
+
+def different(checks):
+    return {check.what: (check.expected, check.reported) for check in checks if not check.ok}
+
+
+@pytest.mark.skipif(bool(needs.missing(tls.NEEDS)), reason="openssl is not installed: apt-get install openssl")
+def test_a_cluster_under_tls_by_the_command_line_is_metered_by_a_preload(tmp_path):
+    assert different(tls.run(tmp_path, preload=True)) == {}
+
+
+def test_no_task_is_lost_when_adaptive_scaling_ends_all_workers_twice():
+    assert different(adaptive.come_and_go(eagerly=False)).keys() <= OF_LAST_WORDS
+
+
+def test_tasks_that_wait_for_the_first_workers_are_all_counted():
+    assert different(adaptive.from_zero(waiting_seconds=0)) == {}
