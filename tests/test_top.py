@@ -21,7 +21,9 @@ from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cli import main
 from dask_efficiency.plugins.accounts import MAX_LIVE_WORKERS
 
-COMMAND = [sys.executable, "-c", "from dask_efficiency.cli import main; main()", "top"]
+#: A script that is started in the background of a shell ignores Ctrl-C, and so do its children, unless told otherwise.
+HEEDING_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [sys.executable, "-c", f"{HEEDING_CTRL_C}; from dask_efficiency.cli import main; main()", "top"]
 DASK_COMMAND = [sys.executable, "-m", "dask", "efficiency", "top"]
 
 

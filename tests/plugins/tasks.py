@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -119,46 +120,60 @@ def reschedule_at_first(diary: Diary) -> dict[str, float]:
     return watch.read()
 
 
+def leave_the_slot() -> None:
+    """Secede, and wait until the event loop has heard of it, which is when the slot is free."""
+    secede()
+    let_the_loop_turn()
+
+
+def let_the_loop_turn() -> None:
+    """Wait until the worker's event loop has done what it was asked for so far."""
+    turned = threading.Event()
+    get_worker().loop.add_callback(turned.set)
+    turned.wait()
+
+
 def leave_the_pool(before: float, spinning: float, sleeping: float) -> dict[str, dict[str, float]]:
     """Spins before it secedes; spins and sleeps outside."""
-    inside = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = inside.read()
+    inside = watch.read()
+    leave_the_slot()
     outside = Stopwatch()
-    secede()
     burn(spinning)
     time.sleep(sleeping)
-    return {"inside": told, "outside": outside.read()}
+    return {"inside": inside, "outside": outside.read()}
 
 
 def leave_and_return(before: float, outside: float, after: float) -> dict[str, dict[str, float]]:
-    first = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = first.read()
+    inside = watch.read()
+    leave_the_slot()
     second = Stopwatch()
-    secede()
     time.sleep(outside)
     rejoin()
     burn(after)
-    return {"inside": told, "outside": second.read()}
+    return {"inside": inside, "outside": second.read()}
 
 
 def ask_another_task(before: float, inner: float) -> dict[str, dict[str, float]]:
-    first = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = first.read()
-    second = Stopwatch()
+    inside = watch.read()
     with worker_client() as client:
+        let_the_loop_turn()
+        outside = Stopwatch()
         other = client.submit(spin, inner, pure=False).result()
-    return {"inside": told, "outside": second.read(), "inner": other}
+    return {"inside": inside, "outside": outside.read(), "inner": other}
 
 
 def leave_and_fail(diary: Diary, before: float, sleeping: float) -> None:
     watch = Stopwatch()
     burn(before)
     diary.write(event="inside", **watch.read())
+    leave_the_slot()
     watch = Stopwatch()
-    secede()
     time.sleep(sleeping)
     diary.write(event="outside", **watch.read())
     raise ArithmeticError("failed outside the pool")
@@ -185,8 +200,9 @@ class SlowToSend:
         self.diary = diary
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.diary.write(event="serialise", at=time.monotonic())
+        watch = Stopwatch()
         time.sleep(self.seconds)
+        self.diary.write(event="serialise", **watch.read())
         return SlowToSend, (self.seconds, self.diary)
 
 

@@ -28,7 +28,7 @@ from tests.plugins.tasks import (
 )
 from tests.plugins.watch import Attendance, addresses, eventually, kill, near, nothing_runs, payloads, shrunk
 
-pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+pytestmark = pytest.mark.cluster
 
 #: What a worker's total may be off an independent clock by: 0.1 %, at least 10 ms.
 RELATIVE, ABSOLUTE = 0.001, 0.010

@@ -37,7 +37,7 @@ from tests.plugins.watch import (
     worker_process,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+pytestmark = pytest.mark.cluster
 
 
 def traces_on_worker(dask_worker: Any) -> dict[str, Any]:

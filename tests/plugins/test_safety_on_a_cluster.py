@@ -32,7 +32,7 @@ from tests.plugins.tasks import (
 )
 from tests.plugins.watch import addresses, eventually, name_of, near, nothing_runs, payloads, shrunk
 
-pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+pytestmark = pytest.mark.cluster
 
 
 class Injected(Exception):

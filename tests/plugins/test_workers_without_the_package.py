@@ -15,7 +15,7 @@ from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot
 from tests.plugins.tasks import half_and_half, spin
 from tests.plugins.watch import addresses, eventually, name_of, near, scheduler_process, worker_process
 
-pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+pytestmark = pytest.mark.cluster
 
 #: What stands in a worker's path in the package's place, and what the report must say of it.
 STUBS = {
