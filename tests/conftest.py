@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -41,6 +42,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A report waits for workers as long as a busy machine lets them wait for a core."""
+    if "cluster" not in request.keywords:
+        yield
+        return
+    with dask.config.set({"efficiency.report-timeout": "60s"}):
+        yield
 
 
 CHROMIUM = shutil.which("chromium")

@@ -40,6 +40,12 @@ class Diary:
         finally:
             os.close(file)
 
+    def wait(self, event: str) -> None:
+        """Until somebody has written of it; tests that fail leave no task behind."""
+        until = time.monotonic() + 100
+        while not self.read(event) and time.monotonic() < until:
+            time.sleep(0.02)
+
     def read(self, event: str) -> list[dict[str, Any]]:
         if not os.path.exists(self.path):
             return []
@@ -93,6 +99,52 @@ def write_and_nap(diary: Diary, seconds: float, *dependencies: Any) -> dict[str,
     time.sleep(seconds)
     diary.write(event="stop", **watch.read())
     return watch.read()
+
+
+def wait_for_word(diary: Diary) -> dict[str, float]:
+    """Says when it starts, and ends when the test says so."""
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    return watch.read()
+
+
+def spin_until_word(diary: Diary) -> dict[str, float]:
+    """The same, with CPU time in the meantime."""
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    while not diary.read("go") and watch.read()["wall"] < 100:
+        burn(0.02)
+    return watch.read()
+
+
+async def wait_for_word_in_a_coroutine(diary: Diary) -> dict[str, float]:
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    while not diary.read("go") and watch.read()["wall"] < 100:  # noqa: ASYNC110  # the test is in another process
+        await asyncio.sleep(0.02)
+    return watch.read()
+
+
+def leave_the_pool_until_word(diary: Diary, before: float, spinning: float) -> dict[str, float]:
+    """Spins before it secedes; spins outside, and waits for the test there."""
+    watch = Stopwatch()
+    burn(before)
+    inside = watch.read()
+    leave_the_slot()
+    burn(spinning)
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    return inside
+
+
+def burn_wait_and_fail(diary: Diary, cpu_seconds: float) -> None:
+    watch = Stopwatch()
+    burn(cpu_seconds)
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    diary.write(event="failure", **watch.read())
+    raise ArithmeticError("after a while")
 
 
 def fail_at_first(diary: Diary, failures: int) -> dict[str, float]:

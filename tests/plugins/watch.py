@@ -109,6 +109,12 @@ def kill(client: Client, address: str) -> float:
     return before
 
 
+def after_the_scheduler(client: Client) -> float:
+    """The instant, once the scheduler has done what it was at."""
+    client.run_on_scheduler(bool)
+    return time.monotonic()
+
+
 def nothing_runs(client: Client) -> bool:
     return not any(client.run(lambda dask_worker: dask_worker.state.all_running_tasks).values())
 
