@@ -31,7 +31,7 @@ from tests.plugins.tasks import (
     wait_for_word,
     wait_for_word_in_a_coroutine,
 )
-from tests.plugins.watch import between, eventually, kill, near, nothing_runs, payloads
+from tests.plugins.watch import addresses, between, eventually, kill, near, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
 
@@ -247,7 +247,7 @@ def test_a_killed_workers_time_is_lost_in_both_views_and_nothing_shrinks(mortal_
     eventually(lambda: not nothing_runs(client))
     time.sleep(0.7)
     readings = [now(client)]
-    kill(client, next(iter(client.scheduler_info(n_workers=-1)["workers"])))
+    kill(client, addresses(client)[0])
     while readings[-1].buckets.get("lost-worker", 0) == 0 or len(readings) < 10:
         time.sleep(0.1)
         readings.append(live(client))

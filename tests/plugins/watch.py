@@ -91,14 +91,23 @@ def eventually(condition: Callable[[], Any], *, seconds: float = 60) -> Any:
     return value
 
 
+def workers(client: Client) -> dict[str, Any]:
+    """What the scheduler knows of each worker, by address.
+
+    Not ``client.scheduler_info``: the client asks for itself without workers now and then, and may answer with that.
+    """
+    found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return found
+
+
 def addresses(client: Client) -> list[str]:
     """The workers' addresses, in the order of their names."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return sorted(workers, key=lambda address: str(workers[address]["name"]))
+    known = workers(client)
+    return sorted(known, key=lambda address: str(known[address]["name"]))
 
 
 def name_of(client: Client, address: str) -> str:
-    return str(client.scheduler_info(n_workers=-1)["workers"][address]["name"])
+    return str(workers(client)[address]["name"])
 
 
 def kill(client: Client, address: str) -> float:
