@@ -101,12 +101,14 @@ def write_and_nap(diary: Diary, seconds: float, *dependencies: Any) -> dict[str,
     return watch.read()
 
 
-def wait_for_word(diary: Diary) -> dict[str, float]:
-    """Says when it starts, and ends when the test says so."""
+def wait_for_word(diary: Diary, *dependencies: Any) -> dict[str, float]:
+    """Says when it starts, ends when the test says so, and says when that was."""
     watch = Stopwatch()
     diary.write(event="start", **watch.read())
     diary.wait("go")
-    return watch.read()
+    told = watch.read()
+    diary.write(event="stop", **told)
+    return told
 
 
 def spin_until_word(diary: Diary) -> dict[str, float]:

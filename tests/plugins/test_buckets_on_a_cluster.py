@@ -37,12 +37,14 @@ from tests.plugins.tasks import (
     reschedule_at_first,
     spin,
     spin_inside_a_meter,
+    wait_for_word,
     weigh,
     write_and_nap,
 )
 from tests.plugins.watch import (
     Window,
     addresses,
+    ahead_ns,
     between,
     cpu,
     eventually,
@@ -52,6 +54,7 @@ from tests.plugins.watch import (
     nothing_runs,
     off_cpu,
     set_status,
+    states,
     timed_report,
 )
 
@@ -272,12 +275,13 @@ def test_a_task_whose_result_cannot_be_stored_is_failed(client, diary):
 
 def test_a_task_cancelled_while_it_runs_is_cancelled_until_its_thread_ends(client, diary):
     with timed_report(client) as (report, window):
-        future = client.submit(write_and_nap, diary, 0.6, pure=False)
+        future = client.submit(wait_for_word, diary, key="wait-1")
         eventually(lambda: diary.read("start"))
         future.cancel()
-        eventually(lambda: diary.read("stop"))
+        eventually(lambda: states(client, "wait-1") == {"cancelled"})
+        diary.write(event="go")
         eventually(lambda: nothing_runs(client))
-    row = report.by_prefix["write_and_nap"]
+    row = report.by_prefix["wait"]
     assert row["cancelled"] == between(diary.read("stop")[0]["wall"], window.most)
     assert row.total == row["cancelled"]
     assert report.tasks == {"cancelled": 1}
@@ -287,12 +291,16 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
     first = addresses(client)[0]
     key = "again-1"
     with timed_report(client) as (report, window), Client(client.scheduler.address, set_as_default=False) as other:
-        future = client.submit(write_and_nap, diary, 0.8, key=key, workers=[first])
+        future = client.submit(wait_for_word, diary, key=key, workers=[first])
         eventually(lambda: diary.read("start"))
         future.cancel()
         eventually(lambda: client.run_on_scheduler(lambda dask_scheduler: key not in dask_scheduler.tasks))
         other.submit(increment, 1).result()  # what the scheduler has to say of the cancelled key has arrived
-        told = other.submit(write_and_nap, diary, 0.8, key=key, workers=[first]).result()
+        assert states(client, key) == {"cancelled"}
+        future = other.submit(wait_for_word, diary, key=key, workers=[first])
+        eventually(lambda: states(client, key) != {"cancelled"})
+        diary.write(event="go")
+        told = future.result()
     # Upstream lets the first run end, discards its result and runs the task once more.
     first_run, second_run = diary.read("stop")
     assert told["start"] == second_run["start"]
@@ -318,9 +326,10 @@ def test_a_rescheduled_try_is_cancelled(client, diary):
 def test_a_paused_worker_has_paused_slots_but_for_the_one_that_a_task_still_holds(client, diary):
     first, second = addresses(client)
     with efficiency_report(client) as report:
-        future = client.submit(write_and_nap, diary, 0.4, workers=[first], pure=False)
+        future = client.submit(wait_for_word, diary, workers=[first], pure=False)
         eventually(lambda: diary.read("start"))
         pausing, paused = client.run(set_status, status="paused", workers=[first])[first]
+        diary.write(event="go")
         told = future.result()
         ended = time.monotonic()
         client.submit(nap, 0.2, workers=[second], pure=False).result()
@@ -353,7 +362,7 @@ def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client):
         eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "running")
     (pause, paused), (unpause, running) = client.run(pauses, workers=[first])[first]
     assert (pause, unpause) == ("PauseEvent", "UnpauseEvent")
-    ahead = time.time() - time.monotonic()
+    ahead = ahead_ns() / 1e9
     least, most = (2 * (running - max(paused, start + ahead)) for start in (window.entered, window.opened))
     assert report.by_worker[name_of(client, first)]["paused"] == between(least, most)
 
@@ -455,9 +464,10 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
         source = client.submit(write_and_nap, diary, 0.3, key="source-1", **where)
         wait(source)
         late = Diary(tmp_path / "late")
-        sink = client.submit(write_and_nap, late, 0.5, source, key="sink-1", **where)
+        sink = client.submit(wait_for_word, late, source, key="sink-1", **where)
         eventually(lambda: late.read("start"))
         killed = kill(client, first)
+        late.write(event="go")
         told = sink.result()
         client.wait_for_workers(2)
     again = diary.read("stop")
@@ -495,11 +505,12 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
     client = mortal_client
     first, second = addresses(client)
     with timed_report(client) as (report, window):
-        future = client.submit(write_and_nap, diary, 1.0, workers=[first], allow_other_workers=True, pure=False)
+        future = client.submit(wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         (start,) = eventually(lambda: diary.read("start"))
         asked = time.monotonic()
         client.retire_workers([first])
         eventually(lambda: first in attendance.left and first in attendance.last_words)
+        diary.write(event="go")
         told = future.result()
     row = report.by_worker[attendance.names[first]]
     # It is cut off somewhere between the request and what the worker said last.
@@ -514,7 +525,7 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
 def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary):
     client = mortal_client
     with timed_report(client) as (report, window):
-        future = client.submit(write_and_nap, diary, 1.5, pure=False)
+        future = client.submit(wait_for_word, diary, pure=False)
         (start,) = eventually(lambda: diary.read("start"))
         time.sleep(0.3)
         asked = time.monotonic()

@@ -25,7 +25,6 @@ from tests.plugins.tasks import (
     nap_in_a_coroutine,
     spin,
     wait_for_word,
-    write_and_nap,
 )
 from tests.plugins.watch import (
     Attendance,
@@ -170,9 +169,10 @@ def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_cl
     client = mortal_client
     first, second = addresses(client)
     with timed_report(client) as (report, window):
-        future = client.submit(write_and_nap, diary, 0.8, workers=[first], allow_other_workers=True, pure=False)
+        future = client.submit(wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
         kill(client, first)
+        diary.write(event="go")
         eventually(lambda: first in attendance.left)
         gone = after_the_scheduler(client)
         eventually(lambda: attendance.joined.keys() - {first, second})

@@ -110,6 +110,19 @@ def name_of(client: Client, address: str) -> str:
     return str(workers(client)[address]["name"])
 
 
+def states(client: Client, key: str) -> set[str]:
+    """What a task is to the workers that know it."""
+    found = client.run(lambda dask_worker: [ts.state for k, ts in dask_worker.state.tasks.items() if k == key])
+    return {state for row in found.values() for state in row}
+
+
+def ahead_ns() -> int:
+    """What the clock of the day is ahead of the monotonic one, by the reading that was interrupted for the shortest."""
+    readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(100)]
+    before, day, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return day - (before + after) // 2
+
+
 def kill(client: Client, address: str) -> float:
     """End a worker's process as an out-of-memory killer does; gives the instant before."""
     pid = client.run(os.getpid, workers=[address])[address]
