@@ -72,5 +72,14 @@ def chromium() -> Iterator[Any]:
         pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        # Playwright's own patience ends after 30 s, which one page may take on a busy machine.
+        new_context = browser.new_context
+
+        def patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.set_default_timeout(120_000)
+            return context
+
+        browser.new_context = patient_context
         yield browser
         browser.close()
