@@ -1,6 +1,6 @@
-"""What all tests share: a browser, second tries on busy machines, and how property tests run.
+"""What all tests share: a browser, which of them run in one process, and how property tests run.
 
-They have no deadline, and under ``CI`` the same examples each time.
+Property tests have no deadline, and under ``CI`` the same examples each time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -23,11 +24,6 @@ settings.register_profile(
 #: Fewer examples than by hand, so that all tests take ten minutes on two cores.
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
-#: Times that a failed test is repeated, by its mark. Processes of a busy machine stall for tens of milliseconds, and
-#: sometimes for seconds, which says nothing of the accounts. What is wrong in them fails each time.
-RERUNS = {"known_answer": 3, "cluster": 2}
-
 
 #: Modules with clusters of their own that mind no busy machine.
 HARDY = ("test_bokeh_in_a_browser", "test_prove", "test_monitor", "test_top", "test_prometheus_on_a_cluster")
@@ -46,9 +42,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
-        reruns = max((times for mark, times in RERUNS.items() if mark in item.keywords), default=0)
-        if reruns:
-            item.add_marker(pytest.mark.flaky(reruns=reruns))
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A report waits for workers as long as a busy machine lets them wait for a core."""
+    if "cluster" not in request.keywords:
+        yield
+        return
+    with dask.config.set({"efficiency.report-timeout": "60s"}):
+        yield
 
 
 CHROMIUM = shutil.which("chromium")
@@ -69,5 +72,14 @@ def chromium() -> Iterator[Any]:
         pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        # Playwright's own patience ends after 30 s, which one page may take on a busy machine.
+        new_context = browser.new_context
+
+        def patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.set_default_timeout(120_000)
+            return context
+
+        browser.new_context = patient_context
         yield browser
         browser.close()

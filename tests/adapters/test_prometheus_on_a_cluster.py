@@ -26,7 +26,7 @@ from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ACTIVITIES
 from tests.adapters.prometheus_process import Prometheus, lint, needs_prometheus, needs_promtool, scraping
 from tests.plugins.tasks import fail, half_and_half, nap, spin
-from tests.plugins.watch import eventually
+from tests.plugins.watch import addresses, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -209,7 +209,7 @@ def test_a_worker_that_left_is_exported_for_a_while(client, cluster, url):
     client.wait_for_workers(3)
     eventually(lambda: scrape(url).count("dask_efficiency_worker_nthreads{") == 3)
     cluster.scale(2)
-    eventually(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 2)
+    eventually(lambda: len(addresses(client)) == 2)
     text = scrape(url)
     assert text.count("dask_efficiency_worker_nthreads{") == 2
     assert text.count('dask_efficiency_worker_thread_seconds_total{bucket="idle"') >= 3

@@ -77,7 +77,7 @@ def status(url: str) -> int:
 
 @needs_prometheus
 @pytest.mark.cluster
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_monitor_has_data_shows_it_and_leaves_nothing_behind(tmp_path):
     monitor = subprocess.Popen(
         [sys.executable, "-m", "dashboards.monitor"],

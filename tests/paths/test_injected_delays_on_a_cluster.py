@@ -23,6 +23,7 @@ from tests.paths.delays import (
     slow_link,
     step,
 )
+from tests.plugins.watch import addresses
 
 pytestmark = pytest.mark.cluster
 
@@ -55,12 +56,8 @@ def client() -> Iterator[Client]:
     ):
         client.register_plugin(EfficiencyPlugin())
         # What is imported at the first task of a worker would block its loop.
-        client.gather([client.submit(step, i, workers=[worker]) for i, worker in enumerate(workers(client))])
+        client.gather([client.submit(step, i, workers=[worker]) for i, worker in enumerate(addresses(client))])
         yield client
-
-
-def workers(client: Client) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
 
 
 def chain(length: int, function: Callable[..., Any] = step) -> Delayed:
@@ -84,7 +81,7 @@ def path_of(client: Client, graph: Delayed, **placed: Any) -> CriticalPath:
 
 
 def test_a_blocked_event_loop_of_a_worker_is_worker_loop(client: Client) -> None:
-    [first, _] = workers(client)
+    [first, _] = addresses(client)
     client.run(block_worker, workers=[first])
     path = path_of(client, chain(60), workers=[first], optimize_graph=False)
     assert path.seconds("kind")["worker-loop"] >= FOUND * BLOCK_SECONDS
@@ -97,7 +94,7 @@ def test_a_blocked_event_loop_of_the_scheduler_is_scheduler_transition(client: C
 
 
 def test_a_worker_whose_gil_is_held_is_not_transfer(client: Client) -> None:
-    [first, second] = workers(client)
+    [first, second] = addresses(client)
     client.run(hold_the_gil, workers=[second])
     with efficiency_report(client, trace=True) as report:
         found = client.submit(step, workers=[first], pure=False)
@@ -113,7 +110,7 @@ def test_a_worker_whose_gil_is_held_is_not_transfer(client: Client) -> None:
 
 
 def test_a_slow_link_is_transfer(client: Client) -> None:
-    [first, second] = workers(client)
+    [first, second] = addresses(client)
     client.run(slow_link, seconds=0.7, workers=[first])
     there = client.submit(step, 1, workers=[first], pure=False)
     with efficiency_report(client, trace=True) as report:
@@ -131,7 +128,7 @@ def test_a_slow_disk_is_spill(client: Client) -> None:
 
 
 def test_a_busy_slot_is_the_computing_of_the_task_that_held_it(client: Client) -> None:
-    [first, _] = workers(client)
+    [first, _] = addresses(client)
     with efficiency_report(client, trace=True) as report:
         hog = client.submit(step, seconds=1.0, key="hog-1", workers=[first])
         urgent = client.submit(step, key="urgent-1", workers=[first], priority=-1)

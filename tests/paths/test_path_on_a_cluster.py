@@ -31,6 +31,7 @@ from tests.paths.workloads import (
     tree,
     wide,
 )
+from tests.plugins.watch import addresses
 
 pytestmark = pytest.mark.cluster
 
@@ -128,7 +129,7 @@ def test_a_worker_that_dies_is_on_the_path_with_what_it_ran(client: Client, tmp_
 
 def test_a_task_that_is_stolen_waited_on_the_worker_it_was_taken_from(client: Client) -> None:
     # All go to one worker at first, and the other one has nothing to do.
-    first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    first = addresses(client)[0]
 
     def work() -> None:
         client.gather(client.map(nap, range(30), seconds=0.2, workers=[first], allow_other_workers=True, pure=False))
@@ -152,7 +153,7 @@ def test_a_task_that_waits_for_tasks_of_its_own_is_explained_by_them(client: Cli
 
 
 def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> None:
-    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    first, second = addresses(client)
     large = client.map(thirty_two_megabytes, range(9), workers=[first], pure=False)
     wait(large)
     path = path_of(client, lambda: client.gather(client.map(instant, large, workers=[second], pure=False)))

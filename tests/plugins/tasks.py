@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ class Diary:
             os.write(file, line)
         finally:
             os.close(file)
+
+    def wait(self, event: str) -> None:
+        """Until somebody has written of it; tests that fail leave no task behind."""
+        until = time.monotonic() + 100
+        while not self.read(event) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def read(self, event: str) -> list[dict[str, Any]]:
         if not os.path.exists(self.path):
@@ -94,6 +101,54 @@ def write_and_nap(diary: Diary, seconds: float, *dependencies: Any) -> dict[str,
     return watch.read()
 
 
+def wait_for_word(diary: Diary, *dependencies: Any) -> dict[str, float]:
+    """Says when it starts, ends when the test says so, and says when that was."""
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    told = watch.read()
+    diary.write(event="stop", **told)
+    return told
+
+
+def spin_until_word(diary: Diary) -> dict[str, float]:
+    """The same, with CPU time in the meantime."""
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    while not diary.read("go") and watch.read()["wall"] < 100:
+        burn(0.02)
+    return watch.read()
+
+
+async def wait_for_word_in_a_coroutine(diary: Diary) -> dict[str, float]:
+    watch = Stopwatch()
+    diary.write(event="start", **watch.read())
+    while not diary.read("go") and watch.read()["wall"] < 100:  # noqa: ASYNC110  # the test is in another process
+        await asyncio.sleep(0.02)
+    return watch.read()
+
+
+def leave_the_pool_until_word(diary: Diary, before: float, spinning: float) -> dict[str, float]:
+    """Spins before it secedes; spins outside, and waits for the test there."""
+    watch = Stopwatch()
+    burn(before)
+    inside = watch.read()
+    leave_the_slot()
+    burn(spinning)
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    return inside
+
+
+def burn_wait_and_fail(diary: Diary, cpu_seconds: float) -> None:
+    watch = Stopwatch()
+    burn(cpu_seconds)
+    diary.write(event="start", **watch.read())
+    diary.wait("go")
+    diary.write(event="failure", **watch.read())
+    raise ArithmeticError("after a while")
+
+
 def fail_at_first(diary: Diary, failures: int) -> dict[str, float]:
     """Half spins and half sleeps; its first tries fail."""
     watch = Stopwatch()
@@ -119,46 +174,60 @@ def reschedule_at_first(diary: Diary) -> dict[str, float]:
     return watch.read()
 
 
+def leave_the_slot() -> None:
+    """Secede, and wait until the event loop has heard of it, which is when the slot is free."""
+    secede()
+    let_the_loop_turn()
+
+
+def let_the_loop_turn() -> None:
+    """Wait until the worker's event loop has done what it was asked for so far."""
+    turned = threading.Event()
+    get_worker().loop.add_callback(turned.set)
+    turned.wait()
+
+
 def leave_the_pool(before: float, spinning: float, sleeping: float) -> dict[str, dict[str, float]]:
     """Spins before it secedes; spins and sleeps outside."""
-    inside = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = inside.read()
+    inside = watch.read()
+    leave_the_slot()
     outside = Stopwatch()
-    secede()
     burn(spinning)
     time.sleep(sleeping)
-    return {"inside": told, "outside": outside.read()}
+    return {"inside": inside, "outside": outside.read()}
 
 
 def leave_and_return(before: float, outside: float, after: float) -> dict[str, dict[str, float]]:
-    first = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = first.read()
+    inside = watch.read()
+    leave_the_slot()
     second = Stopwatch()
-    secede()
     time.sleep(outside)
     rejoin()
     burn(after)
-    return {"inside": told, "outside": second.read()}
+    return {"inside": inside, "outside": second.read()}
 
 
 def ask_another_task(before: float, inner: float) -> dict[str, dict[str, float]]:
-    first = Stopwatch()
+    watch = Stopwatch()
     burn(before)
-    told = first.read()
-    second = Stopwatch()
+    inside = watch.read()
     with worker_client() as client:
+        let_the_loop_turn()
+        outside = Stopwatch()
         other = client.submit(spin, inner, pure=False).result()
-    return {"inside": told, "outside": second.read(), "inner": other}
+    return {"inside": inside, "outside": outside.read(), "inner": other}
 
 
 def leave_and_fail(diary: Diary, before: float, sleeping: float) -> None:
     watch = Stopwatch()
     burn(before)
     diary.write(event="inside", **watch.read())
+    leave_the_slot()
     watch = Stopwatch()
-    secede()
     time.sleep(sleeping)
     diary.write(event="outside", **watch.read())
     raise ArithmeticError("failed outside the pool")
@@ -185,8 +254,9 @@ class SlowToSend:
         self.diary = diary
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.diary.write(event="serialise", at=time.monotonic())
+        watch = Stopwatch()
         time.sleep(self.seconds)
+        self.diary.write(event="serialise", **watch.read())
         return SlowToSend, (self.seconds, self.diary)
 
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -17,19 +19,35 @@ from distributed import Client, wait
 from dask_efficiency import snapshot
 from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS
 from dask_efficiency.report.live import Reading, read
-from tests.plugins.tasks import burn, half_and_half, leave_the_pool, nap, nap_in_a_coroutine, spin
-from tests.plugins.watch import eventually, kill, near, nothing_runs, payloads
+from tests.plugins.tasks import (
+    Diary,
+    burn,
+    burn_wait_and_fail,
+    half_and_half,
+    leave_the_pool,
+    leave_the_pool_until_word,
+    nap_in_a_coroutine,
+    spin_until_word,
+    wait_for_word,
+    wait_for_word_in_a_coroutine,
+)
+from tests.plugins.watch import addresses, between, eventually, kill, near, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
 
 #: Times that a long task is looked at while it runs, and the seconds in between.
-SCRAPES, INTERVAL = 6, 0.4
+SCRAPES, INTERVAL = 4, 0.3
 
 
 def burn_nap_and_fail(cpu_seconds: float, seconds: float) -> None:
     burn(cpu_seconds)
     time.sleep(seconds)
     raise ArithmeticError("after a while")
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Diary:
+    return Diary(tmp_path / "diary")
 
 
 def live(client: Client) -> Reading:
@@ -43,6 +61,13 @@ def now(client: Client) -> Reading:
     return live(client)
 
 
+def timed_now(client: Client) -> tuple[float, Reading, float]:
+    """With the instants before and after it."""
+    before = time.monotonic()
+    reading = now(client)
+    return before, reading, time.monotonic()
+
+
 def activity(payload: Mapping[str, Any]) -> dict[str, int]:
     """A worker's activity view: what its held slots did, and its free slots' buckets."""
     return {**payload["active"], **{str(bucket): payload["settled"].get(str(bucket), 0) for bucket in FREE_BUCKETS}}
@@ -54,19 +79,49 @@ def held(client: Client) -> dict[str, float]:
     return {str(bucket): sum(row.get(str(bucket), 0) for row in rows) / 1e9 for bucket in ACTIVE_BUCKETS}
 
 
-def watched(client: Client, future: Any) -> list[dict[str, float]]:
-    """The held slots' activity at each of some scrapes, all while a task runs."""
-    eventually(lambda: not nothing_runs(client))
+def cpu_of_tasks(dask_worker: Any) -> float:
+    """CPU time so far of the threads that are at a task, by their own clocks."""
+    with dask_worker.active_threads_lock:
+        clocks = [time.pthread_getcpuclockid(ident) for ident in dask_worker.active_threads]
+        return sum(map(time.clock_gettime, clocks))
+
+
+@dataclass
+class Scrape:
+    """The held slots' activity, and the clocks before and after it was read."""
+
+    held: dict[str, float]
+    at: tuple[float, float]
+    cpu: tuple[float, float]
+
+
+def scrape(client: Client) -> Scrape:
+    at, cpu = time.monotonic(), sum(client.run(cpu_of_tasks).values())
+    found = held(client)
+    return Scrape(found, (at, time.monotonic()), (cpu, sum(client.run(cpu_of_tasks).values())))
+
+
+def watched(client: Client, diary: Diary) -> list[Scrape]:
+    """Some scrapes, all while the one task that there is waits for the word to end."""
+    eventually(lambda: diary.read("start"))
     seen = []
     for _ in range(SCRAPES):
-        seen.append(held(client))
+        seen.append(scrape(client))
         time.sleep(INTERVAL)
-    assert not future.done(), "the task was to run on for all scrapes"
+    diary.write(event="go")
     return seen
 
 
-def gains(seen: list[dict[str, float]], bucket: str) -> list[float]:
-    return [after[bucket] - before[bucket] for before, after in pairwise(seen)]
+def assert_gains(seen: list[Scrape], bucket: str, *, cpu: bool) -> None:
+    """From each scrape to the next, a bucket gains what the CPU clock of the task's thread does, or all but that."""
+    for before, after in pairwise(seen):
+        gained = after.held[bucket] - before.held[bucket]
+        least_cpu, most_cpu = max(0.0, after.cpu[0] - before.cpu[1]), after.cpu[1] - before.cpu[0]
+        if cpu:
+            assert gained == between(least_cpu, most_cpu)
+        else:
+            least, most = after.at[0] - before.at[1], after.at[1] - before.at[0]
+            assert gained == between(max(0.0, least - most_cpu), most - least_cpu)
 
 
 @contextmanager
@@ -110,77 +165,79 @@ def test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time(client):
 
 def test_the_clusters_two_views_cover_the_same_time_and_only_grow(client):
     futures = client.map(half_and_half, [0.3] * 8, pure=False)
-    before = now(client)
+    asked, before, answered = timed_now(client)
+    # A worker's total may be ahead of the clock by as long as the quickest of its snapshots was on its way.
+    ahead = answered - asked
     while not all(future.done() for future in futures):
-        reading = now(client)
+        asks, reading, answers = timed_now(client)
         assert sum(reading.activity.values()) == sum(reading.buckets.values())
         for worker in reading.workers.values():
             assert sum(worker.activity.values()) > 0
         assert_nothing_shrank(before.activity, reading.activity)
         lived = sum(reading.activity.values()) - sum(before.activity.values())
-        assert lived / 1e9 == pytest.approx(4 * (reading.at - before.at) / 1e9, abs=4 * 0.5)
-        before = reading
+        assert lived / 1e9 == between(4 * max(0.0, asks - answered - ahead), 4 * (answers - asked))
+        asked, before, answered = asks, reading, answers
 
 
-def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client):
+def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client, diary):
     began = held(client)
-    future = client.submit(spin, SCRAPES * INTERVAL + 1, pure=False)
-    seen = watched(client, future)
-    assert min(gains(seen, "thread-cpu")) > 0.1 * INTERVAL
+    future = client.submit(spin_until_word, diary, pure=False)
+    assert_gains(watched(client, diary), "thread-cpu", cpu=True)
     told = future.result()
     assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
 
 
-def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client):
-    future = client.submit(nap, SCRAPES * INTERVAL + 1.5, pure=False)
-    seen = watched(client, future)
-    assert min(gains(seen, "thread-noncpu")) > 0.9 * INTERVAL
-    assert max(gains(seen, "thread-cpu")) < 0.1 * INTERVAL
+def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client, diary):
+    began = held(client)
+    future = client.submit(wait_for_word, diary, pure=False)
+    assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
+    told = future.result()
+    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
 
 
-def test_a_long_coroutine_shows_as_thread_noncpu_at_every_scrape(client):
-    future = client.submit(nap_in_a_coroutine, SCRAPES * INTERVAL + 1.5, pure=False)
-    assert min(gains(watched(client, future), "thread-noncpu")) > 0.9 * INTERVAL
+def test_a_long_coroutine_shows_as_thread_noncpu_at_every_scrape(client, diary):
+    client.submit(wait_for_word_in_a_coroutine, diary, key="coroutine")
+    assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
 
 
-def test_a_long_task_of_a_process_pool_shows_as_thread_noncpu_at_every_scrape(client):
+def test_a_long_task_of_a_process_pool_shows_as_thread_noncpu_at_every_scrape(client, diary):
     with a_process_pool(client):
-        future = client.submit(spin, SCRAPES * INTERVAL + 1, pure=False)
-        assert min(gains(watched(client, future), "thread-noncpu")) > 0.9 * INTERVAL
+        future = client.submit(spin_until_word, diary, pure=False)
+        assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
         wait(future)
 
 
-def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client):
+def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):
     began = held(client)
-    future = client.submit(leave_the_pool, 0.5, 0.1, SCRAPES * INTERVAL + 1.5, pure=False)
-    eventually(lambda: any(client.run(lambda dask_worker: len(dask_worker.state.long_running)).values()))
-    seen = watched(client, future)
-    assert seen[0]["thread-cpu"] - began["thread-cpu"] == near(0.5)
-    assert seen[-1] == seen[0]
-    assert future.result()["inside"]["cpu"] == near(seen[0]["thread-cpu"] - began["thread-cpu"])
+    future = client.submit(leave_the_pool_until_word, diary, 0.5, 0.1, pure=False)
+    first, *_, last = watched(client, diary)
+    assert last.held == first.held
+    assert future.result()["cpu"] == near(first.held["thread-cpu"] - began["thread-cpu"])
 
 
-def test_a_task_that_fails_after_a_while_takes_back_nothing_that_it_did(client):
-    began, so_far = now(client), held(client)["thread-cpu"]
-    future = client.submit(burn_nap_and_fail, 1.0, 2.0, pure=False)
-    eventually(lambda: held(client)["thread-cpu"] - so_far > 0.98)
+def test_a_task_that_fails_after_a_while_takes_back_nothing_that_it_did(client, diary):
+    began = now(client)
+    future = client.submit(burn_wait_and_fail, diary, 1.0, pure=False)
+    (burnt,) = eventually(lambda: diary.read("start"))
     time.sleep(1)
+    asked = time.monotonic()
     running = now(client)
-    assert not future.done()
+    diary.write(event="go")
     wait(future)
     eventually(lambda: nothing_runs(client))
     ended = now(client)
+    (failed,) = diary.read("failure")
 
     def gained(then: Mapping[str, int], after: Mapping[str, int], name: str) -> float:
         return (after.get(name, 0) - then.get(name, 0)) / 1e9
 
-    assert gained(began.activity, running.activity, "thread-cpu") == near(1.0)
-    assert gained(began.activity, running.activity, "thread-noncpu") > 0.5
+    assert gained(began.activity, running.activity, "thread-cpu") == near(failed["cpu"])
+    assert gained(began.activity, running.activity, "thread-noncpu") > asked - burnt["stop"] - failed["cpu"]
     assert_nothing_shrank(running.activity, ended.activity)
-    assert gained(began.activity, ended.activity, "thread-cpu") == near(1.0)
+    assert gained(began.activity, ended.activity, "thread-cpu") == near(failed["cpu"])
     assert gained(began.buckets, running.buckets, "failed") == 0
-    assert gained(began.buckets, ended.buckets, "failed") > 2.9
-    assert gained(began.buckets, ended.buckets, "thread-cpu") < 0.1
+    assert gained(began.buckets, ended.buckets, "failed") > failed["wall"]
+    assert gained(began.buckets, ended.buckets, "thread-cpu") == 0
     assert ended.tasks["failed"] == began.tasks.get("failed", 0) + 1
 
 
@@ -190,7 +247,7 @@ def test_a_killed_workers_time_is_lost_in_both_views_and_nothing_shrinks(mortal_
     eventually(lambda: not nothing_runs(client))
     time.sleep(0.7)
     readings = [now(client)]
-    kill(client, next(iter(client.scheduler_info(n_workers=-1)["workers"])))
+    kill(client, addresses(client)[0])
     while readings[-1].buckets.get("lost-worker", 0) == 0 or len(readings) < 10:
         time.sleep(0.1)
         readings.append(live(client))

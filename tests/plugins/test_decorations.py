@@ -25,10 +25,15 @@ from dask_efficiency.plugins.phases import ClientObserver
 from dask_efficiency.plugins.recording import Recording
 from dask_efficiency.stragglers.finding import Cause, Finding
 from dask_efficiency.timeline import TimelineRecorder
+from dask_efficiency.windows import ClusterWindow
 from tests.plugins.tasks import increment, nap
 
 #: Fields of a report that are no figures.
-DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"}
+DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
+    "arrivals",
+    "cores",
+    "path",
+}
 
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
 ERRORS = [SystemError("AST constructor recursion depth mismatch"), RecursionError("too deep"), KeyError("x")]
@@ -173,7 +178,18 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         report = accounts.report_of(found, name="x", started=0.0)
         assert figures(report) == figures(accounts.report_of(whole, name="x", started=0.0))
         assert note in report.notes
-    assert names == {"environment", "stragglers", "spans", "timeline", "gpu", "code", "graphs", "running"}
+    assert names == {
+        "environment",
+        "stragglers",
+        "spans",
+        "timeline",
+        "gpu",
+        "cores",
+        "arrivals",
+        "code",
+        "graphs",
+        "running",
+    }
 
 
 @pytest.mark.cluster
@@ -201,9 +217,19 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "record of the client's phases",
                 "list of the client's settings",
                 "source listing",
-                "cost of the stragglers",
+                "list of workers that came",
+                "critical path",
+                "search for stragglers in the trace",
             },
-            accounts: {"environment", "timeline", "source listing", "list of stragglers", "account of GPUs"},
+            accounts: {
+                "environment",
+                "timeline",
+                "source listing",
+                "list of stragglers",
+                "account of GPUs",
+                "count of cores",
+                "list of workers that came",
+            },
         }[module]
     )
 
@@ -295,6 +321,26 @@ def break_observing(patch: pytest.MonkeyPatch) -> str:
 def break_putting_back(patch: pytest.MonkeyPatch) -> str:
     patch.setattr(ClientObserver, "remove", raising)
     return "record of what the client did"
+
+
+def break_cores(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(ClusterWindow, "cores", raising)
+    return "count of cores"
+
+
+def break_arrivals(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(efficiency_report, "_arrivals", raising)
+    return "list of workers that came"
+
+
+def break_path(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(client, "_path_summary", raising)
+    return "critical path"
+
+
+def break_searching(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(client, "_of_the_run", raising)
+    return "search for stragglers in the trace"
 
 
 def break_stragglers(patch: pytest.MonkeyPatch) -> str:

@@ -51,7 +51,7 @@ def metered(executor, fn, meter=None):
 def run_apart(program: str) -> str:
     """What a program prints that might crash its process."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -64,7 +64,7 @@ def test_a_task_s_thread_remembers_what_it_used():
         after = time.monotonic_ns()
     start, stop, cpu = result["thread"].used
     assert before <= start <= stop <= after
-    assert 50 * MILLISECOND <= cpu < 60 * MILLISECOND
+    assert 50 * MILLISECOND <= cpu < 100 * MILLISECOND
     assert cpu <= stop - start + MILLISECOND
 
 
@@ -73,7 +73,7 @@ def test_waiting_is_no_cpu():
         result = metered(pool, lambda: time.sleep(0.05) or task()).result()
     start, stop, cpu = result["thread"].used
     assert stop - start >= 50 * MILLISECOND
-    assert cpu < 20 * MILLISECOND
+    assert cpu < 40 * MILLISECOND
 
 
 def test_a_thread_run_is_the_ident_to_everyone_else():
@@ -168,11 +168,13 @@ def test_actor_methods_are_summed_whether_they_return_or_raise():
     with ThreadPoolExecutor(2) as pool:
         timer = ActorTimer()
         assert timer.spent == 0
+        before = time.monotonic_ns()
         futures = [timer.submit(pool.submit, time.sleep, (seconds,)) for seconds in (0.02, 0.02, "x")]
         errors = [future.exception() for future in futures]
+        around = time.monotonic_ns() - before
         spent = timer.spent
     assert [type(error) for error in errors] == [type(None), type(None), TypeError]
-    assert 40 * MILLISECOND <= spent < 400 * MILLISECOND
+    assert 40 * MILLISECOND <= spent <= 2 * around
     assert timer.spent == spent
 
 
@@ -230,7 +232,7 @@ used = live_used(Worker, [meter])
 done.set(); future.result()
 cpu, wall = used["x"]
 assert used.keys() == {"x"}, used
-assert 0.1e9 <= cpu <= 0.15e9 and cpu <= wall + 1e6, used
+assert 0.1e9 <= cpu <= 0.2e9 and cpu <= wall + 1e6, used
 assert live_used(Worker, [meter]) == {}
 print("ok")
 """

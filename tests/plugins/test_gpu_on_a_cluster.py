@@ -82,7 +82,7 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
         crashed = client.submit(tasks.crash, 0.05, key="crash", retries=0)
         tail = client.submit(tasks.forget, 0.03, key="forget")
         wait([*done, crashed, tail])
-        client.submit(tasks.train, 0.05, key="after").result()
+        waited = client.submit(tasks.train, 0.05, key="after").result() + sum(client.gather(done))
     # Every thread-second is somewhere, and a task's is where its prefix is: to the nanosecond.
     held = {str(bucket) for bucket in HELD}
     by_prefix = combine(report.by_prefix.values())
@@ -101,9 +101,9 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
         # The task that nobody waited for was gone when its kernel ran.
         assert device.tail <= 30 * MS
     assert sum(device.tail for device in devices(report)) > 0
-    # In the threads: what was waited for by tasks that succeeded, up to what ran while they launched.
+    # In the threads: what was waited for by tasks that succeeded; the stub tells its times to a millisecond.
     gpu = report.breakdown.ns("gpu")
-    assert 0.9 * 770 * MS < gpu <= 770 * MS
+    assert waited * 1e9 - 7 * MS < gpu <= 770 * MS
     assert report.by_prefix["train"].ns("gpu") + report.by_prefix["after"].ns("gpu") == gpu
     assert report.by_prefix["crash"]["failed"] > 0.05
     assert report.tasks["failed"] == 1
@@ -126,7 +126,7 @@ def test_a_profiler_that_takes_over_leaves_a_gap(client: Client):
     pytest.importorskip("torch", reason="torch is not installed")
     with efficiency_report() as report:
         client.submit(tasks.profile, 0.3, key="profile").result()
-        eventually(lambda: client.submit(tasks.train, 0.02, key="again").result() and launches(client, "again"))
+        eventually(lambda: wait(client.submit(tasks.train, 0.02, key="again")) and launches(client, "again"))
     assert sum(totals.gaps for totals in report.gpu.values()) >= 300 * MS
     assert {totals.meter for totals in report.gpu.values()} == {"cupti"}
 
@@ -143,7 +143,7 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
     client.register_plugin(EfficiencyPlugin(gpu="off"))
     client.submit(tasks.train, 0.02, key="unseen").result()
     client.register_plugin(EfficiencyPlugin(gpu="auto"))
-    eventually(lambda: client.submit(tasks.train, 0.02, key="seen").result() and launches(client, "seen"))
+    eventually(lambda: wait(client.submit(tasks.train, 0.02, key="seen")) and launches(client, "seen"))
     assert launches(client, "before") == 1
     assert launches(client, "unseen") == 0
     after = exported(gpu_cluster, "gpu_seconds_total")
@@ -161,7 +161,7 @@ def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch
             wait([client.submit(tasks.train, seconds[a], 10, workers=[a], pure=False) for a in each for _ in range(8)])
             return tuple(finding for finding in stragglers(client) if finding.cause == Cause.GPU)
 
-        (finding,) = eventually(found, seconds=40)
+        (finding,) = eventually(found, seconds=120)
     assert finding.worker == "2"
     (of_kernels,) = [evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel"]
     assert of_kernels.value == pytest.approx(2.0, rel=0.1)
@@ -171,9 +171,9 @@ def test_a_killed_worker_takes_none_of_its_gpu_time_along(client: Client, gpu_cl
     wait(client.map(tasks.train, [0.02] * 4, pure=False))
     known = sum(d.kernels for d in devices(snapshot(client)))
     before = exported(gpu_cluster, "gpu_seconds_total")
-    address = next(iter(client.scheduler_info()["workers"]))
+    address = addresses(client)[0]
     lost = client.submit(tasks.die, workers=[address], allow_other_workers=False, pure=False)
-    eventually(lambda: address not in client.scheduler_info()["workers"])
+    eventually(lambda: address not in addresses(client))
     lost.cancel()
     client.wait_for_workers(2)
     eventually(lambda: nothing_runs(client))

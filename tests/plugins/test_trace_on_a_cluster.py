@@ -24,10 +24,10 @@ from tests.plugins.tasks import (
     nap_in_a_coroutine,
     reschedule_at_first,
     spin,
+    wait_for_word,
     weigh,
-    write_and_nap,
 )
-from tests.plugins.watch import addresses, eventually, kill
+from tests.plugins.watch import addresses, ahead_ns, eventually, kill, near
 
 pytestmark = pytest.mark.cluster
 
@@ -131,7 +131,7 @@ def test_a_task_reads_the_clock_between_its_start_and_its_stop(layered: Any) -> 
     trace, said, _, _ = layered[0].trace, *layered[1:]
     epoch = min(trace.runs.assigned) - trace.start
     assert epoch >= 0
-    ahead = time.time_ns() - time.monotonic_ns()
+    ahead = ahead_ns()
     for key, (_, read) in said.items():
         (run,) = runs_of(trace, key)
         # The clock of the day may be turned while the test runs, by less than this.
@@ -225,7 +225,7 @@ def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
         future = client.submit(spin, 0.1, pure=False)
         told = future.result()
     (run,) = runs_of(report.trace, future.key)
-    assert run["cpu_ns"] / 1e9 == pytest.approx(told["cpu"], rel=0.05)
+    assert run["cpu_ns"] / 1e9 == near(told["cpu"])
     assert run["stop"] - run["start"] >= run["cpu_ns"]
 
 
@@ -308,14 +308,13 @@ def test_a_blocked_event_loop_is_noted(client: Client) -> None:
         start, stop = client.run(block_the_loop, workers=[address])[address]
         client.run_on_scheduler(block_the_loop)
     blocked = report.trace.blocked
-    ahead = time.time_ns() - time.monotonic_ns()
-    for worker in (MISSING, [w.address for w in report.trace.workers].index(address)):
-        longest = (blocked.stop - blocked.start)[blocked.worker == worker].max()
-        assert longest >= 0.18e9
-    mine = blocked.take(blocked.worker != MISSING)
-    row = int(np.argmax(mine.stop - mine.start))
-    assert mine.start[row] <= start + ahead + 1e8
-    assert mine.stop[row] >= stop + ahead - 1e8
+    ahead = ahead_ns()
+    worker = [w.address for w in report.trace.workers].index(address)
+    for loop in (MISSING, worker):
+        assert (blocked.stop - blocked.start)[blocked.worker == loop].max() >= 0.18e9
+    mine = blocked.take(blocked.worker == worker)
+    covers = (mine.start <= start + ahead + 1e8) & (mine.stop >= stop + ahead - 1e8)
+    assert covers.any()
 
 
 def test_a_second_block_has_only_its_own_tasks(client: Client) -> None:
@@ -380,9 +379,10 @@ def test_a_killed_worker_loses_its_runs_and_the_task_runs_again(mortal_client: C
         victim, _other = addresses(client)
         kept = client.submit(nap, 0.01, workers=[victim], allow_other_workers=True, pure=False)
         wait(kept)
-        task = client.submit(write_and_nap, diary, 0.5, workers=[victim], allow_other_workers=True, pure=False)
+        task = client.submit(wait_for_word, diary, workers=[victim], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
         kill(client, victim)
+        diary.write(event="go")
         task.result()
         kept.result()
     trace = report.trace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +10,20 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot
+from dask_efficiency import EfficiencyPlugin, snapshot
 from tests.plugins.tasks import half_and_half, spin
-from tests.plugins.watch import addresses, eventually, name_of, near, scheduler_process, worker_process
+from tests.plugins.watch import (
+    addresses,
+    between,
+    eventually,
+    name_of,
+    near,
+    scheduler_process,
+    timed_report,
+    worker_process,
+)
 
-pytestmark = [pytest.mark.cluster, pytest.mark.known_answer]
+pytestmark = pytest.mark.cluster
 
 #: What stands in a worker's path in the package's place, and what the report must say of it.
 STUBS = {
@@ -67,12 +75,8 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
         names = {"complete", f"{kind}-before", f"{kind}-after"}
 
         eventually(lambda: names - {"complete"} <= snapshot(client).not_measured.keys())
-        outside = time.monotonic()
-        with efficiency_report(client) as report:
-            entered = time.monotonic()
+        with timed_report(client) as (report, window):
             told = compute_on_all(client)
-            left = time.monotonic()
-        outside = time.monotonic() - outside
 
         assert told.keys() == names
         assert report.by_worker["complete"]["thread-cpu"] == near(told["complete"]["cpu"])
@@ -81,7 +85,7 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
             assert reason in report.not_measured[name]
             row = report.by_worker[name]
             assert list(row) == ["unmeasured"]
-            assert 2 * (left - entered) - 0.02 <= row.total <= 2 * outside + 0.02
+            assert row.total == between(2 * window.least, 2 * window.most)
             assert list(snapshot(client).by_worker[name]) == ["unmeasured"]
 
         # Other options reach the others, and nobody breaks.

@@ -69,7 +69,7 @@ class Opened:
     def __init__(self, browser: Any, path: Path, scheme: str) -> None:
         self.requests: list[str] = []
         self.faults: list[str] = []
-        self.page = browser.new_page(color_scheme=scheme)
+        self.page = browser.new_context(color_scheme=scheme).new_page()
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", lambda message: self.faults.append(message.text))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
