@@ -53,17 +53,17 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     Parameters
     ----------
+    filename
+        Path or fsspec URL where the report is written when the block ends: as a page for people
+        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
+        otherwise. Both hold the source of the block. It may also be given first, without its name.
     client
-        The client whose cluster is reported; the current one by default.
+        The client whose cluster is reported; the current one by default. It, too, may be given first.
     name
         What the report is called, and the span of the tasks submitted in it outside any span of the
         user's own. Upstream gives all tasks of one name that are there at the same time (of
         ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
         only where their names differ.
-    filename
-        Path or fsspec URL where the report is written when the block ends: as a page for people
-        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
-        otherwise. Both hold the source of the block.
     storage_options
         Passed to fsspec with ``filename``.
     trace
@@ -71,6 +71,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     Raises
     ------
+    TypeError
+        If what is given first is neither a path nor a client, or given again by its name.
     ValueError
         On entering, if there is no client.
     NotRegisteredError
@@ -86,16 +88,17 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def __init__(
         self,
-        client: Client | None = None,
+        first: str | os.PathLike[str] | Client | None = None,
+        /,
         *,
+        filename: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
         name: str | None = None,
-        filename: str | None = None,
         storage_options: dict[str, Any] | None = None,
         trace: bool = False,
     ) -> None:
-        self._client = client
+        self._filename, self._client = _file_and_client(first, filename, client)
         self._name = name or "efficiency_report"
-        self._filename = filename
         self._storage_options = storage_options or {}
         self._traced = trace
         self._report: EfficiencyReport | None = None
@@ -255,7 +258,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._filename is None:
             return
         report = self._ready()
-        is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
+        is_page = self._filename.lower().endswith((".html", ".htm"))
         write = report.to_html if is_page else report.save
         write(self._filename, **self._storage_options)
 
@@ -305,8 +308,23 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _unsaved(self, failure: Exception) -> None:
         """Neither the user's results nor the report must be lost with a file."""
-        why = f"the report is here, but not in {str(self._filename)!r}: {type(failure).__name__}: {failure}"
+        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {failure}"
         warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
+
+
+def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
+    """What a report is given first is its file, as with Dask's ``performance_report``, or a client."""
+    if isinstance(first, Client) and client is None:
+        first, client = None, first
+    if filename is None:
+        first, filename = None, first
+    if first is not None:
+        raise TypeError(f"{first!r:.80} is given first, and again by its name; expected one file and one client")
+    if filename is not None and not isinstance(filename, (str, os.PathLike)):
+        raise TypeError(f"filename is {filename!r:.80}; expected a path or URL such as 'run.html', or one client")
+    if client is not None and not isinstance(client, Client):
+        raise TypeError(f"client is {client!r:.80}; expected a distributed.Client")
+    return None if filename is None else os.fspath(filename), client
 
 
 def snapshot(client: Client | None = None) -> Any:
