@@ -21,12 +21,19 @@ from distributed import Client, get_client
 from dask_efficiency.plugins import environment
 from dask_efficiency.plugins.accounts import report_of
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.plugins.questions import (
+    NotRegisteredError,
+    ask,
+    ask_history,
+    ask_life,
+    ask_stragglers,
+    ask_trace,
+    with_cost,
+)
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.plugins.trace_scheduler import recording_of
-from dask_efficiency.plugins.worker import NAME
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.stragglers.finding import Finding
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.run_trace import RunTrace
 
@@ -38,10 +45,6 @@ _TOLD: set[str] = set()
 
 #: Reads of the scheduler's clock, of which the quickest counts.
 _CLOCK_READS = 3
-
-
-class NotRegisteredError(RuntimeError):
-    """The plugin is not on that scheduler; says how to put it there."""
 
 
 class efficiency_report:  # noqa: N801  # named as distributed names its context managers
@@ -213,12 +216,12 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         assert client is not None
         await _register(client, EfficiencyPlugin.leased_to(client.id))
         try:
-            reply = await _ask(
+            reply = await ask(
                 client, "open", window=self._window, client=client.id, span=self._phases.span, trace=self._traced
             )
             self._behind = await _clock_offset(client)
         except BaseException:
-            await _ask(client, "release", client=client.id)
+            await ask(client, "release", client=client.id)
             raise
         self._began = time.monotonic_ns()
         self._notes: tuple[str, ...] = ()
@@ -232,9 +235,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         assert client is not None
         stopped = time.monotonic_ns()
         try:
-            payload = await _ask(client, "close", window=self._window)
+            payload = await ask(client, "close", window=self._window)
         finally:
-            await _ask(client, "release", client=client.id)
+            await ask(client, "release", client=client.id)
         try:
             self._trace = await self._trace_of(payload.pop("trace", None))
         except Exception as failure:  # the report must not be lost with its trace
@@ -250,7 +253,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             code=await asyncio.to_thread(block_at, self._place),
         )
         if self._trace is not None and report.stragglers:
-            findings = await asyncio.to_thread(_with_cost, self._trace, report.stragglers)
+            findings = await asyncio.to_thread(with_cost, self._trace, report.stragglers)
             report = replace(report, stragglers=findings)
         self._report = replace(report, trace=self._trace)
 
@@ -345,7 +348,7 @@ def snapshot(client: Client | None = None) -> Any:
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _life)
+    return _sync(client, ask_life)
 
 
 def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
@@ -368,7 +371,7 @@ def history_report(client: Client | None = None, last_seconds: float | None = No
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _history, last_seconds)
+    return _sync(client, ask_history, last_seconds)
 
 
 def get_trace(client: Client | None = None) -> Any:
@@ -392,7 +395,7 @@ def get_trace(client: Client | None = None) -> Any:
         If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
         ``efficiency_report(trace=True)`` is open.
     """
-    return _sync(client, _ring)
+    return _sync(client, ask_trace)
 
 
 def stragglers_now(client: Client | None = None) -> Any:
@@ -415,7 +418,7 @@ def stragglers_now(client: Client | None = None) -> Any:
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _stragglers)
+    return _sync(client, ask_stragglers)
 
 
 def unregister(client: Client | None = None) -> Any:
@@ -423,52 +426,9 @@ def unregister(client: Client | None = None) -> Any:
     return _sync(client, _unregister)
 
 
-async def _life(client: Client) -> EfficiencyReport:
-    payload = await _ask(client, "life")
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
-
-
-async def _history(client: Client, last: float | None) -> EfficiencyReport:
-    payload = await _ask(client, "history", last=last)
-    name = "all history" if last is None else f"last {last:g} s"
-    return report_of(payload, name=name, started=time.time() - payload["window"] / 1e9)
-
-
-async def _ring(client: Client) -> RunTrace:
-    payload = await _ask(client, "trace")
-    return await asyncio.to_thread(build, recording_of(payload), name="trace")
-
-
-async def _stragglers(client: Client) -> tuple[Finding, ...]:
-    payload = await _ask(client, "stragglers")
-    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
-    if not (findings and payload["records"]):
-        return findings
-    try:
-        trace = await _ring(client)
-    except RuntimeError:  # no longer
-        return findings
-    return await asyncio.to_thread(_with_cost, trace, findings)
-
-
-def _with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can tell."""
-    from dask_efficiency.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
-
-    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
-    known = list(findings)
-    for i, finding in enumerate(findings[:REPLAYS]):
-        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
-            try:
-                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
-            except Exception:  # the finding must not be lost with its cost
-                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
-    return tuple(known)
-
-
 async def _unregister(client: Client) -> None:
     with contextlib.suppress(NotRegisteredError):
-        await _ask(client, "unregister")
+        await ask(client, "unregister")
 
 
 def _sync(client: Client | None, function: Any, *args: Any) -> Any:
@@ -488,22 +448,12 @@ async def _register(client: Client, plugin: EfficiencyPlugin) -> None:
         ) from error
 
 
-async def _ask(client: Client, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    reply = await getattr(client.scheduler, NAME)(action=action, **kwargs)
-    if reply is None:  # upstream's answer to an op that it does not know
-        raise NotRegisteredError(
-            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
-        )
-    answer: dict[str, Any] = reply
-    return answer
-
-
 async def _clock_offset(client: Client) -> int:
     """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
     best = None
     for _ in range(_CLOCK_READS):
         sent = time.monotonic_ns()
-        at = (await _ask(client, "clock"))["at"]
+        at = (await ask(client, "clock"))["at"]
         took = time.monotonic_ns() - sent
         if best is None or took < best[0]:
             best = took, at - sent - took // 2

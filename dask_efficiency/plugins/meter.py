@@ -528,7 +528,11 @@ class ClusterMeter:
         if action == "stragglers":
             self.poll()
             findings = [finding.to_dict() for finding in self.stragglers.findings]
-            return {"stragglers": findings, "records": self._recording.recorder is not None}
+            return {
+                "stragglers": findings,
+                "workers": len(self.scheduler.workers),
+                "records": self._recording.recorder is not None,
+            }
         if action == "live":
             self.poll()
             return accounts.of_live(self)
