@@ -88,7 +88,8 @@ def _of_report(source: Source) -> Judgement:
 
     report = load_report(source.where)
     note = "As the scheduler found them during the run, by heartbeats; a recorded run can be judged more closely."
-    return Judgement(report.stragglers, len(report.by_worker), notes=(note,))
+    workers = report.attendance.get("workers", len(report.by_worker))
+    return Judgement(report.stragglers, workers, notes=(note,))
 
 
 def _run(source: Source) -> RunTrace | pd.DataFrame:

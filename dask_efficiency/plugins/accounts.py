@@ -48,6 +48,7 @@ def of_window(
         "outside": closed.outside,
         "details": closed.details,
         "not_measured": closed.not_measured,
+        "attendance": closed.attendance,
         "notes": notes,
         "timeline": _binned(timeline),
         "stragglers": _stragglers(meter, at - closed.elapsed, at),
@@ -68,6 +69,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "nthreads": _nthreads(meter),
+        "attendance": cluster.attendance(start=cluster.started, stop=at),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
         "tasks": dict(cluster.tasks),
         "outside": dict(cluster.outside),
@@ -90,13 +92,20 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
         then = next((standing for standing in reversed(cluster.history) if standing.at <= since), cluster.history[0])
     notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
     if then.at > since:
-        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.0f} s, less than was asked for")
+        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.3g} s, less than was asked for")
+    elif since > then.at:
+        points = meter.options.history_interval
+        notes.append(
+            f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
+            f"remembers a point every {points:g} s, and the window begins at the one before"
+        )
     return {
         **_common(meter),
         "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
         "workers": {ALL_WORKERS: between(then, now)},
         "nthreads": _nthreads(meter),
+        "attendance": cluster.attendance(start=then.at, stop=at),
         "not_measured": dict(cluster.reasons),
         "stragglers": _stragglers(meter, then.at, at),
         "notes": notes,
@@ -178,6 +187,7 @@ def report_of(
         code=tuple(payload.get("code") or code),
         stragglers=tuple(map(Finding.from_dict, payload.get("stragglers", ()))),
         gpu={name: decode_gpu(totals) for name, totals in payload.get("gpu", {}).items()},
+        attendance=dict(payload.get("attendance", {})),
     )
 
 

@@ -65,8 +65,9 @@ async def ask_life(caller: Caller) -> EfficiencyReport:
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     """A report in retrospect."""
     payload = await ask(caller, "history", last=last)
-    name = "all history" if last is None else f"last {last:g} s"
-    return report_of(payload, name=name, started=time.time() - payload["window"] / 1e9)
+    seconds = payload["window"] / 1e9
+    name = "all history" if last is None else f"last {seconds:.3g} s"
+    return report_of(payload, name=name, started=time.time() - seconds)
 
 
 async def ask_trace(caller: Caller) -> RunTrace:

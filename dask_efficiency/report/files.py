@@ -321,10 +321,11 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "code": _texts,
     "stragglers": _findings,
     "gpu": _mapping(_gpu),
+    "attendance": _mapping(_whole),
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers", "gpu"})
+_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "attendance"})
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

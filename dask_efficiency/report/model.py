@@ -108,6 +108,9 @@ class EfficiencyReport:
     gpu
         Worker name to what its tasks had of each GPU in the window, where anything asked for one; with
         ``meter`` ``"none"`` where it could not be watched, and why.
+    attendance
+        How many workers came and went in the window, and how many there were at a time, as of
+        :func:`~dask_efficiency.attendance.attendance`; empty where nobody counted.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -133,6 +136,7 @@ class EfficiencyReport:
     code: tuple[str, ...] = ()
     stragglers: tuple[Finding, ...] = ()
     gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
+    attendance: Mapping[str, int] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property
