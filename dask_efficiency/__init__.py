@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
     from dask_efficiency.paths.compare import compare_paths
     from dask_efficiency.paths.path import CriticalPath, critical_path
-    from dask_efficiency.plugins.client import NotRegisteredError, efficiency_report, get_trace, snapshot, unregister
+    from dask_efficiency.plugins.client import efficiency_report, get_trace, snapshot, unregister
     from dask_efficiency.plugins.client import stragglers_now as stragglers
     from dask_efficiency.plugins.preload import dask_setup
+    from dask_efficiency.plugins.questions import NotRegisteredError
     from dask_efficiency.plugins.scheduler import EfficiencyPlugin
     from dask_efficiency.report.compare import compare
     from dask_efficiency.report.files import load_report
@@ -33,7 +34,7 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
     "EfficiencyReport": "dask_efficiency.report.model",
     "Finding": "dask_efficiency.stragglers.finding",
-    "NotRegisteredError": "dask_efficiency.plugins.client",
+    "NotRegisteredError": "dask_efficiency.plugins.questions",
     "RunTrace": "dask_efficiency.trace.run_trace",
     "compare": "dask_efficiency.report.compare",
     "compare_paths": "dask_efficiency.paths.compare",

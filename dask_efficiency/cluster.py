@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Outcome
 from dask_efficiency.processors import Processors, decode_processors
 from dask_efficiency.standings import Standing
 from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
@@ -31,6 +32,9 @@ SILENT_NS = 30_000_000_000
 
 #: Ledgers that ended, by their incarnation, whose late snapshots are told from those of a new one.
 MAX_ENDED = 10_000
+
+#: Workers that left whose stays are remembered, for the number of those that came and went.
+MAX_DEPARTED = 10_000
 
 #: Activities and details shown beside the accounts and kept apart.
 MAX_ACTIVITIES = 1_000
@@ -83,6 +87,16 @@ class Presence:
     first_task: int | None = None
     #: What it may use of its host; None before it said so.
     processors: Processors | None = None
+    #: Whether it closes in order, by its own word or its scheduler's: such a worker is not lost.
+    closing: bool = False
+    #: Tasks whose results the scheduler has had from it.
+    finished: int = 0
+
+    @property
+    def untold(self) -> int:
+        """Tasks whose results the scheduler has had, and of which no snapshot tells."""
+        tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
+        return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
 
     @property
     def settled(self) -> int:
@@ -99,9 +113,10 @@ class ClusterLedger:
 
     For every presence of a worker the settled buckets and ``running`` add up to nthreads times
     the time since it joined, up to its last snapshot; once it has left, up to its removal or, where
-    they are later, its last words. What no snapshot covers is ``unmeasured`` or, when the worker
-    vanished, ``lost-worker``. Totals only grow, whatever arrives: lost, repeated and late snapshots
-    cost nothing, and refused ones are counted and named.
+    they are later, its last words. What no snapshot covers is ``unmeasured`` or, of a worker that left
+    without last words, ``retiring`` where it closed in order and ``lost-worker`` where it vanished.
+    Totals only grow, whatever arrives: lost, repeated and late snapshots cost nothing, and refused ones
+    are counted and named.
 
     Parameters
     ----------
@@ -129,6 +144,7 @@ class ClusterLedger:
         self._max_names = max_names
         self._max_prefixes = max_prefixes
         self._leaving: list[Presence] = []
+        self._departed: deque[Stay] = deque(maxlen=MAX_DEPARTED)
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
         self._totals = {str(bucket): 0 for bucket in SETTLED}
@@ -153,6 +169,11 @@ class ClusterLedger:
         self._activity_names.setdefault(name, {})
         self._left_at.pop(name, None)
         return presence
+
+    def worker_closing(self, address: str) -> None:
+        """A worker begins to close in order, or its scheduler has it go: when it has left, it is not lost."""
+        if address in self.present:
+            self.present[address].closing = True
 
     def worker_left(self, address: str, *, at: int) -> None:
         """A worker was removed. Its books close when its last snapshot came, or after a grace."""
@@ -268,6 +289,16 @@ class ClusterLedger:
     def leaving(self) -> bool:
         """Whether the books of a worker that left are still open."""
         return bool(self._leaving)
+
+    @property
+    def closing(self) -> list[Presence]:
+        """Workers that left in order, and whose last words have not come."""
+        return [presence for presence in self._leaving if presence.closing]
+
+    def attendance(self, *, start: int, stop: int) -> dict[str, int]:
+        """How many workers came and went between two instants, see :func:`~dask_efficiency.attendance.attendance`."""
+        here = (Stay(presence.joined, presence.left, presence.nthreads) for presence in self._open())
+        return attendance([*self._departed, *here], start=start, stop=stop)
 
     @property
     def nthreads(self) -> int:
@@ -433,7 +464,8 @@ class ClusterLedger:
                 self._explain(presence, "it left before its first snapshot")
             self._cover(presence, Bucket.UNMEASURED, presence.left)
         else:
-            self._cover(presence, Bucket.LOST_WORKER, presence.left)
+            self._cover(presence, Bucket.RETIRING if presence.closing else Bucket.LOST_WORKER, presence.left)
+        self._departed.append(Stay(presence.joined, presence.left, presence.nthreads))
         self._fold_names()
 
     def _end(self, snapshot: Snapshot | None, name: str) -> None:

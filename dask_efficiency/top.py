@@ -13,14 +13,10 @@ from typing import IO, Protocol
 from distributed import Security
 from distributed.core import rpc
 
-from dask_efficiency.plugins.client import NotRegisteredError
-from dask_efficiency.plugins.worker import NAME
+from dask_efficiency.plugins.questions import Caller, NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.report.live import HEARTBEATS, Change, Reading, baseline, change, read
 from dask_efficiency.report.screen import coloured, plain
 from dask_efficiency.report.text import DISTINCT_COLOURS
-
-#: Seconds in which a scheduler must take the connection.
-CONNECT_TIMEOUT = 10.0
 
 #: Readings kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
 MAX_READINGS = 100
@@ -41,7 +37,7 @@ class Screen(Protocol):
 
 
 async def changes(
-    address: str, *, security: Security, interval_seconds: float, once: bool = False
+    address: str, *, security: Security, interval_seconds: float, timeout_seconds: float, once: bool = False
 ) -> AsyncIterator[Change]:
     """What the cluster did, again after each interval.
 
@@ -55,13 +51,15 @@ async def changes(
         How to talk to it.
     interval_seconds
         Between two readings. What is told may go back further: at least some heartbeats.
+    timeout_seconds
+        In which a scheduler must take the connection and answer the first time.
     once
         End after one change, made of two readings.
 
     Raises
     ------
     OSError
-        If there is no scheduler, or it is gone.
+        If no scheduler answers, or it is gone.
     NotRegisteredError, MeterFailedError
         If the plugin is not on it, or cannot answer.
     ValueError
@@ -69,7 +67,9 @@ async def changes(
     """
     connection = security.get_connection_args("client")
     readings: deque[Reading] = deque(maxlen=MAX_READINGS)
-    async with rpc(address, timeout=CONNECT_TIMEOUT, connection_args=connection) as scheduler:
+    async with rpc(address, timeout=timeout_seconds, connection_args=connection) as server:
+        scheduler = Server(server)
+        await check_answers(scheduler, address, seconds=timeout_seconds)
         while True:
             now = await _reading(scheduler)
             then = baseline(readings, now, seconds=interval_seconds)
@@ -82,23 +82,28 @@ async def changes(
             await asyncio.sleep(max(interval_seconds, wait))
 
 
-async def _reading(scheduler: rpc) -> Reading:
+async def _reading(scheduler: Caller) -> Reading:
     try:
-        answer = await getattr(scheduler, NAME)(action="live")
+        return read(await ask(scheduler, "live"))
+    except NotRegisteredError:
+        raise
     except RuntimeError as error:  # raised over there
         raise MeterFailedError(f"the plugin cannot answer: {error}") from error
-    if answer is None:  # upstream's answer to an op that it does not know
-        raise NotRegisteredError(
-            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
-        )
-    return read(answer)
 
 
 async def show_changes(
-    screen: Screen, address: str, *, security: Security, interval_seconds: float, once: bool = False
+    screen: Screen,
+    address: str,
+    *,
+    security: Security,
+    interval_seconds: float,
+    timeout_seconds: float,
+    once: bool = False,
 ) -> None:
     """Show a cluster until interrupted; or once. Raises as :func:`changes` does."""
-    stream = changes(address, security=security, interval_seconds=interval_seconds, once=once)
+    stream = changes(
+        address, security=security, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, once=once
+    )
     async with aclosing(stream) as views:  # type: ignore[type-var]  # an async generator, typed as iterator
         async for view in views:
             screen.show(view)

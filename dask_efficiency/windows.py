@@ -16,6 +16,9 @@ from dask_efficiency.workclock import WorkClock
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
+#: In the place of an outcome: tasks whose results came, from workers that left or fell silent before they told of them.
+WITHOUT_ACCOUNT = "without account"
+
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
 
@@ -66,6 +69,8 @@ class WindowAccounts:
     tasks: dict[str, int] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
+    #: How many workers came and went.
+    attendance: dict[str, int] = field(default_factory=dict)
     not_measured: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: By worker name, between its snapshots at the window's two ends or the last ones that came.
@@ -95,6 +100,8 @@ class ClusterWindow:
         }
         #: Those that were there at the opening, and which ledger was theirs.
         self._opened_with = {p: _incarnation(p) for p in self._standings}
+        #: What heartbeats had told of them by then, for those that do not answer at the end.
+        self._told = {p: p.snapshot for p in self._standings}
         self._gpu = cluster.gpu_by_worker()
         self._without_work = without
         self._without_workers = cluster.work.without_workers(at=at)
@@ -154,6 +161,9 @@ class ClusterWindow:
                 self._add_rows(accounts, answer)
             else:
                 buckets = _trimmed(between(standing, presence.standing(at)), expected)
+                self._add_told(accounts, presence, buckets)
+                if presence.untold:
+                    _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.untold})
                 accounts.notes.append(_missing(presence, reason))
             rest = expected - sum(buckets.values())
             if rest > 0:
@@ -162,6 +172,7 @@ class ClusterWindow:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
             accounts.nthreads[presence.name] = presence.nthreads
+        accounts.attendance = cluster.attendance(start=self.opened, stop=at)
         accounts.outside = _gained(cluster.outside, self._outside)
         accounts.details = _gained(cluster.details, self._details)
         for name, gpu in cluster.gpu_by_worker().items():
@@ -189,6 +200,25 @@ class ClusterWindow:
             _add(accounts.prefixes.setdefault(prefix, {}), named)
             _add(accounts.spans.setdefault(span, {}), named)
         _add(accounts.tasks, answer.tasks)
+
+    def _add_told(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
+        """Add the tasks of which heartbeats told, for a worker without an answer; their spans are not known."""
+        now, then = presence.snapshot, self._told.get(presence)
+        if now is None:
+            return
+        before = None if then is None or then.incarnation != now.incarnation else then.balance
+        _add(accounts.tasks, _gained(now.balance.tasks, before.tasks if before else {}))
+        former = before.prefixes if before else {}
+        for i, bucket in enumerate(TASK_BUCKETS):
+            gained = {
+                prefix: row[i] - (former[prefix][i] if prefix in former else 0)
+                for prefix, row in now.balance.prefixes.items()
+            }
+            # Of tasks that ran before the window began, only a part is in its buckets.
+            kept = apportion(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
+            for prefix, ns in zip(gained, kept, strict=True):
+                if ns:
+                    _add(accounts.prefixes.setdefault(prefix, {}), {str(bucket): ns})
 
 
 def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop: int) -> float | None:
@@ -244,9 +274,17 @@ def _incarnation(presence: Presence) -> str | None:
 
 
 def _missing(presence: Presence, reason: str | None) -> str:
-    if presence.left is not None:
-        return f"worker {presence.name} left: its tasks are missing from the tables by prefix and by span"
-    return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}"
+    if presence.left is None:
+        return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}{_untold(presence)}"
+    left = "closed and could not send its last words" if presence.closing else "was lost"
+    if presence.snapshot is None:
+        return f"worker {presence.name} {left} before its first heartbeat{_untold(presence)}"
+    return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{_untold(presence)}"
+
+
+def _untold(presence: Presence) -> str:
+    tasks = f"{presence.untold} task{'' if presence.untold == 1 else 's'}"
+    return f"; of {tasks} that it finished since, only the number is known" if presence.untold else ""
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

@@ -642,6 +642,30 @@ def test_a_worker_that_vanishes_loses_what_ran_and_its_silence():
     assert (cluster.running, cluster.leaving) == (0, False)
 
 
+def test_a_worker_that_closed_in_order_is_not_lost_even_without_its_last_words():
+    cluster, presence = cluster_with_worker(2)
+    ledger = Ledger(2, at=0)
+    ledger.hold("x", "inc", at=10)
+    cluster.receive("tcp://a", metered(ledger, at=30), at=30)
+    cluster.worker_closing("tcp://a")
+    cluster.worker_closing("tcp://somebody-else")
+    assert cluster.closing == []
+    cluster.worker_left("tcp://a", at=50)
+    assert cluster.closing == [presence]
+    cluster.close_departed(at=50 + GRACE_NS)
+    assert totals(cluster) == {"idle": 40, "retiring": 60}
+    assert cluster.closing == []
+
+
+def test_those_that_came_and_went_are_counted():
+    cluster, _ = cluster_with_worker(2)
+    cluster.worker_left("tcp://a", at=50)
+    cluster.worker_joined("tcp://b", "bob", 1, at=60)
+    cluster.close_departed(at=50 + GRACE_NS)
+    assert cluster.attendance(start=0, stop=100) == {"workers": 2, "most_workers": 1, "most_threads": 2}
+    assert cluster.attendance(start=55, stop=100) == {"workers": 1, "most_workers": 1, "most_threads": 1}
+
+
 def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silence():
     # Metered from 10 on, which is known at 40, when another one has answered; outstanding work from 20 on.
     cluster = ClusterLedger(at=0)

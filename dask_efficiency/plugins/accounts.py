@@ -72,6 +72,7 @@ def of_window(
         "outside": closed.outside,
         "details": closed.details,
         "not_measured": closed.not_measured,
+        "attendance": closed.attendance,
         "notes": notes,
         "opened": window.opened,
     }
@@ -98,6 +99,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "no_workers": cluster.work.without_workers(at=at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "nthreads": _nthreads(meter),
+        "attendance": cluster.attendance(start=cluster.started, stop=at),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
         "tasks": dict(cluster.tasks),
         "outside": dict(cluster.outside),
@@ -118,7 +120,13 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
         then = next((standing for standing in reversed(cluster.history) if standing.at <= since), cluster.history[0])
     notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
     if then.at > since:
-        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.0f} s, less than was asked for")
+        notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.3g} s, less than was asked for")
+    elif since > then.at:
+        points = meter.options.history_interval
+        notes.append(
+            f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
+            f"remembers a point every {points:g} s, and the window begins at the one before"
+        )
     found, missing = decorate(_of_any(meter, then.at, at))
     return {
         **_common(meter),
@@ -128,6 +136,7 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
         "no_workers": now.without_workers - then.without_workers,
         "workers": {ALL_WORKERS: between(then, now)},
         "nthreads": _nthreads(meter),
+        "attendance": cluster.attendance(start=then.at, stop=at),
         "not_measured": dict(cluster.reasons),
         "notes": [*notes, *missing],
     }
@@ -219,6 +228,7 @@ def report_of(
         not_measured=dict(payload.get("not_measured", {})),
         notes=(*notes, *payload.get("notes", ()), *missing),
         price_per_worker_hour=payload["price"],
+        attendance=dict(payload.get("attendance", {})),
         **found,
     )
 

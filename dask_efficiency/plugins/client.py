@@ -24,11 +24,19 @@ from dask_efficiency.plugins import environment
 from dask_efficiency.plugins.accounts import report_of
 from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugins.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.plugins.questions import (
+    NotRegisteredError,
+    ask,
+    ask_history,
+    ask_life,
+    ask_stragglers,
+    ask_trace,
+    with_cost,
+)
 from dask_efficiency.plugins.scaling import ScalingWatch
 from dask_efficiency.plugins.scheduler import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.plugins.trace_scheduler import recording_of
-from dask_efficiency.plugins.worker import NAME
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.stragglers.finding import Finding
@@ -48,10 +56,6 @@ _OBSERVED = "record of what the client did"
 _CLOCK_READS = 3
 
 
-class NotRegisteredError(RuntimeError):
-    """The plugin is not on that scheduler; says how to put it there."""
-
-
 class efficiency_report:  # noqa: N801  # named as distributed names its context managers
     """Report where the cluster's threads spent the time inside a ``with`` or ``async with`` block.
 
@@ -61,17 +65,17 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     Parameters
     ----------
+    filename
+        Path or fsspec URL where the report is written when the block ends: as a page for people
+        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
+        otherwise. Both hold the source of the block. It may also be given first, without its name.
     client
-        The client whose cluster is reported; the current one by default.
+        The client whose cluster is reported; the current one by default. It, too, may be given first.
     name
         What the report is called, and the span of the tasks submitted in it outside any span of the
         user's own. Upstream gives all tasks of one name that are there at the same time (of
         ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
         only where their names differ.
-    filename
-        Path or fsspec URL where the report is written when the block ends: as a page for people
-        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
-        otherwise. Both hold the source of the block.
     storage_options
         Passed to fsspec with ``filename``.
     trace
@@ -79,6 +83,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     Raises
     ------
+    TypeError
+        If what is given first is neither a path nor a client, or given again by its name.
     ValueError
         On entering, if there is no client.
     NotRegisteredError
@@ -94,16 +100,17 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def __init__(
         self,
-        client: Client | None = None,
+        first: str | os.PathLike[str] | Client | None = None,
+        /,
         *,
+        filename: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
         name: str | None = None,
-        filename: str | None = None,
         storage_options: dict[str, Any] | None = None,
         trace: bool = False,
     ) -> None:
-        self._client = client
+        self._filename, self._client = _file_and_client(first, filename, client)
         self._name = name or "efficiency_report"
-        self._filename = filename
         self._storage_options = storage_options or {}
         self._traced = trace
         self._report: EfficiencyReport | None = None
@@ -220,12 +227,12 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         assert client is not None
         await _register(client, EfficiencyPlugin.leased_to(client.id))
         try:
-            reply = await _ask(
+            reply = await ask(
                 client, "open", window=self._window, client=client.id, span=self._phases.span, trace=self._traced
             )
             self._behind = await _clock_offset(client)
         except BaseException:
-            await _ask(client, "release", client=client.id)
+            await ask(client, "release", client=client.id)
             raise
         self._scaling = ScalingWatch(client.cluster)
         self._scaling.start()
@@ -241,9 +248,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         stopped = time.monotonic_ns()
         self._scaling.stop()
         try:
-            payload = await _ask(client, "close", window=self._window)
+            payload = await ask(client, "close", window=self._window)
         finally:
-            await _ask(client, "release", client=client.id)
+            await ask(client, "release", client=client.id)
         self._report = await asyncio.to_thread(self._made_of, payload, stopped)
 
     def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
@@ -290,7 +297,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._filename is None:
             return
         report = self._ready()
-        is_page = os.fspath(self._filename).lower().endswith((".html", ".htm"))
+        is_page = self._filename.lower().endswith((".html", ".htm"))
         write = report.to_html if is_page else report.save
         write(self._filename, **self._storage_options)
 
@@ -341,8 +348,23 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _unsaved(self, failure: Exception) -> None:
         """Neither the user's results nor the report must be lost with a file."""
-        why = f"the report is here, but not in {str(self._filename)!r}: {type(failure).__name__}: {failure}"
+        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {failure}"
         warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
+
+
+def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
+    """What a report is given first is its file, as with Dask's ``performance_report``, or a client."""
+    if isinstance(first, Client) and client is None:
+        first, client = None, first
+    if filename is None:
+        first, filename = None, first
+    if first is not None:
+        raise TypeError(f"{first!r:.80} is given first, and again by its name; expected one file and one client")
+    if filename is not None and not isinstance(filename, (str, os.PathLike)):
+        raise TypeError(f"filename is {filename!r:.80}; expected a path or URL such as 'run.html', or one client")
+    if client is not None and not isinstance(client, Client):
+        raise TypeError(f"client is {client!r:.80}; expected a distributed.Client")
+    return None if filename is None else os.fspath(filename), client
 
 
 def snapshot(client: Client | None = None) -> Any:
@@ -363,7 +385,7 @@ def snapshot(client: Client | None = None) -> Any:
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _life)
+    return _sync(client, ask_life)
 
 
 def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
@@ -386,7 +408,7 @@ def history_report(client: Client | None = None, last_seconds: float | None = No
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _history, last_seconds)
+    return _sync(client, ask_history, last_seconds)
 
 
 def get_trace(client: Client | None = None) -> Any:
@@ -410,7 +432,7 @@ def get_trace(client: Client | None = None) -> Any:
         If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
         ``efficiency_report(trace=True)`` is open.
     """
-    return _sync(client, _ring)
+    return _sync(client, ask_trace)
 
 
 def stragglers_now(client: Client | None = None) -> Any:
@@ -433,40 +455,12 @@ def stragglers_now(client: Client | None = None) -> Any:
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    return _sync(client, _stragglers)
+    return _sync(client, ask_stragglers)
 
 
 def unregister(client: Client | None = None) -> Any:
     """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
     return _sync(client, _unregister)
-
-
-async def _life(client: Client) -> EfficiencyReport:
-    payload = await _ask(client, "life")
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
-
-
-async def _history(client: Client, last: float | None) -> EfficiencyReport:
-    payload = await _ask(client, "history", last=last)
-    name = "all history" if last is None else f"last {last:g} s"
-    return report_of(payload, name=name, started=time.time() - payload["window"] / 1e9)
-
-
-async def _ring(client: Client) -> RunTrace:
-    payload = await _ask(client, "trace")
-    return await asyncio.to_thread(build, recording_of(payload), name="trace")
-
-
-async def _stragglers(client: Client) -> tuple[Finding, ...]:
-    payload = await _ask(client, "stragglers")
-    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
-    if not (findings and payload["records"]):
-        return findings
-    try:
-        trace = await _ring(client)
-    except RuntimeError:  # no longer
-        return findings
-    return await asyncio.to_thread(_with_cost, trace, findings)
 
 
 def _path_summary(trace: RunTrace) -> PathSummary | None:
@@ -485,27 +479,12 @@ def _of_the_run(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding
 
     known = {(finding.worker, finding.host) for finding in findings}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
-    return (*_with_cost(trace, findings), *found)
-
-
-def _with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can tell."""
-    from dask_efficiency.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
-
-    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
-    known = list(findings)
-    for i, finding in enumerate(findings[:REPLAYS]):
-        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
-            try:
-                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
-            except Exception:  # the finding must not be lost with its cost
-                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
-    return tuple(known)
+    return (*with_cost(trace, findings), *found)
 
 
 async def _unregister(client: Client) -> None:
     with contextlib.suppress(NotRegisteredError):
-        await _ask(client, "unregister")
+        await ask(client, "unregister")
 
 
 def _sync(client: Client | None, function: Any, *args: Any) -> Any:
@@ -525,22 +504,12 @@ async def _register(client: Client, plugin: EfficiencyPlugin) -> None:
         ) from error
 
 
-async def _ask(client: Client, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    reply = await getattr(client.scheduler, NAME)(action=action, **kwargs)
-    if reply is None:  # upstream's answer to an op that it does not know
-        raise NotRegisteredError(
-            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
-        )
-    answer: dict[str, Any] = reply
-    return answer
-
-
 async def _clock_offset(client: Client) -> int:
     """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
     best = None
     for _ in range(_CLOCK_READS):
         sent = time.monotonic_ns()
-        at = (await _ask(client, "clock"))["at"]
+        at = (await ask(client, "clock"))["at"]
         took = time.monotonic_ns() - sent
         if best is None or took < best[0]:
             best = took, at - sent - took // 2

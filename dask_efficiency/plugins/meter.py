@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import cloudpickle
+from distributed.core import rpc
 from tornado.ioloop import PeriodicCallback
 
 import dask_efficiency
-from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.cluster import GRACE_NS, ClusterLedger, Presence
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import accounts, bootstrap
 from dask_efficiency.plugins.decorations import decoration
@@ -228,10 +229,12 @@ class ClusterMeter:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+    def transition(self, key: Any, start: str, finish: str, *args: Any, worker: str = "", **kwargs: Any) -> None:
         """A task changed state."""
         try:
             self._work.transition(key, start, finish)
+            if finish == "memory" and start == "processing" and worker in self.cluster.present:
+                self.cluster.present[worker].finished += 1
         except Exception as error:
             if self.off is None:
                 self._fail(error)
@@ -270,7 +273,11 @@ class ClusterMeter:
         self._servers.pop(address, None)
         self._work.worker_left(address)
         self._last_payload.pop(address, None)
+        presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
+        if presence in self.cluster.closing:
+            later = LAST_WORDS_NS / 2e9
+            self.scheduler._ongoing_background_tasks.call_later(later, self._ask_last_words, presence)
         self.stragglers.left(address)
 
     def restarted(self) -> None:
@@ -293,6 +300,11 @@ class ClusterMeter:
         """Book a closing worker's last words, and what workers record."""
         if self._recording.recorder is not None:
             self._recording.recorder.event(topic, message)
+        if isinstance(message, Mapping):
+            # Upstream's own words: a worker's as it begins to close, and the scheduler's just before a removal.
+            action = message.get("action")
+            if action == "closing-worker" or (action == "remove-worker" and message.get("expected")):
+                self.cluster.worker_closing(topic)
         if topic != LAST_WORDS or not isinstance(message, Mapping) or message.get("session") != self.session:
             return
         address = str(message.get("worker"))
@@ -463,6 +475,24 @@ class ClusterMeter:
                 answers[address] = f"its window was refused: {refusal}"
         return answers
 
+    async def _ask_last_words(self, presence: Presence) -> None:
+        """Ask a worker that left in order for the last words that have not come.
+
+        Upstream's ``Worker.close`` ends before it takes plugins away where the worker's nanny closes first, as it
+        does when a cluster scales down; the worker then answers until it is killed.
+        """
+        if presence not in self.cluster.closing:
+            return
+        timeout = min(self.options.report_timeout, GRACE_NS / 1e9)
+        connection = self.scheduler.connection_args
+        try:
+            async with rpc(presence.address, timeout=timeout, connection_args=connection) as worker:
+                answer = await asyncio.wait_for(getattr(worker, NAME)(action="last-words"), timeout)
+        except Exception:  # whatever it is, the worker is gone, and its books close without
+            logger.debug("dask_efficiency could not ask %s for its last words", presence.address, exc_info=True)
+            return
+        self.guard(self.event, LAST_WORDS, answer)
+
     # -- windows -----------------------------------------------------------------------------
 
     async def _open_window(self, window_id: str, client: str, span: str, trace: bool) -> dict[str, Any]:
@@ -498,6 +528,7 @@ class ClusterMeter:
         self.poll()
         if self.cluster.leaving:
             await asyncio.sleep(LAST_WORDS_NS / 1e9)
+            await asyncio.gather(*map(self._ask_last_words, self.cluster.closing))
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
             self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
@@ -554,7 +585,11 @@ class ClusterMeter:
         if action == "stragglers":
             self.poll()
             findings = [finding.to_dict() for finding in self.stragglers.findings]
-            return {"stragglers": findings, "records": self._recording.recorder is not None}
+            return {
+                "stragglers": findings,
+                "workers": len(self.scheduler.workers),
+                "records": self._recording.recorder is not None,
+            }
         if action == "live":
             self.poll()
             return accounts.of_live(self)

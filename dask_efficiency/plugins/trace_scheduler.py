@@ -82,7 +82,7 @@ class ClusterRecorder:
         As of :class:`~dask_efficiency.trace.recorder.Recorder`.
     """
 
-    def __init__(self, scheduler: Scheduler, metered: Callable[[Any, str, str], object], *, max_tasks: int) -> None:
+    def __init__(self, scheduler: Scheduler, metered: Callable[..., object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
         self._metered = metered
         self.id = uuid.uuid4().hex
@@ -167,7 +167,7 @@ class ClusterRecorder:
                 self._note(at, key, start, finish, stimulus_id, worker, extra)
             except Exception as error:
                 self.fail(error)
-        self._metered(key, start, finish)
+        self._metered(key, start, finish, worker=told.get("worker", ""))
 
     def _computed(self, startstops: Sequence[Mapping[str, Any]]) -> None:
         for startstop in reversed(startstops):

@@ -111,6 +111,8 @@ class WorkerMeter:
         #: What Dask's hook is now, with a recorder or without.
         self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
+        #: Its last words, once they are made.
+        self._said: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
         self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
@@ -144,12 +146,8 @@ class WorkerMeter:
     def detach(self) -> None:
         """Take the hooks away, and send the last words of a worker that closes."""
         try:
-            if self.off is None and self.worker.status not in (
-                Status.running,
-                Status.paused,
-                Status.closing_gracefully,
-            ):
-                self._say_last_words()
+            if self.off is None and self._closes():
+                self.worker.log_event(LAST_WORDS, self._last_words())
         except Exception as error:
             self._fail(error)
         self._remove()
@@ -165,7 +163,13 @@ class WorkerMeter:
         self._gpu.stop()
         self._threads.restore()
 
-    def _say_last_words(self) -> None:
+    def _closes(self) -> bool:
+        return self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully)
+
+    def _last_words(self) -> dict[str, Any]:
+        """The end of the accounts; the same again where they have ended already."""
+        if self._said is not None:
+            return self._said
         if self._recorder is not None:
             self._recorder.flush(closing=True)
         self._gpu.stop()
@@ -178,16 +182,14 @@ class WorkerMeter:
             balance = self._ledger.close_window(window, at=at)
             if balance is not None:
                 windows[window] = encode_window(balance)
-        self.worker.log_event(
-            LAST_WORDS,
-            {
-                "worker": self.worker.address,
-                "session": self.session,
-                "snapshot": encode(self._snapshot(at, final=True)),
-                "windows": windows,
-                **self._processors(),
-            },
-        )
+        self._said = {
+            "worker": self.worker.address,
+            "session": self.session,
+            "snapshot": encode(self._snapshot(at, final=True)),
+            "windows": windows,
+            **self._processors(),
+        }
+        return self._said
 
     def _fail(self, error: Exception) -> None:
         """Log once and measure nothing more; the worker goes on as if we were not there."""
@@ -441,7 +443,7 @@ class WorkerMeter:
         """Answer the scheduler.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
-        window is the recording or nothing, and ``flush`` what was recorded.
+        window is the recording or nothing, and ``flush`` what was recorded; ``last-words`` of a worker that closes.
         """
         if action == "clock":
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
@@ -453,6 +455,8 @@ class WorkerMeter:
             return self._flush()
         if self.off is None:
             try:
+                if action == "last-words":
+                    return self._last_words() if self._closes() else {}
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)

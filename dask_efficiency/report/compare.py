@@ -165,7 +165,7 @@ class Comparison:
     @property
     def workers(self) -> Difference[int]:
         """Number of workers that were there at some time."""
-        return self._whole(lambda report: len(report.by_worker))
+        return self._whole(lambda report: report.attendance.get("workers", len(report.by_worker)))
 
     @property
     def threads(self) -> Difference[int]:

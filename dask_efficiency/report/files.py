@@ -31,6 +31,10 @@ FORMAT = "dask-efficiency-report"
 VERSION = 1
 
 
+#: First bytes of compressed files.
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
+
+
 class ReportFileError(ValueError):
     """What was read is not a report that this version understands."""
 
@@ -176,6 +180,8 @@ def _decompressed(content: bytes, name: str) -> bytes:
     import fsspec
 
     compression = fsspec.utils.infer_compression(name)
+    # by content, so that a file may be given another name
+    compression = next((known for magic, known in _MAGIC.items() if content.startswith(magic)), compression)
     if compression is None:
         return content
     with fsspec.compression.compr[compression](io.BytesIO(content), mode="rb") as file:
@@ -339,10 +345,13 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "cores": _maybe_real,
     "path": _path,
     "arrivals": _arrivals,
+    "attendance": _mapping(_whole),
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path", "arrivals"})
+_LATER = frozenset(
+    {"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path", "arrivals", "attendance"}
+)
 
 _PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
     "verdict": _text,

@@ -119,6 +119,9 @@ class EfficiencyReport:
         The workers that came during the window.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
+    attendance
+        How many workers came and went in the window, and how many there were at a time, as of
+        :func:`~dask_efficiency.attendance.attendance`; empty where nobody counted.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -148,6 +151,7 @@ class EfficiencyReport:
     cores: float | None = None
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
+    attendance: Mapping[str, int] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property

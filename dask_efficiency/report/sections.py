@@ -17,6 +17,7 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
+from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence
@@ -26,6 +27,8 @@ from dask_efficiency.stragglers.wording import MEANINGS
 
 #: What POP calls good.
 GOOD_FACTOR = 0.8
+#: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
+MIN_FACTOR_SECONDS = 1.0
 WORKERS_IN_FULL = 8
 WORST_WORKERS = 5
 TOP_GROUPS = 8
@@ -58,9 +61,7 @@ def title(report: EfficiencyReport) -> str:
 
 def context(report: EfficiencyReport) -> str:
     """How much the report covers: workers, threads, window and tasks."""
-    covered = [_count(len(report.by_worker), "worker")]
-    if report.nthreads:
-        covered.append(_count(sum(report.nthreads.values()), "thread"))
+    covered = _who_was_there(report)
     if report.window_seconds > 0:
         covered.append(f"a window of {format_seconds(report.window_seconds)}")
     tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
@@ -76,6 +77,17 @@ def not_counted(report: EfficiencyReport) -> str:
     return f"Not counted: {' and '.join(said)}" if said else ""
 
 
+def _who_was_there(report: EfficiencyReport) -> list[str]:
+    there = report.attendance
+    if not there:  # of a file of before they were counted
+        threads = sum(report.nthreads.values())
+        return [_count(len(report.by_worker), "worker"), *([_count(threads, "thread")] if threads else [])]
+    workers, most, threads = (there.get(name, 0) for name in ("workers", "most_workers", "most_threads"))
+    if workers == most:
+        return [_count(workers, "worker"), _count(threads, "thread")]
+    return [f"{workers} workers came and went", f"at most {most} at a time with {_count(threads, 'thread')}"]
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -86,9 +98,19 @@ def factors(report: EfficiencyReport) -> Section:
         return Section("Factors")
     product = " x ".join(f"{name} {factor:.3f}" for name, factor in report.factors.items())
     lines = [f"efficiency {report.efficiency:.3f} = {product}"]
-    poor = [name for name, factor in report.factors.items() if factor < GOOD_FACTOR]
+    poor: list[str] = []
+    too_short: list[str] = []
+    left = report.thread_seconds - report.breakdown[Bucket.RUNNING]
+    for name, factor in report.factors.items():
+        if factor < GOOD_FACTOR:
+            (poor if left >= MIN_FACTOR_SECONDS else too_short).append(name)
+        left *= factor
     if poor:
         lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
+    if too_short:
+        lines.append(
+            f"nothing is said of {', '.join(too_short)}: a share of less than {MIN_FACTOR_SECONDS:g} thread-second"
+        )
     lines += ideal_lines(report)
     return Section("Factors", tuple(lines))
 
@@ -102,6 +124,8 @@ def phases(report: EfficiencyReport) -> Section:
 
 def workers(report: EfficiencyReport, *, in_full: int = WORKERS_IN_FULL) -> Section:
     """The spread over the workers, and those that did least useful work; of ``in_full`` at most, all."""
+    if report.by_worker.keys() == {ALL_WORKERS}:
+        return Section("Workers", ("a report in retrospect does not tell them apart",))
     there = {name: row.total_ns - row.ns(Bucket.NO_WORK) for name, row in report.by_worker.items()}
     shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
     if not shares:

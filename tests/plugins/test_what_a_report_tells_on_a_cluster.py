@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,30 @@ def test_a_page_is_written_where_the_name_says_so_and_json_elsewhere(client: Cli
     assert one.verdict in page.read_text()
     assert "client.submit(tasks.spin, 0.05)" in page.read_text()
     assert load_report(data) == other.report
+
+
+def test_the_file_comes_first_as_with_dasks_performance_report(client: Client, tmp_path: Path) -> None:
+    page, data = tmp_path / "run.html", tmp_path / "run.json"
+    with efficiency_report(str(page)), efficiency_report(data, client=client) as found:
+        client.submit(tasks.spin, 0.05).result()
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert load_report(data) == found.report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda client: ([3], {}), "filename is 3; expected a path or URL such as 'run.html'"),
+        (lambda client: (["a.html"], {"filename": "b.html"}), "'a.html' is given first, and again by its name"),
+        (lambda client: ([client], {"client": client}), "expected a path or URL such as 'run.html', or one client"),
+        (lambda client: ([], {"client": "tcp://host:8786"}), "client is 'tcp://host:8786'; expected a distributed."),
+        (lambda client: ([], {"filename": client}), "expected a path or URL such as 'run.html', or one client"),
+    ],
+)
+def test_what_is_neither_a_file_nor_a_client_is_refused(client: Client, arguments: Any, message: str) -> None:
+    given, named = arguments(client)
+    with pytest.raises(TypeError, match=re.escape(message)):
+        efficiency_report(*given, **named)
 
 
 def test_a_report_that_cannot_be_written_is_still_there(client: Client, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_missing_field_is_refused_by_name() -> None:
 
 def test_a_file_of_before_there_were_timelines_and_gpus_is_read() -> None:
     data = to_dict(replace(by_hand(), timeline=Timeline(10, 15, {"idle": (7, 3)}), code=("x = 1",)))
-    del data["report"]["timeline"], data["report"]["code"], data["report"]["gpu"]
+    del data["report"]["timeline"], data["report"]["code"], data["report"]["gpu"], data["report"]["attendance"]
     assert from_dict(data) == by_hand()
 
 

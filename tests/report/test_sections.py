@@ -1,6 +1,7 @@
 from hypothesis import given
 
 from dask_efficiency.report.figures import NAME_LENGTH
+from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import (
     beside,
@@ -31,6 +32,21 @@ def test_the_context_counts_what_the_report_covers() -> None:
     assert context(report_of(seconds(idle=1))) == "1 worker, a window of 5.0 s"
 
 
+def test_workers_that_came_and_went_are_counted() -> None:
+    stayed = {"workers": 2, "most_workers": 2, "most_threads": 4}
+    assert context(report_of(seconds(idle=1), attendance=stayed)) == "2 workers, 4 threads, a window of 5.0 s"
+    went = {"workers": 5, "most_workers": 3, "most_threads": 6}
+    assert context(report_of(seconds(idle=1), attendance=went)) == (
+        "5 workers came and went, at most 3 at a time with 6 threads, a window of 5.0 s"
+    )
+
+
+def test_a_report_in_retrospect_compares_no_workers() -> None:
+    retrospect = report_of(by_worker={ALL_WORKERS: seconds(thread_cpu=3, idle=1)})
+    assert workers(retrospect).lines == ("a report in retrospect does not tell them apart",)
+    assert workers(retrospect).rows == ()
+
+
 def test_time_without_work_is_said_to_be_left_out() -> None:
     assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
     assert not_counted(report_of(seconds(idle=1))) == ""
@@ -40,6 +56,16 @@ def test_the_factors_are_said_with_those_that_are_poor() -> None:
     product, poor, _ = sections(report_of(seconds(thread_cpu=7, spill=3)))[0].lines
     assert product.startswith("efficiency 0.700 = supply 1.000 x transfer 1.000 x memory 0.700 x ")
     assert poor == "below 0.8, the mark of a good factor: memory"
+
+
+def test_a_factor_of_very_little_time_is_not_called_poor() -> None:
+    # after thread-noncpu, 0.04 s of the 10 are left: nobody knows what "unknown 0.500" means
+    lines = sections(report_of(seconds(thread_cpu=0.02, unmeasured=0.02, thread_noncpu=9.96)))[0].lines
+    assert "unknown 0.500" in lines[0]
+    assert lines[1:] == (
+        "below 0.8, the mark of a good factor: in-task",
+        "nothing is said of unknown: a share of less than 1 thread-second",
+    )
 
 
 def test_few_workers_are_all_shown_the_least_useful_first() -> None:

@@ -1,0 +1,21 @@
+"""The command line: `dask-efficiency`, and `dask efficiency` through Dask's own."""
+
+from __future__ import annotations
+
+import click
+
+from dask_efficiency import __version__
+from dask_efficiency.cli import compare, critical_path, demo, report, stragglers, top
+
+#: As Dask's own command line has them.
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 88}
+
+
+@click.group(name="efficiency", context_settings=CONTEXT_SETTINGS)
+@click.version_option(__version__, prog_name="dask-efficiency")
+def main() -> None:
+    """Where the threads of a Dask cluster spend their time."""
+
+
+for _module in (demo, report, top, compare, critical_path, stragglers):
+    main.add_command(_module.command)

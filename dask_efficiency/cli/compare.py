@@ -1,0 +1,127 @@
+"""`dask-efficiency compare`: what changed from one report to another."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import click
+
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.source import Kind, look_at
+
+if TYPE_CHECKING:
+    from dask_efficiency.report.compare import Comparison
+
+
+def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)? *%", value.strip()):
+        raise click.BadParameter(f"{value!r} is not a share such as 5% or 0.5%")
+    return Fraction(value.strip().rstrip("% ")) / 100
+
+
+class _NotComparedError(click.ClickException):
+    """Exit code 1 of the command `compare` says one thing only."""
+
+    exit_code = 2
+
+
+@click.command("compare")
+@click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
+@click.option("--before", multiple=True, metavar="FILE", help="A run before; once for each.")
+@click.option("--after", multiple=True, metavar="FILE", help="A run after; once for each.")
+@click.option("--html", metavar="FILE", help="Write the comparison to this file or URL as a page that works offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option(
+    "--max-loss",
+    callback=_percent,
+    metavar="PERCENT",
+    help="End with exit code 1 if lost thread-seconds rose by more, such as 5%. Where nothing was lost before, "
+    "any loss is more.",
+)
+def command(
+    sides: tuple[str, ...],
+    before: tuple[str, ...],
+    after: tuple[str, ...],
+    html: str | None,
+    as_json: bool,
+    max_loss: Fraction | None,
+) -> None:
+    """Say what changed from one saved report to another: which losses grew or shrank, and where.
+
+    BEFORE and AFTER are files or URLs, or patterns in quotes ('main/*.json') for several runs a side, which
+    --before and --after name one by one. Of several runs the medians are compared.
+
+    \b
+    Exit codes:
+      0  compared
+      1  lost time rose by more than --max-loss allows
+      2  not compared: a wrong option, an unreadable file, or --max-loss and a run
+         in which nothing ran
+    """  # noqa: D301 click wants the character
+    if len(sides) not in (0, 2) or bool(sides) == bool(before or after):
+        raise click.UsageError(
+            "expected BEFORE and AFTER, or --before and --after; patterns of files need quotes: 'main/*.json'"
+        )
+    if not sides and not (before and after):
+        raise click.UsageError(f"--{'before' if after else 'after'} is missing; expected a run on both sides")
+    with one_line_errors(_NotComparedError):
+        found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
+        if html is not None:
+            found.to_html(html)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    elif html is not None:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.comparison_text import comparison_document
+
+        comparison_document(found).show()
+    if max_loss is not None:
+        _gate(found, max_loss)
+
+
+def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
+    from dask_efficiency.report.compare import compare
+
+    sides = [[file for side in sides for file in _files(side)] for sides in (before, after)]
+    for source in map(look_at, (*sides[0], *sides[1])):
+        if source.kind not in (Kind.REPORT, Kind.OTHER):
+            refusal = source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
+            raise _NotComparedError(refusal.message)
+    return compare(*sides)
+
+
+def _files(pattern: str) -> list[str]:
+    """The files that a pattern stands for; a name without wildcards stands for itself."""
+    if not any(wildcard in pattern for wildcard in "*?[") or os.path.exists(pattern):
+        return [pattern]
+    if "://" in pattern:
+        import fsspec
+
+        file_system, path = fsspec.core.url_to_fs(pattern)
+        found = [file_system.unstrip_protocol(name) for name in file_system.glob(path)]
+    else:
+        found = glob.glob(pattern, recursive=True)
+    if not found:
+        raise FileNotFoundError(f"no file matches {pattern!r}")
+    return sorted(found)
+
+
+def _gate(found: Comparison, max_loss: Fraction) -> None:
+    """End with 1 where more was lost than is allowed, and with 2 where nobody can tell."""
+    runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
+    for name, run in runs:
+        if not run.thread_seconds:
+            raise _NotComparedError(f"{name}: nothing ran, so --max-loss cannot tell")
+    if found.loses_more(max_loss):
+        from dask_efficiency.report.comparison_verdict import excess
+
+        raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")

@@ -1,0 +1,173 @@
+"""`dask-efficiency critical-path`: why a run took so long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import scheduler_options
+from dask_efficiency.cli.source import Kind, look_at
+
+if TYPE_CHECKING:
+    from dask_efficiency.paths.path import CriticalPath
+    from dask_efficiency.trace.run_trace import RunTrace
+
+
+def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for value in values:
+        prefix, _, factor = value.rpartition("=")
+        try:
+            found[prefix] = float(factor)
+        except ValueError:
+            prefix = ""
+        if not prefix:
+            raise click.BadParameter(f"{value!r} is not a prefix and a factor such as 'read-parquet=2.0'")
+    return found
+
+
+@click.command("critical-path")
+@click.argument("source")
+@click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
+@click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
+@click.option(
+    "--what-if",
+    "speed_up",
+    multiple=True,
+    callback=_speed_ups,
+    metavar="PREFIX=FACTOR",
+    help="Run it again with these tasks so many times as fast, such as 'sum=2.0'.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["transfer", "spill", "scheduler"]),
+    help="Run it again with this taking no time.",
+)
+@click.option("--repair", multiple=True, metavar="WORKER", help="Run it again with this worker as fast as the others.")
+@click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
+@click.option("--before", metavar="TRACE", help="Say what changed on the path since this earlier run.")
+@click.option(
+    "--chrome", metavar="FILE", help="Write the trace to this file or URL for ui.perfetto.dev or chrome://tracing."
+)
+@click.option("--only-critical", is_flag=True, help="With --chrome: only what is on the path; for large traces.")
+@click.option("--html", metavar="FILE", help="Write the path to this file or URL as a page that works offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@scheduler_options
+def command(
+    source: str,
+    target: str | None,
+    span: str | None,
+    speed_up: dict[str, float],
+    without: tuple[str, ...],
+    repair: tuple[str, ...],
+    speedups: bool,
+    before: str | None,
+    chrome: str | None,
+    only_critical: bool,
+    html: str | None,
+    as_json: bool,
+    connection: Connection,
+) -> None:
+    """Say why a run took so long: what every second of its wall clock was spent on.
+
+    SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
+    (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records:
+    `EfficiencyPlugin(trace=True)`.
+
+    --what-if, --without and --repair may be given together and more than once. The run is then
+    replayed with all of these changes; the answer is an estimate.
+    """
+    if only_critical and chrome is None:
+        raise click.UsageError("--only-critical needs --chrome FILE")
+    changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
+    if speedups + (before is not None) + any(changes.values()) > 1:
+        raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
+    scope = {"target": target, "span": span}
+    with one_line_errors(), _unknown_names():
+        found, changed = _paths(_recorded(source, connection), scope, changes)
+        earlier = None if before is None else _paths(_recorded(before, connection), scope, {})[0]
+        if chrome is not None:
+            found.to_chrome(chrome, only_critical=only_critical)
+        if html is not None:
+            found.to_html(html)
+    if as_json:
+        from dask_efficiency.report.path_data import improvements, to_dict
+
+        data = to_dict(found)
+        if changed is not None:
+            data["what_if"] = to_dict(changed) | {"changes": changes}
+        if earlier is not None:
+            data["before"] = to_dict(earlier)
+        if speedups:
+            data["speedups"] = improvements(found)
+        click.echo(json.dumps(data, indent=1))
+    elif earlier is not None:
+        from dask_efficiency.paths.compare import compare_paths
+        from dask_efficiency.report.path_text import comparison_document
+
+        comparison_document(compare_paths(earlier, found)).show()
+    elif speedups:
+        from dask_efficiency.report.path_text import improvements_document
+
+        improvements_document(found).show()
+    elif changed is not None:
+        from dask_efficiency.report.path_text import what_if_document
+
+        what_if_document(found, changed, _in_words(**changes)).show()
+    elif chrome is not None or html is not None:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.path_text import path_document
+
+        path_document(found).show()
+
+
+def _recorded(source: str, connection: Connection) -> RunTrace:
+    given = look_at(source)
+    if given.kind is Kind.SCHEDULER:
+        from dask_efficiency.plugins.questions import ask_trace
+
+        return connection.ask(given.where, ask_trace)
+    if given.kind not in (Kind.TRACE, Kind.OTHER):
+        raise given.refusal(
+            "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
+            "or the address of a scheduler that records"
+        )
+    from dask_efficiency.trace.files import load_trace
+
+    return load_trace(given.where)
+
+
+def _paths(
+    trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
+) -> tuple[CriticalPath, CriticalPath | None]:
+    """The path as recorded, and with changes where there are any."""
+    from dask_efficiency.paths.path import critical_path
+
+    found = critical_path(trace, **scope)
+    return found, found.what_if(**changes) if any(changes.values()) else None
+
+
+def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:
+    """Changes as the beginning of a sentence."""
+    parts = [f"{prefix!r} {factor:g} times as fast" for prefix, factor in speed_up.items()]
+    parts += [f"no {name}" for name in without]
+    parts += [f"worker {name!r} as fast as the others" for name in repair]
+    return f"With {' and '.join(parts)}"
+
+
+@contextmanager
+def _unknown_names() -> Iterator[None]:
+    from dask_efficiency.trace.errors import UnknownNameError
+
+    try:
+        yield
+    except UnknownNameError as error:
+        raise click.ClickException(str(error)) from error

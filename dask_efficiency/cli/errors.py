@@ -1,0 +1,20 @@
+"""What a user can put right: an exit code and one line in place of a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def one_line_errors(kind: type[click.ClickException] = click.ClickException) -> Iterator[None]:
+    """What a user can put right ends with an exit code and one line in place of a traceback."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    # ImportError is how fsspec asks for the package that reads a kind of URL.
+    except (OSError, ValueError, ImportError) as error:
+        raise kind(" ".join(str(error).split())) from error

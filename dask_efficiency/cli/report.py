@@ -1,0 +1,67 @@
+"""`dask-efficiency report`: a saved report, or what a scheduler kept of its cluster's past."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import scheduler_options, timedelta
+from dask_efficiency.cli.source import Kind, Source, look_at
+
+if TYPE_CHECKING:
+    from dask_efficiency.report import EfficiencyReport
+
+
+@click.command("report")
+@click.argument("source")
+@click.option(
+    "--last",
+    callback=timedelta,
+    metavar="TIME",
+    help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--save", metavar="FILE", help="Also save the report to this file or URL.")
+@click.option("--html", metavar="FILE", help="Write the report to this file or URL as a page that works offline.")
+@scheduler_options
+def command(
+    source: str, last: float | None, as_json: bool, save: str | None, html: str | None, connection: Connection
+) -> None:
+    """Show a saved report, or what a scheduler kept of its cluster's past.
+
+    SOURCE is a report's file or URL, a scheduler's address (tcp://host:8786, tls://host:8786 or
+    host:8786), or the file that `dask scheduler --scheduler-file` wrote.
+    """
+    with one_line_errors():
+        given = look_at(source)
+        if given.kind is not Kind.SCHEDULER and last is not None:
+            raise click.UsageError(f"--last asks a scheduler for its past, and {source!r} is not a scheduler")
+        found = _found(given, last, connection)
+        if save is not None:
+            found.save(save)
+        if html is not None:
+            found.to_html(html)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    elif html is not None:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.text import show
+
+        show(found)
+
+
+def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
+    if source.kind is Kind.SCHEDULER:
+        from dask_efficiency.plugins.questions import ask_history
+
+        return connection.ask(source.where, lambda caller: ask_history(caller, last))
+    if source.kind not in (Kind.REPORT, Kind.OTHER):
+        raise source.refusal("a saved report or a scheduler's address")
+    from dask_efficiency.report import load_report
+
+    return load_report(source.where)

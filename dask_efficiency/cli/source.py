@@ -1,0 +1,143 @@
+"""What the argument of a command stands for: a scheduler, or a file of some kind, known by its content."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import os
+import re
+import shlex
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import IO, Any
+
+import click
+
+_SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
+
+#: Bytes by which a file is known.
+_HEAD = 4096
+
+#: Columns that a table of tasks has at least.
+_COLUMNS = {"worker", "prefix"}
+
+_DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ": lzma.LZMADecompressor,
+}
+
+
+class Kind(Enum):
+    """What a source is: its name in a sentence, and what can be done with it; ``{}`` is the source."""
+
+    SCHEDULER = "a scheduler", ""
+    REPORT = "a saved report", "`dask-efficiency report {}` shows it"
+    TRACE = "a recorded run", "`dask-efficiency critical-path {}` and `dask-efficiency stragglers {}` explain it"
+    CSV = "a table of tasks", "`dask-efficiency stragglers {}` judges its workers"
+    PARQUET = "a table of tasks (Parquet)", "`dask-efficiency stragglers {}` judges its workers"
+    PAGE = "a page", "open it in a browser"
+    CHROME = "a timeline", "open it in ui.perfetto.dev"
+    OTHER = "of no kind that is known here", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a command was given."""
+
+    given: str
+    kind: Kind
+    #: The scheduler's address, or the file's path or URL.
+    where: str
+
+    def refusal(self, wanted: str) -> click.ClickException:
+        """What to say where the command cannot use it: what it is, what can, and what was expected."""
+        name, use = self.kind.value
+        use = f": {use.replace('{}', shlex.quote(self.given))}" if use else ""
+        return click.ClickException(f"{self.given} is {name}{use}; expected {wanted}")
+
+
+def look_at(given: str) -> Source:
+    """What a command was given.
+
+    Raises
+    ------
+    OSError, ValueError, ImportError
+        If it is a file or URL that cannot be opened.
+    """
+    if is_address(given):
+        return Source(given, Kind.SCHEDULER, given)
+    import fsspec
+
+    with fsspec.open(given, "rb", compression=None) as file:
+        head = file.read(_HEAD)
+        if head.startswith(b"PK\x03\x04"):
+            return Source(given, _by_members(file), given)
+        if head.startswith(b"PAR1"):
+            return Source(given, Kind.PARQUET, given)
+        if not _text(head).startswith("{"):
+            return Source(given, _by_first_line(_text(head)), given)
+        content = _object(head + file.read())
+    if content.get("type") == "Scheduler" and isinstance(content.get("address"), str):
+        return Source(given, Kind.SCHEDULER, content["address"])
+    return Source(given, _by_fields(content), given)
+
+
+def is_address(given: str) -> bool:
+    """Whether it is a scheduler's address, and no file of such a name."""
+    if given.startswith(_SCHEMES):
+        return True
+    return bool(re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", given)) and not os.path.exists(given)
+
+
+def _by_members(file: IO[bytes]) -> Kind:
+    """An archive is a recorded run, or a report that is compressed."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return Kind.OTHER if len(archive.namelist()) == 1 else Kind.TRACE
+    except (zipfile.BadZipFile, OSError, ValueError):  # damaged, or of a file system that cannot seek
+        return Kind.TRACE
+
+
+def _by_first_line(text: str) -> Kind:
+    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
+        return Kind.PAGE
+    columns = {name.strip(" \"'") for name in text.partition("\n")[0].strip().split(",")}
+    return Kind.CSV if columns >= _COLUMNS else Kind.OTHER
+
+
+def _by_fields(content: dict[str, Any]) -> Kind:
+    from dask_efficiency.report.files import FORMAT
+
+    if content.get("format") == FORMAT:
+        return Kind.REPORT
+    return Kind.CHROME if "traceEvents" in content else Kind.OTHER
+
+
+def _plain(content: bytes) -> bytes:
+    """As it was before it was compressed, as far as it goes."""
+    for magic, decompressor in _DECOMPRESSORS.items():
+        if content.startswith(magic):
+            try:
+                plain: bytes = decompressor().decompress(content)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError):
+                return b""
+            return plain
+    return content
+
+
+def _text(content: bytes) -> str:
+    return _plain(content).decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    """The object that is in a file of JSON; an empty one for any other content."""
+    try:
+        found = json.loads(_plain(content))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

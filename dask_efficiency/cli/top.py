@@ -1,0 +1,68 @@
+"""`dask-efficiency top`: what a cluster's threads do now."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+import click
+
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import scheduler_options, timedelta
+from dask_efficiency.cli.source import Kind, look_at
+
+
+@click.command("top")
+@click.argument("scheduler")
+@click.option(
+    "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two readings."
+)
+@click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each reading, on a line of its own.")
+@scheduler_options
+def command(scheduler: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
+    """Watch a cluster: what its threads do now, and which workers make least of theirs.
+
+    SCHEDULER is a scheduler's address (tcp://host:8786, tls://host:8786 or host:8786), or the file that
+    `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
+    """
+    with one_line_errors():
+        given = look_at(scheduler)
+        if given.kind is not Kind.SCHEDULER:
+            raise click.UsageError(f"{scheduler!r} is neither a scheduler's address nor its scheduler file")
+        _watch(given.where, interval, once, as_json, connection)
+
+
+def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
+    import asyncio
+
+    from dask_efficiency.plugins.questions import NotRegisteredError
+    from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_changes, terminal
+
+    address, security = connection.secured(address)
+    connection.announce(address)
+    with ExitStack() as stack:
+        screen: Screen
+        if as_json:
+            screen = JsonLines(sys.stdout)
+        elif once:
+            screen = Blocks(sys.stdout, height=None)
+        elif not sys.stdout.isatty():
+            screen = Blocks(sys.stdout)
+        else:
+            screen = stack.enter_context(terminal(sys.stdout))
+        showing = show_changes(
+            screen,
+            address,
+            security=security,
+            interval_seconds=interval,
+            once=once,
+            timeout_seconds=connection.timeout_seconds,
+        )
+        try:
+            asyncio.run(showing)
+        except KeyboardInterrupt:
+            return
+        except (NotRegisteredError, MeterFailedError) as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
