@@ -14,7 +14,8 @@ from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.cost import HookCost
-from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.digests import BY_MEMORY_MANAGER, MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.loop_spills import LoopSpills
 from dask_efficiency.plugins.settling import Settling
 from dask_efficiency.plugins.threads import TaskThreads
 from dask_efficiency.plugins.trace_worker import WorkerRecorder
@@ -51,6 +52,9 @@ _TAKES_TASKS = Availability.RUNNING
 
 #: States of a task whose thread is at work.
 _WORKING = frozenset({"executing", "cancelled", "resumed", "long-running"})
+
+#: Heartbeats in a row that may say again what the last one said.
+_MAX_REPEATS = 3
 
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
@@ -98,6 +102,7 @@ class WorkerMeter:
         self._vitals: Vitals | None = Vitals(worker)
         self._threads = TaskThreads(worker, self._failed_in_thread)
         self._gpu = WorkerGpu(worker, self._threads)
+        self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
         self._settling = Settling(self._ledger, self._digests, worker.state.stimulus_log, self._gpu.use)
         #: Tasks whose slots are free and whose digests have not arrived yet.
         self._ended = self._settling.ended
@@ -115,6 +120,9 @@ class WorkerMeter:
         self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
+        #: What the last heartbeat carried, and how often it was said again.
+        self._said: dict[str, Any] | None = None
+        self._repeats = 0
         self._looked_at = at
         #: (status, tasks waiting, tasks constrained) as the ledger knows them.
         self._observed: tuple[Status, int, int] | None = None
@@ -136,6 +144,7 @@ class WorkerMeter:
         self.worker.metrics[NAME] = self.heartbeat
         self.worker.handlers[NAME] = self.handle
         self._threads.attach()
+        self._spills.start()
         self._gpu.start(plugin.gpu)
         self._record(plugin.recording)
 
@@ -161,6 +170,7 @@ class WorkerMeter:
         if worker.handlers.get(NAME) == self.handle:
             del worker.handlers[NAME]
         self._gpu.stop()
+        self._spills.stop()
         self._threads.restore()
 
     def _say_last_words(self) -> None:
@@ -195,6 +205,7 @@ class WorkerMeter:
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
         self._gpu.stop()
+        self._spills.stop()
         self._threads.restore()
 
     def _vitals_failed(self, error: Exception) -> None:
@@ -272,6 +283,8 @@ class WorkerMeter:
             if at - self._looked_at > _LOOK_BACK_NS and ledger.slots_free:
                 self._look_back(at)
             if finish == "executing":
+                if ledger.undecided:
+                    self._spills.delayed(at)
                 self._hold(state.tasks[key], at)
             elif start in _WORKING:
                 if start == "executing" and finish == "memory":  # nearly all of them: no questions
@@ -345,13 +358,14 @@ class WorkerMeter:
 
     def _end(self, key: Any, hold: Hold, outcome: Outcome, used: tuple[int, int] | None = None) -> None:
         """A task's thread is done: settle it when its digests have arrived."""
+        spill = self._spills.beside(key, hold)
         cpu, wall, task = self._threads.used(key, hold)
         if used is not None:  # it seceded: measured up to then, on the GPU not at all
             cpu, wall = used
         if task is not None:
             self._gpu.ended(task, hold.prefix)
             task = None if used is not None else task
-        self._ended.append((key, hold, outcome, cpu, wall, task, self._state.stimulus_log[-1]))
+        self._ended.append((key, hold, outcome, cpu, wall, spill, task, self._state.stimulus_log[-1]))
         if outcome is _SUCCEEDED:
             ts = self._state.tasks.get(key)
             if ts is not None and self._vitals is not None:
@@ -412,6 +426,10 @@ class WorkerMeter:
         """
         if self.off is None:
             try:
+                if self._said is not None and self._repeats < _MAX_REPEATS and self._spills.just_spilled():
+                    # Accounts that are told stay as they are: first let the messages be read that lay unread meanwhile.
+                    self._repeats += 1
+                    return dict(self._said)
                 began = thread_time_ns()
                 at = monotonic_ns()
                 self._gpu.name_running()
@@ -429,7 +447,8 @@ class WorkerMeter:
                     except Exception as error:
                         self._recorder_failed(error)
                 self._heartbeats_ns += thread_time_ns() - began
-                return payload
+                self._said, self._repeats = payload, 0
+                return dict(payload)
             except Exception as error:
                 self._fail(error)
         return encode_not_measured(str(self.off))
@@ -475,6 +494,8 @@ class WorkerMeter:
         self._seq += 1
         outside = self._digests.outside()
         seceded = self._seceded_ns + sum(at - task.at for task in self._seceded.values())
+        if self._spills.unnoticed is not None:
+            outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
         if self._threads.actors:
@@ -484,7 +505,7 @@ class WorkerMeter:
         details = self._digests.details() | self._settling.details
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
-        used = self._threads.so_far(self._ledger.held) | self._settling.so_far()
+        used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._settling.so_far()
         used.update((task.hold, Used(*task.used)) for task in self._seceded.values() if task.hold and task.used)
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._settling.unknown)
