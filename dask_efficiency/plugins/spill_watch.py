@@ -90,7 +90,9 @@ class SpillWatch:
 
     def _until(self, at: int) -> int:
         i = bisect_right(self._starts, at) - 1
-        return self._before[i] + min(at, self._stops[i]) - self._starts[i] if i >= 0 else 0
+        if i < 0:
+            return self._before[0] if self._before else 0
+        return self._before[i] + min(at, self._stops[i]) - self._starts[i]
 
     def _timed(self, call: Callable[..., Any], *, reading: bool, asked: bool = False) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
