@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from distributed.worker_state_machine import ComputeTaskEvent
@@ -17,8 +16,8 @@ from dask_efficiency.plugins.threads import TaskThreads
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Right after spilling the event loop has not read its messages yet.
-JUST_NS = 50_000_000
+#: How often in a row accounts may be kept back, for tasks that may be in messages that are not read yet.
+MAX_KEPT_BACK = 3
 
 
 class LoopSpills:
@@ -54,6 +53,9 @@ class LoopSpills:
         self.watch = SpillWatch(worker.data, self._spilled)
         #: Nanoseconds in which the memory manager spilled and no slot waited; None where nobody can tell.
         self.unnoticed: int | None = None
+        #: When the spilling ended because of which accounts were kept back last, and how often in a row they were.
+        self._kept_back_for = 0
+        self._kept_back = 0
 
     def start(self) -> None:
         """Watch the worker's data; called on the event loop."""
@@ -77,9 +79,19 @@ class LoopSpills:
         except Exception as error:
             self._failed(error)
 
-    def just_spilled(self) -> bool:
-        """Whether the loop has spilled just now, slots were free, and tasks may be in messages that it has not read."""
-        return bool(self._ledger.undecided) and monotonic_ns() - self.watch.last < JUST_NS
+    def keep_back(self) -> bool:
+        """Whether this heartbeat should not tell the accounts yet, for told ones stay as they are.
+
+        The first one after spilling comes before the loop reads the messages that lay unread meanwhile, and there may
+        be tasks in them for the slots that were free.
+        """
+        last = self.watch.last
+        if not self._ledger.undecided or last == self._kept_back_for or self._kept_back >= MAX_KEPT_BACK:
+            self._kept_back = 0
+            return False
+        self._kept_back_for = last
+        self._kept_back += 1
+        return True
 
     def delayed(self, at: int) -> None:
         """A task takes a slot now; where a message brought it, it may have lain there while the loop spilled."""

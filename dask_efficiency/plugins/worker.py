@@ -53,9 +53,6 @@ _TAKES_TASKS = Availability.RUNNING
 #: States of a task whose thread is at work.
 _WORKING = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
-#: Heartbeats in a row that may say again what the last one said.
-_MAX_REPEATS = 3
-
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
 
@@ -120,9 +117,8 @@ class WorkerMeter:
         self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
-        #: What the last heartbeat carried, and how often it was said again.
+        #: What the last heartbeat carried.
         self._said: dict[str, Any] | None = None
-        self._repeats = 0
         self._looked_at = at
         #: (status, tasks waiting, tasks constrained) as the ledger knows them.
         self._observed: tuple[Status, int, int] | None = None
@@ -426,9 +422,7 @@ class WorkerMeter:
         """
         if self.off is None:
             try:
-                if self._said is not None and self._repeats < _MAX_REPEATS and self._spills.just_spilled():
-                    # Accounts that are told stay as they are: first let the messages be read that lay unread meanwhile.
-                    self._repeats += 1
+                if self._said is not None and self._spills.keep_back():
                     return dict(self._said)
                 began = thread_time_ns()
                 at = monotonic_ns()
@@ -447,7 +441,7 @@ class WorkerMeter:
                     except Exception as error:
                         self._recorder_failed(error)
                 self._heartbeats_ns += thread_time_ns() - began
-                self._said, self._repeats = payload, 0
+                self._said = payload
                 return dict(payload)
             except Exception as error:
                 self._fail(error)
