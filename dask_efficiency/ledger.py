@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +17,9 @@ OTHER = "(other)"
 #: Pairs of span and prefix that a window keeps apart.
 MAX_WINDOW_ROWS = 5_000
 
+#: Times of spilling for which slots that were free may still turn out to have waited.
+MAX_UNDECIDED = 1_000
+
 #: Buckets that a settled task's time goes to, in the order of a row of the ledger.
 TASK_BUCKETS = (
     Bucket.THREAD_CPU,
@@ -28,7 +32,7 @@ TASK_BUCKETS = (
     Bucket.RECOMPUTED,
 )
 
-#: Buckets that a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
+#: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
 #: into ``idle`` and ``no-work``: only it knows whether work was outstanding.
 FREE_BUCKETS = (
     Bucket.PAUSED,
@@ -37,7 +41,10 @@ FREE_BUCKETS = (
     Bucket.CONSTRAINED,
     Bucket.IDLE,
 )
-_PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE = range(5)
+
+#: All that a free slot's time goes to.
+UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
+_PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
 
 #: What a slot that a task holds is doing, whatever becomes of the task: the first of the task buckets.
 ACTIVE_BUCKETS = TASK_BUCKETS[:5]
@@ -75,11 +82,15 @@ _TAKES_TASKS = Availability.RUNNING
 
 
 class Used(NamedTuple):
-    """What a task's thread used so far, in nanoseconds; the GPU's part is of the time beside the CPU."""
+    """What a task's thread used so far, in nanoseconds; the GPU's part is of the time beside the CPU.
+
+    ``spill`` is the time beside the wall in which the event loop spilled or read back.
+    """
 
     cpu: int
     wall: int
     gpu: int = 0
+    spill: int = 0
 
 
 _NOTHING = Used(0, 0)
@@ -112,8 +123,8 @@ class Balance:
     prefixes: Mapping[str, Sequence[int]]
     #: Number of tasks settled, by :class:`Outcome`.
     tasks: Mapping[str, int]
-    #: What the held slots were doing so far, settled or not, by :data:`ACTIVE_BUCKETS`; monotone, and
-    #: with the free slots' buckets it sums to nthreads * elapsed without a running term, in ns.
+    #: What the held slots were doing so far, settled or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
+    #: ones too; monotone, and with their other buckets it sums to nthreads * elapsed without a running term, in ns.
     active: Mapping[str, int]
 
 
@@ -179,7 +190,10 @@ class Ledger:
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
-        self._free = [0] * len(FREE_BUCKETS)
+        self._free = [0] * len(UNHELD_BUCKETS)
+        #: Times of spilling since the accounts were told last, oldest first: start, stop, and how many slots of
+        #: those that were free then may still turn out to have waited.
+        self.undecided: deque[list[int]] = deque(maxlen=MAX_UNDECIDED)
         #: Settled time of the tasks; all prefixes together are the whole of it.
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
@@ -230,6 +244,46 @@ class Ledger:
         """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
         self._advance(at)
         self._availability = availability
+
+    def spilled(self, ready: int, *, start: int, stop: int) -> None:
+        """The worker's event loop spilled or read back, and could give no task to a free slot.
+
+        Free slots of a worker that takes tasks count as ``spill``, one for each task that is ready or waits for a
+        fetch, which the loop cannot make meanwhile. Other tasks may be on their way: see :meth:`delayed`.
+
+        Parameters
+        ----------
+        ready
+            Tasks that are ready.
+        start, stop
+            From when to when, all but what the ledger has been told of already.
+        """
+        self._advance(start)
+        slots, since = self._slots_free, self._at
+        if not slots or stop <= since or self._availability is not _TAKES_TASKS:
+            self._advance(stop)
+            return
+        self._at = stop
+        spill = min(slots, self._waiting + ready)
+        constrained = min(slots - spill, self._constrained)
+        idle = slots - spill - constrained
+        for bucket, n in ((_SPILL, spill), (_CONSTRAINED, constrained), (_IDLE, idle)):
+            self._free[bucket] += n * (stop - since)
+        if idle:
+            self.undecided.append([since, stop, idle])
+
+    def delayed(self, since: int) -> None:
+        """A task takes a slot now that was on its way from ``since`` on; meanwhile the event loop may have spilled.
+
+        What the accounts were told of before stays as it is.
+        """
+        for stretch in self.undecided:
+            start, stop, slots = stretch
+            waited = stop - max(start, since)
+            if slots and waited > 0:
+                stretch[2] -= 1
+                self._free[_IDLE] -= waited
+                self._free[_SPILL] += waited
 
     def hold(self, key: object, prefix: str, span: str = "", *, recomputed: bool = False, at: int) -> None:
         """A task takes a slot. A key that holds one already keeps it, and nothing changes."""
@@ -291,7 +345,7 @@ class Ledger:
         gpu
             Nanoseconds of that wall time, and not of the CPU's, in which the thread waited for a kernel of its task.
         spill
-            Nanoseconds of spilling and unspilling outside the thread.
+            Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
         """
         del self._frozen[hold]
         row = self._prefixes.get(hold.prefix) or self._new_prefix(hold.prefix)
@@ -399,16 +453,18 @@ class Ledger:
             used so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)
+        self.undecided.clear()
         used = used or {}
         for key, hold in self._held.items():
-            cpu, wall, gpu = used.get(key, _NOTHING)
-            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, 0, 0), self._at - hold.start)
+            cpu, wall, gpu, spill = used.get(key, _NOTHING)
+            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, spill, 0), self._at - hold.start)
         for hold in self._frozen:
-            cpu, wall, gpu = used.get(hold, _NOTHING)
-            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, 0, 0), hold.ns)
-        settled = {str(b): ns for b, ns in zip(FREE_BUCKETS, self._free, strict=True)}
+            cpu, wall, gpu, spill = used.get(hold, _NOTHING)
+            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, spill, 0), hold.ns)
+        settled = {str(b): ns for b, ns in zip(UNHELD_BUCKETS, self._free, strict=True)}
         for i, bucket in enumerate(TASK_BUCKETS):
-            settled[str(bucket)] = sum(row[i] for row in self._prefixes.values())
+            ns = sum(row[i] for row in self._prefixes.values())
+            settled[str(bucket)] = settled.get(bucket, 0) + ns
         tasks = {str(outcome): n for outcome, n in self._tasks.items()}
         if self._succeeded:
             tasks[str(_SUCCEEDED)] = self._succeeded
@@ -429,6 +485,7 @@ class Ledger:
         when they settle.
         """
         self._advance(at)
+        self.undecided.clear()
         self._windows.pop(window_id, None)
         while len(self._windows) >= self._max_windows:
             del self._windows[next(iter(self._windows))]
@@ -441,6 +498,7 @@ class Ledger:
         if window is None:
             return None
         self._advance(at)
+        self.undecided.clear()
         rows = {key: list(row) for key, row in window.rows.items()}
         for hold in self._unsettled():
             row = _window_row(rows, hold)
@@ -449,7 +507,7 @@ class Ledger:
         return WindowBalance(
             nthreads=self.nthreads,
             elapsed=self._at - window.opened,
-            free={str(b): ns for b, ns in zip(FREE_BUCKETS, free, strict=True)},
+            free={str(b): ns for b, ns in zip(UNHELD_BUCKETS, free, strict=True)},
             rows={key: tuple(row) for key, row in rows.items()},
             tasks={str(outcome): n for outcome, n in window.tasks.items()},
         )

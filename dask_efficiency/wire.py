@@ -13,7 +13,7 @@ from dask_efficiency.checks import RefusedSnapshot as RefusedSnapshot
 from dask_efficiency.checks import counts, flag, listed, mapping, row, short, text, whole
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome, WindowBalance
+from dask_efficiency.ledger import ACTIVE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
 SCHEMA = 2
@@ -21,7 +21,8 @@ SCHEMA = 2
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"
 
-_BUCKETS = frozenset(map(str, (*TASK_BUCKETS, *FREE_BUCKETS)))
+_UNHELD = frozenset(map(str, UNHELD_BUCKETS))
+_BUCKETS = _UNHELD | frozenset(map(str, TASK_BUCKETS))
 _ACTIVE = frozenset(map(str, ACTIVE_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
 
@@ -79,7 +80,8 @@ def decode(payload: object) -> Snapshot | NotMeasured:
     RefusedSnapshot
         On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
         absurdly large number, an unknown bucket, too many or too long names, buckets that do not
-        add up to nthreads x elapsed, prefixes that do not add up to the buckets, or GPU accounts out of order.
+        add up to nthreads x elapsed, prefixes that do not add up to the buckets (to at most ``spill``), or GPU
+        accounts out of order.
     """
     fields = mapping("snapshot", payload)
     _schema(fields.get("schema"))
@@ -108,7 +110,8 @@ def decode(payload: object) -> Snapshot | NotMeasured:
     for bucket, column in zip(TASK_BUCKETS, columns, strict=True):
         by_prefix = sum(column)
         settled = balance.settled.get(bucket, 0)
-        if by_prefix != settled:
+        # A free slot, which is no prefix's, may wait for spilling too.
+        if by_prefix > settled or (by_prefix < settled and bucket not in UNHELD_BUCKETS):
             raise RefusedSnapshot(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {settled}, as settled")
     return Snapshot(
         incarnation=text("incarnation", fields.get("incarnation")),
@@ -146,7 +149,7 @@ def decode_window(payload: object) -> WindowBalance:
     window = WindowBalance(
         nthreads=whole("nthreads", fields.get("nthreads")),
         elapsed=whole("elapsed", fields.get("elapsed")),
-        free=counts("free", fields.get("free"), frozenset(map(str, FREE_BUCKETS))),
+        free=counts("free", fields.get("free"), _UNHELD),
         rows=rows,
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
     )

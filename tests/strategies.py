@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance, Ledger, Outcome, WindowBalance
+from dask_efficiency.ledger import (
+    ACTIVE_BUCKETS,
+    FREE_BUCKETS,
+    TASK_BUCKETS,
+    UNHELD_BUCKETS,
+    Balance,
+    Ledger,
+    Outcome,
+    WindowBalance,
+)
 from dask_efficiency.wire import Snapshot, encode
 
 SECOND = 1_000_000_000
@@ -66,7 +75,8 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
     prefixes = draw(st.dictionaries(names, rows(), max_size=4))
     tasks = [sum(row[i] for row in prefixes.values()) for i in range(len(TASK_BUCKETS))]
     free = list(draw(rows(len(FREE_BUCKETS))))
-    running = draw(nanoseconds)
+    running, spilling = draw(nanoseconds), draw(nanoseconds)
+    tasks[TASK_BUCKETS.index("spill")] += spilling
     free[-1] += -(sum(tasks) + sum(free) + running) % n
     whole = sum(tasks) + sum(free) + running
     return Balance(
@@ -76,7 +86,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         running=running,
         prefixes=prefixes,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
-        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks), 0, 0, running]),
+        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, spilling, running]),
     )
 
 
@@ -99,13 +109,13 @@ def window_balances(draw: st.DrawFn) -> WindowBalance:
     """The accounts of some window: they add up."""
     n = draw(st.integers(1, 16))
     window = draw(st.dictionaries(st.tuples(names, names), rows(len(TASK_BUCKETS) + 1), max_size=4))
-    free = list(draw(rows(len(FREE_BUCKETS))))
+    free = list(draw(rows(len(UNHELD_BUCKETS))))
     held = sum(sum(row) for row in window.values())
     free[-1] += -(held + sum(free)) % n
     return WindowBalance(
         nthreads=n,
         elapsed=(held + sum(free)) // n,
-        free=_by_name(FREE_BUCKETS, free),
+        free=_by_name(UNHELD_BUCKETS, free),
         rows=window,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
     )

@@ -184,6 +184,16 @@ class ClusterMachine(RuleBasedStateMachine):
         if worker.ledger is not None:
             worker.ledger.observe(to, waiting, constrained, at=self.now + worker.offset)
 
+    @rule(which=workers_, ready=st.integers(0, 2), step=steps, delayed=st.booleans())
+    def spill(self, which, ready, step, delayed):
+        worker = self.pick(which)
+        if worker.ledger is not None:
+            start = self.now + worker.offset
+            self.now += step
+            worker.ledger.spilled(ready, start=start, stop=start + step)
+            if delayed:
+                worker.ledger.delayed(start)
+
     @rule(outstanding=st.booleans())
     def work(self, outstanding):
         self.cluster.work.set(outstanding, at=self.now)
@@ -424,7 +434,10 @@ class ClusterMachine(RuleBasedStateMachine):
         prefixes = self.cluster.by_prefix()
         assert len(prefixes) <= MAX_PREFIXES + 1
         whole = combine(prefixes.values())
-        assert all(whole.ns(bucket) == self.cluster.breakdown().ns(bucket) for bucket in TASK_BUCKETS)
+        booked = self.cluster.breakdown()
+        assert all(whole.ns(bucket) == booked.ns(bucket) for bucket in TASK_BUCKETS if bucket != "spill")
+        # Free slots, which are no prefix's, wait for spilling too.
+        assert whole.ns("spill") <= booked.ns("spill")
 
     @invariant()
     def the_gain_since_the_last_look_adds_up(self):

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dask_efficiency.ledger import (
     FREE_BUCKETS,
+    MAX_UNDECIDED,
     OTHER,
     TASK_BUCKETS,
     Availability,
@@ -79,11 +80,17 @@ class ModelWorker:
         self.windows: dict[str, ModelWindow] = {}
         self.availability = Availability.RUNNING
         self.waiting = self.constrained = 0
+        #: By time of spilling, as long as it is not told: from when to when a slot had no reason to be free.
+        self.undecided: list[list[tuple[int, int]]] = []
 
-    def pass_time(self, at: int) -> None:
+    def pass_time(self, at: int, *, spilling: int | None = None) -> None:
+        """Time passes; while the event loop spills, free slots go by tasks that cannot be given one."""
         elapsed = max(0, at - self.now)
         self.now += elapsed
         reasons = ["waiting-on-data"] * self.waiting + ["constrained"] * self.constrained
+        if spilling is not None:
+            reasons = ["spill"] * (self.waiting + spilling) + ["constrained"] * self.constrained
+            self.undecided.append([])
         for key in self.slots:
             if key is not None:
                 self.tasks[key].spent += elapsed
@@ -94,9 +101,19 @@ class ModelWorker:
                 reason = str(self.availability)
             else:
                 reason = reasons.pop(0) if reasons else "idle"
+                if reason == "idle" and spilling is not None:
+                    self.undecided[-1].append((self.now - elapsed, self.now))
             self.free[reason] += elapsed
             for window in self.windows.values():
                 window.free[reason] += elapsed
+
+    def delayed(self, since: int) -> None:
+        for slots in self.undecided:
+            if slots and slots[-1][1] > since:
+                start, stop = slots.pop()
+                for free in (self.free, *(window.free for window in self.windows.values())):
+                    free["idle"] -= stop - max(start, since)
+                    free["spill"] += stop - max(start, since)
 
     def hold(self, key: object, task: ModelTask) -> None:
         if key in self.slots or key in self.queue:
@@ -144,6 +161,7 @@ class ModelWorker:
         return [*(self.tasks[key] for key in self.slots if key is not None), *self.unsettled]
 
     def open(self, window_id: str) -> None:
+        self.undecided.clear()
         self.windows.pop(window_id, None)
         while len(self.windows) >= MAX_WINDOWS:
             del self.windows[next(iter(self.windows))]
@@ -260,15 +278,28 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.turn(availability, at=at)
         self.model.availability = availability
 
+    @rule(ready=st.integers(0, 3), gap=ticks, step=ticks)
+    def spilled(self, ready, gap, step):
+        start = self.tick(gap)
+        stop = start + step
+        self.ledger.spilled(ready, start=start, stop=stop)
+        self.model.pass_time(stop, spilling=ready)
+
+    @rule(ago=ticks)
+    def delayed(self, ago):
+        self.ledger.delayed(self.model.now - ago)
+        self.model.delayed(self.model.now - ago)
+
     @rule(
-        used=st.dictionaries(keys, st.builds(Used, measurements, measurements, measurements)),
+        used=st.dictionaries(keys, st.builds(Used, measurements, measurements, measurements, measurements)),
         frozen=measurements,
         step=ticks,
     )
     def balance(self, used, frozen, step):
         for hold, _ in self.released:
-            used[hold] = Used(frozen, frozen, frozen)
+            used[hold] = Used(frozen, frozen, frozen, frozen)
         self.ledger.balance(at=self.tick(step), used=used)
+        self.model.undecided.clear()
 
     @rule(window=ids, step=ticks)
     def open_window(self, window, step):
@@ -281,6 +312,7 @@ class LedgerMachine(RuleBasedStateMachine):
         found, expected = self.ledger.close_window(window, at=at), self.model.windows.pop(window, None)
         assert (found is None) is (expected is None)
         if found is not None and expected is not None:
+            self.model.undecided.clear()
             check_window(found, expected, self.model)
 
     @rule(outcome=st.sampled_from(Outcome), step=ticks)
@@ -313,6 +345,7 @@ class LedgerMachine(RuleBasedStateMachine):
         # As a scraper looks: now and then, so that tasks also come and go between two looks.
         if self.model.now % 2:
             found = self.ledger.balance(at=self.model.now)
+            self.model.undecided.clear()
             assert all(found.active[bucket] >= ns for bucket, ns in self.before.active.items())
             self.before = found
 
@@ -334,6 +367,7 @@ class LedgerMachine(RuleBasedStateMachine):
         found = self.peek()
         assert len(found.prefixes) <= MAX_PREFIXES + 1
         sums = [sum(values[i] for values in found.prefixes.values()) for i in range(len(TASK_BUCKETS))]
+        sums[TASK_BUCKETS.index("spill")] += self.model.free["spill"]
         assert sums == [found.settled[bucket] for bucket in TASK_BUCKETS]
 
     @invariant()
@@ -391,6 +425,74 @@ def test_a_turn_keeps_what_waits_as_it_was_observed():
     ledger.turn(Availability.PAUSED, at=3)
     ledger.turn(Availability.RUNNING, at=7)
     assert settled_of(ledger, 10) == {"waiting-on-data": 6, "paused": 4}
+
+
+def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
+    # 5 slots, one held. From 10 to 20 the loop spills: one task waits for a fetch, one is ready, one is constrained.
+    ledger = Ledger(5, at=0)
+    ledger.hold("x", "inc", at=0)
+    ledger.observe(Availability.RUNNING, 1, 1, at=0)
+    ledger.spilled(1, start=10, stop=20)
+    assert settled_of(ledger, 30) == {
+        "waiting-on-data": 20,
+        "spill": 20,
+        "constrained": 30,
+        "idle": 50,
+    }
+    assert ledger.balance(at=30).active["spill"] == 20
+
+
+def test_a_paused_worker_that_spills_is_paused():
+    ledger = Ledger(2, at=0)
+    ledger.observe(Availability.PAUSED, 1, 0, at=0)
+    ledger.spilled(5, start=0, stop=10)
+    ledger.delayed(0)
+    assert settled_of(ledger, 10) == {"paused": 20}
+
+
+def test_a_task_whose_message_lay_unread_while_the_loop_spilled_waited_from_its_arrival_on():
+    # Two slots are free; the loop spills from 0 to 10 and from 12 to 20. A task was sent at 4, its slot is taken at 21.
+    ledger = Ledger(2, at=0)
+    ledger.spilled(0, start=0, stop=10)
+    ledger.spilled(0, start=12, stop=20)
+    ledger.delayed(4)
+    ledger.hold("x", "inc", at=21)
+    assert settled_of(ledger, 21) == {"spill": 6 + 8, "idle": 4 + 2 + 1 + 21}
+    # What was told is not taken back: a second task comes too late.
+    ledger.delayed(0)
+    assert settled_of(ledger, 21) == {"spill": 14, "idle": 28}
+
+
+def test_no_more_slots_wait_for_spilling_than_were_free():
+    ledger = Ledger(2, at=0)
+    ledger.spilled(0, start=0, stop=10)
+    for _ in range(3):
+        ledger.delayed(0)
+    assert settled_of(ledger, 10) == {"spill": 20}
+
+
+def test_times_of_spilling_that_are_not_decided_are_bounded(monkeypatch):
+    ledger = Ledger(1, at=0)
+    for i in range(2 * MAX_UNDECIDED):
+        ledger.spilled(0, start=i, stop=i + 1)
+    ledger.delayed(0)
+    assert settled_of(ledger, 2 * MAX_UNDECIDED) == {"idle": MAX_UNDECIDED, "spill": MAX_UNDECIDED}
+
+
+def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
+    ledger = Ledger(1, at=0)
+    ledger.open_window("w", at=0)
+    ledger.spilled(1, start=0, stop=10)
+    ledger.hold("x", "inc", at=10)
+    hold = ledger.release("x", at=30)
+    assert hold is not None
+    ledger.settle(hold, Outcome.SUCCEEDED, wall=5, spill=15)
+    assert settled_of(ledger, 30) == {"spill": 25, "thread-noncpu": 5}
+    assert ledger.balance(at=30).prefixes == {"inc": row(thread_noncpu=5, spill=15)}
+    window = ledger.close_window("w", at=30)
+    assert window is not None
+    assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"spill": 10}
+    assert window.rows == {("", "inc"): (*row(thread_noncpu=5, spill=15), 0)}
 
 
 @pytest.mark.parametrize(
@@ -664,6 +766,13 @@ def test_the_activity_of_a_live_task_has_the_gpu_time_known_so_far():
     ledger.hold("x", "train", at=0)
     assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
     assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
+
+
+def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
+    ledger = Ledger(1, at=0)
+    ledger.hold("x", "inc", at=0)
+    assert active(ledger, 10, x=(2, 5, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
+    assert active(ledger, 20, x=(2, 5, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])

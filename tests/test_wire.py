@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import Availability, Ledger, Outcome, WindowBalance
+from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.wire import (
     MAX_NAME_LENGTH,
     MAX_NAMES,
@@ -39,6 +39,7 @@ def ledger_with_everything() -> Ledger:
         hold = ledger.release(i, at=120 + 100 * i)
         assert hold is not None
         ledger.settle(hold, outcome, cpu=40, gpu=10, wall=70, spill=20)
+    ledger.spilled(1, start=425, stop=427)
     ledger.hold("frozen", "inc", at=430)
     ledger.release("frozen", at=440)
     ledger.hold("running", "inc", at=450)
@@ -221,11 +222,25 @@ def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
-@pytest.mark.parametrize("bucket", range(8))
+@pytest.mark.parametrize("bucket", [i for i in range(8) if TASK_BUCKETS[i] != "spill"])
 def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
     prefixes = payload()["prefixes"]
     row = next(row for row in prefixes.values() if row[bucket])
     row[bucket] += off_by
+    with pytest.raises(RefusedSnapshot, match="^prefixes hold "):
+        decode(payload(prefixes=prefixes))
+
+
+def test_prefixes_hold_at_most_the_spilling_for_free_slots_wait_for_it_too():
+    balance = ledger_with_everything().balance(at=500)
+    i = TASK_BUCKETS.index("spill")
+    of_free_slots = balance.settled["spill"] - sum(row[i] for row in balance.prefixes.values())
+    assert of_free_slots == 2
+    prefixes = payload()["prefixes"]
+    row = next(row for row in prefixes.values() if row[i])
+    row[i] += of_free_slots
+    assert isinstance(decode(payload(prefixes=prefixes)), Snapshot)
+    row[i] += 1
     with pytest.raises(RefusedSnapshot, match="^prefixes hold "):
         decode(payload(prefixes=prefixes))
 

@@ -28,8 +28,11 @@ UPSTREAM_LABELS = SPILL_LABELS | {
     "memory-read",
 }
 
+#: What the memory manager spilled without keeping any slot waiting.
+BY_MEMORY_MANAGER = "spill by the memory manager"
+
 #: Contexts of work that holds no slot, by the name under which it is shown.
-OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": "spill by the memory manager"}
+OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
 
 #: Longer prefixes are cut, here and in the ledger.
 MAX_PREFIX_LENGTH = 200

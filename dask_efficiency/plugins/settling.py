@@ -11,9 +11,10 @@ from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.digests import Digests
 
-#: A task whose slot is free: its key, hold and outcome, CPU and wall nanoseconds, its window where the GPU is
-#: watched, and the stimulus that ended it. A plain tuple, for there is one for every task.
-Ended = tuple[Any, Hold, Outcome, int, int, TaskId | None, Any]
+#: A task whose slot is free: its key, hold and outcome, nanoseconds of CPU, of wall and of spilling beside it (None
+#: where only the digests tell), its window where the GPU is watched, and the stimulus that ended it. A plain tuple,
+#: for there is one for every task.
+Ended = tuple[Any, Hold, Outcome, int, int, int | None, TaskId | None, Any]
 
 #: Where what a task had of the GPU is not known so long after its end, it counts as nothing.
 LATE_NS = 3_000_000_000
@@ -30,7 +31,6 @@ class _Waiting(NamedTuple):
     task: TaskId
     hold: Hold
     used: Used
-    spill: int
 
 
 class Settling:
@@ -96,18 +96,19 @@ class Settling:
         return {waiting.hold: waiting.used for waiting in self._waiting}
 
     def _book(self, ended: Ended) -> None:
-        _, hold, outcome, cpu, wall, task, _ = ended
-        spill = self._spill(hold.span, hold.prefix)
+        _, hold, outcome, cpu, wall, spill, task, _ = ended
+        if spill is None:
+            spill = self._spill(hold.span, hold.prefix)
         if task is None or outcome is not _SUCCEEDED or hold.recomputed:
             self._ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
         else:
-            self._waiting.append(_Waiting(task, hold, Used(cpu, wall), spill))
+            self._waiting.append(_Waiting(task, hold, Used(cpu, wall, spill=spill)))
             self._book_waiting()
 
     def _book_waiting(self, late: int = -1) -> None:
         """In the order in which they ended, as their use becomes known."""
         while self._waiting:
-            task, hold, used, spill = self._waiting[0]
+            task, hold, used = self._waiting[0]
             use = self._use(task)
             if use is None:
                 if len(self._waiting) <= MAX_WAITING and hold.start + hold.ns > late:
@@ -117,7 +118,7 @@ class Settling:
             self._waiting.popleft()
             # Waiting that burns CPU is no work of the CPU.
             cpu = max(0, used.cpu - use.spun)
-            self._ledger.settle(hold, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, spill=spill)
+            self._ledger.settle(hold, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, spill=used.spill)
             self._explain(use, min(used.wall, hold.ns) - cpu - use.kernel)
 
     def _explain(self, use: GpuUse, noncpu: int) -> None:

@@ -164,11 +164,26 @@ class TaskThreads:
         """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""
         return live_used(self._worker, self.metered)
 
-    def so_far(self, held: Mapping[object, Hold]) -> dict[object, Used]:
-        """What the tasks that hold slots used so far, as far as it is known, by key."""
+    def waiting(self) -> int:
+        """Tasks that hold slots while their threads are done or have not begun: they wait for the event loop."""
+        at_work = sum(len(meter.live) for meter in self.metered) - len(self._state.long_running)
+        executing = self._state.executing
+        return len(executing) - max(0, at_work) - sum(map(self._measured_elsewhere, executing))
+
+    def so_far(self, held: Mapping[object, Hold], spilled: Callable[[int, int], int]) -> dict[object, Used]:
+        """What the tasks that hold slots used so far, as far as it is known, by key.
+
+        Parameters
+        ----------
+        held
+            Those tasks.
+        spilled
+            Nanoseconds between two instants in which the event loop spilled.
+        """
         executing = self._state.executing
         if not executing:
             return {}
+        at = time.monotonic_ns()
         # Coroutines and process pools: no thread of ours to read, but at work since then.
         now = time.time()
         used: dict[object, Used] = {
@@ -176,19 +191,25 @@ class TaskThreads:
             for ts in executing
             if ts.start_time is not None and self._measured_elsewhere(ts)
         }
-        used.update((key, Used(*pair)) for key, pair in self.live().items())
-        return used | self._just_done(held, used)
+        for key, (cpu, wall) in self.live().items():
+            hold = held.get(key)
+            used[key] = Used(cpu, wall, spill=spilled(hold.start, at - wall) if hold is not None else 0)
+        for key, (start, stop, cpu) in self._just_done(held, used).items():
+            used[key] = Used(cpu, stop - start, spill=spilled(held[key].start, start) + spilled(stop, at))
+        not_begun = {key: Used(0, 0, spill=spilled(hold.start, at)) for key, hold in held.items() if key not in used}
+        return used | not_begun
 
-    def _just_done(self, held: Mapping[object, Hold], known: Mapping[object, Used]) -> dict[object, Used]:
-        """Of the tasks whose threads are done, which the event loop does not know yet.
+    def _just_done(
+        self, held: Mapping[object, Hold], known: Mapping[object, Used]
+    ) -> dict[object, tuple[int, int, int]]:
+        """(start, stop, CPU) of the tasks whose threads are done, which the event loop does not know yet.
 
         Which run is whose is not known either; but threads take tasks in the order in which they were
         submitted, and that is the order in which they took their slots.
         """
         runs = sorted(run.used for meter in self.metered for run in meter.unclaimed())
-        unknown = [(hold.start, key) for key, hold in held.items() if key not in known]
-        pairs = zip(runs, sorted(unknown, key=lambda pair: pair[0]), strict=False)
-        return {key: Used(cpu, stop - start) for (start, stop, cpu), (_, key) in pairs}
+        unknown = sorted((key for key in held if key not in known), key=lambda key: held[key].start)
+        return dict(zip(unknown, runs, strict=False))
 
     def _measured_elsewhere(self, ts: TaskState) -> bool:
         executor = (ts.annotations or {}).get("executor", "default")

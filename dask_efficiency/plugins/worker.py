@@ -14,7 +14,8 @@ from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.cost import HookCost
-from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.digests import BY_MEMORY_MANAGER, MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.loop_spills import LoopSpills
 from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.settling import Settling
 from dask_efficiency.plugins.threads import TaskThreads
@@ -100,6 +101,7 @@ class WorkerMeter:
         self._vitals: Vitals | None = Vitals(worker)
         self._threads = TaskThreads(worker, self._failed_in_thread)
         self._gpu = WorkerGpu(worker, self._threads)
+        self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
         self._settling = Settling(self._ledger, self._digests, worker.state.stimulus_log, self._gpu.use)
         #: Tasks whose slots are free and whose digests have not arrived yet.
         self._ended = self._settling.ended
@@ -112,13 +114,15 @@ class WorkerMeter:
         self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
         #: Its last words, once they are made.
-        self._said: dict[str, Any] | None = None
+        self._ended_with: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
         self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
         self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
+        #: What the last heartbeat carried.
+        self._last_heartbeat: dict[str, Any] | None = None
         self._looked_at = at
         #: (status, tasks waiting, tasks constrained) as the ledger knows them.
         self._observed: tuple[Status, int, int] | None = None
@@ -140,6 +144,7 @@ class WorkerMeter:
         self.worker.metrics[NAME] = self.heartbeat
         self.worker.handlers[NAME] = self.handle
         self._threads.attach()
+        self._spills.start()
         self._gpu.start(plugin.gpu)
         self._record(plugin.recording)
 
@@ -161,6 +166,7 @@ class WorkerMeter:
         if worker.handlers.get(NAME) == self.handle:
             del worker.handlers[NAME]
         self._gpu.stop()
+        self._spills.stop()
         self._threads.restore()
 
     def _closes(self) -> bool:
@@ -168,8 +174,8 @@ class WorkerMeter:
 
     def _last_words(self) -> dict[str, Any]:
         """The end of the accounts; the same again where they have ended already."""
-        if self._said is not None:
-            return self._said
+        if self._ended_with is not None:
+            return self._ended_with
         if self._recorder is not None:
             self._recorder.flush(closing=True)
         self._gpu.stop()
@@ -182,14 +188,14 @@ class WorkerMeter:
             balance = self._ledger.close_window(window, at=at)
             if balance is not None:
                 windows[window] = encode_window(balance)
-        self._said = {
+        self._ended_with = {
             "worker": self.worker.address,
             "session": self.session,
             "snapshot": encode(self._snapshot(at, final=True)),
             "windows": windows,
             **self._processors(),
         }
-        return self._said
+        return self._ended_with
 
     def _fail(self, error: Exception) -> None:
         """Log once and measure nothing more; the worker goes on as if we were not there."""
@@ -200,6 +206,7 @@ class WorkerMeter:
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
         self._gpu.stop()
+        self._spills.stop()
         self._threads.restore()
 
     def _vitals_failed(self, error: Exception) -> None:
@@ -277,6 +284,8 @@ class WorkerMeter:
             if at - self._looked_at > _LOOK_BACK_NS and ledger.slots_free:
                 self._look_back(at)
             if finish == "executing":
+                if ledger.undecided:
+                    self._spills.delayed(at)
                 self._hold(state.tasks[key], at)
             elif start in _WORKING:
                 if start == "executing" and finish == "memory":  # nearly all of them: no questions
@@ -350,13 +359,14 @@ class WorkerMeter:
 
     def _end(self, key: Any, hold: Hold, outcome: Outcome, used: tuple[int, int] | None = None) -> None:
         """A task's thread is done: settle it when its digests have arrived."""
+        spill = self._spills.beside(key, hold)
         cpu, wall, task = self._threads.used(key, hold)
         if used is not None:  # it seceded: measured up to then, on the GPU not at all
             cpu, wall = used
         if task is not None:
             self._gpu.ended(task, hold.prefix)
             task = None if used is not None else task
-        self._ended.append((key, hold, outcome, cpu, wall, task, self._state.stimulus_log[-1]))
+        self._ended.append((key, hold, outcome, cpu, wall, spill, task, self._state.stimulus_log[-1]))
         if outcome is _SUCCEEDED:
             ts = self._state.tasks.get(key)
             if ts is not None and self._vitals is not None:
@@ -417,6 +427,8 @@ class WorkerMeter:
         """
         if self.off is None:
             try:
+                if self._last_heartbeat is not None and self._spills.keep_back():
+                    return dict(self._last_heartbeat)
                 began = thread_time_ns()
                 at = monotonic_ns()
                 self._gpu.name_running()
@@ -434,7 +446,8 @@ class WorkerMeter:
                     except Exception as error:
                         self._recorder_failed(error)
                 self._heartbeats_ns += thread_time_ns() - began
-                return payload
+                self._last_heartbeat = payload
+                return dict(payload)
             except Exception as error:
                 self._fail(error)
         return encode_not_measured(str(self.off))
@@ -490,6 +503,8 @@ class WorkerMeter:
         self._seq += 1
         outside = self._digests.outside()
         seceded = self._seceded_ns + sum(at - task.at for task in self._seceded.values())
+        if self._spills.unnoticed is not None:
+            outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
         if self._threads.actors:
@@ -499,7 +514,7 @@ class WorkerMeter:
         details = self._digests.details() | self._settling.details
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
-        used = self._threads.so_far(self._ledger.held) | self._settling.so_far()
+        used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._settling.so_far()
         used.update((task.hold, Used(*task.used)) for task in self._seceded.values() if task.hold and task.used)
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._settling.unknown)

@@ -19,7 +19,8 @@ class Worker:
         self.ledger = Ledger(nthreads, at=0)
         self.log: list[Any] = ["before"]
         self.known: dict[TaskId, GpuUse] = {}
-        self.settling = Settling(self.ledger, Digests({}), self.log, self.known.get)
+        self.digests: dict[Any, float] = {}
+        self.settling = Settling(self.ledger, Digests(self.digests), self.log, self.known.get)
 
     def run(
         self,
@@ -37,7 +38,7 @@ class Worker:
         assert hold is not None
         task = TaskId(1, start)
         self.log.append(key)
-        self.settling.ended.append((key, hold, outcome, cpu, stop - start, task if gpu else None, key))
+        self.settling.ended.append((key, hold, outcome, cpu, stop - start, None, task if gpu else None, key))
         return task
 
     def settled(self, at: int) -> dict[str, int]:
@@ -91,6 +92,24 @@ def test_a_late_task_holds_up_only_those_behind_it_that_are_known(worker):
     worker.settling.all(at=10 + LATE_NS)
     assert worker.settled(20) == {"gpu": 10, "thread-noncpu": 10, "running": 0}
     assert worker.settling.unknown == 1
+
+
+def test_how_long_the_loop_spilled_beside_a_task_comes_before_what_the_digests_say(worker):
+    worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
+    worker.ledger.hold("x", "train", at=0)
+    hold = worker.ledger.release("x", at=100)
+    worker.settling.ended.append(("x", hold, Outcome.SUCCEEDED, 10, 30, 25, None, "x"))
+    worker.settling.all(at=100)
+    assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
+
+
+def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
+    worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
+    worker.ledger.hold("x", "train", at=0)
+    hold = worker.ledger.release("x", at=100)
+    worker.settling.ended.append(("x", hold, Outcome.SUCCEEDED, 10, 30, None, None, "x"))
+    worker.settling.all(at=100)
+    assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
 
 
 @pytest.mark.parametrize(

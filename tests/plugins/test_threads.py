@@ -17,7 +17,7 @@ def worker():
     executors = {"default": ThreadPoolExecutor(2), "actor": ThreadPoolExecutor(1)}
     yield SimpleNamespace(
         executors=dict(executors),
-        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set()),
+        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set(), long_running=set()),
         active_threads={},
         active_threads_lock=threading.Lock(),
     )
@@ -132,3 +132,51 @@ def test_the_window_of_an_ended_task_is_found_by_its_run(worker, threads):
     worker.state.threads["key"] = run
     late = SimpleNamespace(start=start + 1, ns=stop - start + 10)
     assert threads.used("key", late)[2] is None
+
+
+def overlap(*times: tuple[int, int]) -> Any:
+    """How much was spilled between two instants, where it was at these times."""
+    return lambda start, stop: sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
+
+
+def executing(worker: Any, **starts: int) -> dict[object, Any]:
+    """Tasks that hold slots since then."""
+    worker.state.executing = [
+        SimpleNamespace(key=key, start_time=None, annotations=None, run_spec=None) for key in starts
+    ]
+    return {key: SimpleNamespace(start=start, ns=-1) for key, start in starts.items()}
+
+
+def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
+    run = worker.executors["default"].submit(task_of).result()["thread"]
+    start, stop, cpu = run.used
+    # One is done, which took its slot first; the other has not begun.
+    held = executing(worker, first=start - 100, second=start - 50)
+    spilled = overlap((start - 60, start - 40), (start, stop), (stop, stop + 30))
+    assert threads.so_far(held, spilled) == {
+        "first": (cpu, stop - start, 0, 50),
+        "second": (0, 0, 0, 10 + stop - start + 30),
+    }
+    assert threads.waiting() == 2
+
+
+def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threads):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> dict[str, Any]:
+        worker.active_threads[threading.get_ident()] = "key"
+        begun.set()
+        go_on.wait()
+        return task_of()
+
+    future = worker.executors["default"].submit(work)
+    begun.wait()
+    try:
+        held = executing(worker, key=0)
+        assert threads.waiting() == 0
+        used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)))["key"]
+    finally:
+        go_on.set()
+    assert (used.gpu, used.spill) == (0, 5)
+    future.result()
+    assert threads.waiting() == 1

@@ -1,0 +1,262 @@
+"""Slots that wait while a worker's event loop spills, judged by clocks and samplers of the tests' own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, wait
+
+from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
+from tests.plugins.watch import eventually, nothing_runs, payloads
+
+pytestmark = pytest.mark.cluster
+
+#: Seconds for which the loop spills in the tests in which it waits for the word to go on.
+SPILLING = 0.6
+
+#: What the day's clock and the monotonic one may differ in over a second, with the hand-over of a thread.
+SLACK = 0.05
+
+SPILLING_IS_THE_ONLY_TROUBLE = {
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    "distributed.admin.tick.limit": "1h",
+}
+
+
+@pytest.fixture
+def client(new_cluster: Any) -> Iterator[Client]:
+    """Of one worker of two threads that spills when the test says so."""
+    memory = SPILLING_IS_THE_ONLY_TROUBLE | {"distributed.worker.memory.spill": False}
+    with (
+        dask.config.set(memory),
+        new_cluster(n_workers=1, memory_limit="1 GiB") as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        eventually(lambda: nothing_runs(client))
+        yield client
+
+
+class SlowDisk:
+    """Spilling that begins, and goes on until it is told to end."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self.begun, self.go_on = folder / "begun", folder / "go-on"
+        #: When the eviction began and ended.
+        self.times = (0.0, 0.0)
+
+    @contextmanager
+    def spilling(self) -> Iterator[None]:
+        """The worker's event loop evicts something all the time."""
+        result = self.client.scatter(np.ones(100_000), direct=False)
+        wait(result)
+        thread = threading.Thread(target=self._evict)
+        thread.start()
+        try:
+            eventually(self.begun.exists)
+            yield
+        finally:
+            self.go_on.touch()
+            thread.join()
+
+    def _evict(self) -> None:
+        begun, go_on = self.begun, self.go_on
+
+        def evict(dask_worker: Any) -> tuple[float, float]:
+            slow = dask_worker.data.slow.data
+            dump = slow.dump
+
+            def wait_and_dump(value: Any) -> Any:
+                begun.touch()
+                while not go_on.exists():
+                    time.sleep(0.002)
+                return dump(value)
+
+            slow.dump = wait_and_dump
+            try:
+                start = time.monotonic()
+                assert dask_worker.data.evict() > 0
+                return start, time.monotonic()
+            finally:
+                slow.dump = dump
+
+        (self.times,) = self.client.run(evict).values()
+
+
+@pytest.fixture
+def disk(client: Client, tmp_path: Path) -> SlowDisk:
+    return SlowDisk(client, tmp_path)
+
+
+def pass_by(seconds: float) -> None:
+    """Time passes, whatever the signals."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() > until)
+
+
+def wait_for(path: Path) -> float:
+    """A task that ends when it is told to; gives when that was."""
+    path.with_suffix(".begun").touch()
+    while not path.exists():
+        time.sleep(0.002)
+    path.with_suffix(".ended").touch()
+    return time.monotonic()
+
+
+def increment(x: int) -> int:
+    return x + 1
+
+
+def test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill(client, disk, tmp_path):
+    ends = [tmp_path / "a", tmp_path / "b"]
+    with efficiency_report(client) as report:
+        futures = client.map(wait_for, ends, pure=False)
+        eventually(lambda: all(end.with_suffix(".begun").exists() for end in ends))
+        with disk.spilling():
+            for end in ends:
+                end.touch()
+            eventually(lambda: all(end.with_suffix(".ended").exists() for end in ends))
+            pass_by(SPILLING)
+        told = client.gather(futures)
+    waited = sum(disk.times[1] - end for end in told)
+    assert waited > 2 * SPILLING
+    assert report.breakdown["spill"] == pytest.approx(waited, abs=2 * SLACK)
+    assert report.by_prefix["wait_for"]["spill"] == pytest.approx(waited, abs=2 * SLACK)
+    assert report.outside.get("spill by the memory manager", 0.0) < SLACK
+
+
+def test_free_slots_whose_tasks_lie_unread_while_the_loop_spills_are_spill(client, disk):
+    with efficiency_report(client) as report:
+        with disk.spilling():
+            pass_by(SPILLING)
+            sent_after = time.monotonic()
+            futures = client.map(increment, range(2), pure=False)
+            eventually(lambda: sum(map(len, client.processing().values())) == 2)
+            sent_before = time.monotonic()
+            pass_by(SPILLING)
+        client.gather(futures)
+    least, most = 2 * (disk.times[1] - sent_before), 2 * (disk.times[1] - sent_after)
+    assert least - SLACK <= report.breakdown["spill"] <= most + SLACK
+    # Before they were sent the slots had nothing to do.
+    assert report.breakdown["no-work"] + report.breakdown["idle"] >= 2 * SPILLING
+
+
+def test_spilling_that_delays_no_slot_is_shown_beside(client, disk):
+    with efficiency_report(client) as report, disk.spilling():
+        pass_by(SPILLING)
+    assert report.breakdown["spill"] == 0
+    assert report.outside["spill by the memory manager"] == pytest.approx(disk.times[1] - disk.times[0], abs=SLACK)
+
+
+def test_tasks_that_wait_for_spilling_are_in_the_activity_view_before_they_end(client, disk, tmp_path):
+    end = tmp_path / "a"
+    future = client.submit(wait_for, end, pure=False)
+    eventually(end.with_suffix(".begun").exists)
+    other = client.submit(wait_for, tmp_path / "b", pure=False)
+    eventually((tmp_path / "b.begun").exists)
+    with disk.spilling():
+        end.touch()
+        eventually(end.with_suffix(".ended").exists)
+        pass_by(SPILLING)
+    future.result()
+    (payload,) = payloads(client).values()
+    assert payload["active"]["spill"] >= SPILLING * 1e9
+    assert sum(payload["active"].values()) == payload["running"] + sum(
+        payload["settled"][bucket]
+        for bucket in ("thread-cpu", "gpu", "thread-noncpu", "spill", "overhead", "failed", "cancelled", "recomputed")
+    )
+    (tmp_path / "b").touch()
+    other.result()
+
+
+def test_without_the_plugin_the_data_of_a_worker_is_as_dask_made_it(client):
+    def wrapped() -> bool:
+        return any(client.run(lambda dask_worker: "slow_to_fast" in vars(dask_worker.data)).values())
+
+    assert wrapped()
+    unregister(client)
+    eventually(lambda: not wrapped())
+
+
+# -- a real memory limit ---------------------------------------------------------------------------
+
+
+class Sampler:
+    """Looks, from a thread of its own, at what an event loop does and at how many slots wait for it meanwhile."""
+
+    def __init__(self, worker: Any) -> None:
+        self.spilling = self.otherwise = 0.0
+        self._worker = worker
+        self._loop = threading.get_ident()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> tuple[float, float]:
+        """Slot-seconds of tasks whose thread was not at work, while the loop spilled and otherwise."""
+        self._stop.set()
+        self._thread.join()
+        return self.spilling, self.otherwise
+
+    def _look(self) -> None:
+        worker, last = self._worker, time.monotonic()
+        while not self._stop.wait(0.005):
+            frame, files = sys._current_frames().get(self._loop), set()
+            while frame is not None:
+                files.add(frame.f_code.co_filename.rpartition("distributed")[2])
+                frame = frame.f_back
+            waiting = max(0, len(worker.state.executing) - len(worker.active_threads))
+            now = time.monotonic()
+            if any(file.endswith("spill.py") for file in files):
+                self.spilling += waiting * (now - last)
+            else:
+                self.otherwise += waiting * (now - last)
+            last = now
+
+
+def start_sampler(dask_worker: Any) -> None:
+    dask_worker.sampler = Sampler(dask_worker)
+
+
+def stop_sampler(dask_worker: Any) -> tuple[float, float]:
+    return dask_worker.sampler.stop()
+
+
+def make(i: int) -> Any:
+    return np.random.default_rng(i).random(4_000_000)
+
+
+def read(array: Any) -> float:
+    return float(array.sum())
+
+
+def test_a_worker_that_spills_for_want_of_memory_says_so_as_a_sampler_of_its_loop_does(new_cluster):
+    with (
+        dask.config.set(SPILLING_IS_THE_ONLY_TROUBLE),
+        new_cluster(n_workers=1, memory_limit="400MB") as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        eventually(lambda: nothing_runs(client))
+        with efficiency_report(client) as report:
+            client.run(start_sampler)
+            arrays = client.map(make, range(20))
+            for _ in range(2):
+                client.gather(client.map(read, arrays, pure=False))
+            ((spilling, otherwise),) = client.run(stop_sampler).values()
+            snapshot(client)
+    # A sampler that the system keeps from looking counts roughly, so nearly is not asked for.
+    assert spilling > 0
+    assert report.breakdown["spill"] > spilling / 2
+    assert report.breakdown["overhead"] < otherwise + spilling / 2
