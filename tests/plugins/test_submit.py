@@ -277,7 +277,6 @@ def test_the_executor_that_a_user_gave_is_the_worker_s():
 
 
 @pytest.mark.cluster
-@pytest.mark.known_answer
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("shared", ["offload", "a pool"])
 def test_two_workers_share_an_executor_and_either_closes_first(first, shared):
