@@ -20,7 +20,7 @@ import networkx as nx
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from dask_efficiency.paths.bounds import floor_ns, work_ns
+from dask_efficiency.paths.bounds import longest_chain, work_ns
 from dask_efficiency.paths.path import CriticalPath, critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.run_trace import RunTrace
@@ -37,7 +37,7 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def floor_of(path: CriticalPath) -> int:
     """What networkx is asked for too."""
-    return floor_ns(path.trace, *work_ns(path.trace, path.scope))
+    return longest_chain(path.trace, *work_ns(path.trace, path.scope))[0]
 
 
 def graph_of(trace: RunTrace, path: CriticalPath) -> nx.DiGraph[int]:

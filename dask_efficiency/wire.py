@@ -21,6 +21,12 @@ SCHEMA = 2
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"
 
+#: Among them, too: CPU time of threads that are neither a task's nor the event loop's.
+OTHER_CPU = "CPU of other threads"
+
+#: Among the details: how long tasks' threads were ready to run and waited for a core.
+CORE_WAIT = "thread-noncpu: waiting for a core"
+
 _UNHELD = frozenset(map(str, UNHELD_BUCKETS))
 _BUCKETS = _UNHELD | frozenset(map(str, TASK_BUCKETS))
 _ACTIVE = frozenset(map(str, ACTIVE_BUCKETS))

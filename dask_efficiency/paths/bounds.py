@@ -43,13 +43,14 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     return np.minimum(useful, work), start
 
 
-def floor_ns(trace: RunTrace, work: Int64, start: Int64) -> int:
+def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
     """Longest path of pure computing through the graph (CPM): infinitely many workers, free links, no scheduler.
 
     Returns
     -------
-    int
-        Nanoseconds; never more than the makespan, as far as inputs were computed before what needed them.
+    length, largest
+        Nanoseconds: of all of it, never more than the makespan, as far as inputs were computed before what needed
+        them; and of its longest task.
     """
     starts = trace.dependency_starts
     needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
@@ -63,7 +64,19 @@ def floor_ns(trace: RunTrace, work: Int64, start: Int64) -> int:
             finish[task] += finish[needed[first]]
         else:
             finish[task] += max([finish[i] for i in needed[first:last]])
-    return max(finish, default=0)
+    length = max(finish, default=0)
+    if not length:
+        return 0, 0
+    task = finish.index(length)
+    largest = int(work[task])
+    for _ in range(len(finish)):  # a graph that is damaged may have circles
+        before = needed[starts[task] : starts[task + 1]]
+        task_before = max(before, key=finish.__getitem__, default=task)
+        if not before or finish[task_before] + int(work[task]) != finish[task]:
+            break
+        task = task_before
+        largest = max(largest, int(work[task]))
+    return length, largest
 
 
 def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_efficiency.paths.blocked import relabel
-from dask_efficiency.paths.bounds import floor_ns, slack_ns, useful_ns, work_ns
+from dask_efficiency.paths.bounds import longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.paths.presence import name_without_workers, slots
 from dask_efficiency.paths.scope import Question, Scope
@@ -207,12 +207,21 @@ class CriticalPath:
     @cached_property
     def floor_seconds(self) -> float:
         """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
-        return floor_ns(self.trace, *self._work) / 1e9
+        return self._chain[0] / 1e9
+
+    @property
+    def longest_task_seconds(self) -> float:
+        """The longest task on that path: where it is most of it, one task is what takes long, and no chain."""
+        return self._chain[1] / 1e9
+
+    @cached_property
+    def _chain(self) -> tuple[int, int]:
+        return longest_chain(self.trace, *self._work)
 
     @cached_property
     def chain_seconds(self) -> float:
         """Useful seconds on the longest chain of tasks that need one another: CPU and GPU, without any waiting."""
-        return floor_ns(self.trace, *useful_ns(self.trace, self.scope)) / 1e9
+        return longest_chain(self.trace, *useful_ns(self.trace, self.scope))[0] / 1e9
 
     @property
     def slots(self) -> float:
@@ -258,13 +267,19 @@ class CriticalPath:
             kinds=self.seconds("kind"),
             compute=self.seconds_computing(),
             floor=self.floor_seconds,
+            longest_task=self.longest_task_seconds,
             slot_bound=self.slot_bound_seconds,
         )
 
     def to_summary(self) -> PathSummary:
         """What this path says, small enough to be kept with a report."""
         return PathSummary(
-            self.verdict, self.makespan_seconds, self.seconds("kind"), self.floor_seconds, self.chain_seconds
+            verdict=self.verdict,
+            makespan_seconds=self.makespan_seconds,
+            seconds_by_kind=self.seconds("kind"),
+            floor_seconds=self.floor_seconds,
+            longest_task_seconds=self.longest_task_seconds,
+            chain_seconds=self.chain_seconds,
         )
 
     def seconds_computing(self) -> dict[str, float]:

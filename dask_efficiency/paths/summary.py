@@ -18,5 +18,7 @@ class PathSummary:
     seconds_by_kind: Mapping[str, float]
     #: Seconds of the longest path of pure computing through the graph.
     floor_seconds: float
+    #: Seconds of the longest task on that path.
+    longest_task_seconds: float
     #: Useful seconds on the longest chain of tasks that need one another.
     chain_seconds: float

@@ -43,6 +43,9 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
 #: A bound is what the run is up against when it makes up this share of the makespan.
 CLOSE = 0.8
 
+#: A task is what a run is up against when it alone makes up this share of the makespan.
+ONE_TASK = 0.5
+
 #: Share of the tasks' time in which they wait that is worth words.
 WORTH_SAYING = 0.1
 
@@ -54,13 +57,14 @@ def verdict(
     compute: Mapping[str, float],
     floor: float,
     slot_bound: float,
+    longest_task: float = 0.0,
 ) -> str:
     """What bounds a run, and what would help most.
 
     Parameters
     ----------
-    makespan, floor, slot_bound
-        Seconds.
+    makespan, floor, slot_bound, longest_task
+        Seconds; the last is of the longest task on the path that sets the floor.
     kinds
         Seconds of the makespan by kind.
     compute
@@ -88,24 +92,45 @@ def verdict(
     name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
     longest = f"{name!r}, {_share(most, makespan)} of the path"
     with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
-    bounds = floor >= CLOSE * with_workers, slot_bound >= CLOSE * with_workers
-    return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, *bounds)
+    bound = _bound(with_workers, floor, slot_bound, longest_task)
+    order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))
+    return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, bound, order)
 
 
-def _computes(waiting: float, longest: str, chained: bool, crowded: bool) -> str:
+#: What tasks are up against, by words for it: one of them, one another, the slots, or nothing of these.
+_ORDERS = {
+    "task": ", one of which takes {longest:.3g} s, {share}",
+    "chain": ", one after the other",
+    "slots": ", on slots that were nearly always busy",
+    "": "",
+}
+
+#: What helps tasks that compute, by the same; the prefix that is longest on the path is put in.
+_HELPS = {
+    "task": "to split that task, or a faster {}; more workers do not help",
+    "chain": "a faster {}; more workers do not help",
+    "slots": "more threads, or a faster {}",
+    "": "a faster {}",
+}
+
+
+def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float) -> str:
+    if longest_task >= ONE_TASK * makespan:  # one task that is most of a chain is no chain
+        return "task"
+    if floor >= CLOSE * makespan:
+        return "chain"
+    return "slots" if slot_bound >= CLOSE * makespan else ""
+
+
+def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
     """Tasks that mostly compute: a faster one helps; on a cluster that is full, more threads do too."""
     said = f" that mostly compute ({_share(waiting, 1.0)} waiting)" if waiting >= WORTH_SAYING else " that compute"
-    if chained:
-        return f"{said}, one after the other: what helps most is a faster {longest}; more workers do not help"
-    if crowded:
-        return f"{said}, on slots that were nearly always busy: what helps most is more threads, or a faster {longest}"
-    return f"{said}: what helps most is a faster {longest}"
+    return f"{said}{order}: what helps most is {_HELPS[bound].format(longest)}"
 
 
-def _waits(waiting: float, longest: str, chained: bool, crowded: bool) -> str:
+def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
     """Tasks that mostly wait: nobody knows for what, so no promise is made of more workers."""
-    said = f" that mostly wait ({_share(1.0 - waiting, 1.0)} computing)"
-    said += ", one after the other" if chained else ", on slots that were nearly always busy" if crowded else ""
+    said = f" that mostly wait ({_share(1.0 - waiting, 1.0)} computing){order}"
     return f"{said}: what helps most is less waiting, for I/O, locks, the GIL or cores, in {longest}"
 
 

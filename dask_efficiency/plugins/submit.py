@@ -42,7 +42,7 @@ class MeteredSubmit:
     """
 
     def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+        self.executor = executor
         #: What instances have in its place, if anything.
         self._former = vars(executor).get("submit")
         self._submit: Callable[..., Future[Any]] = executor.submit
@@ -74,7 +74,7 @@ class MeteredSubmit:
     def _take_away(self, calls: WorkerCalls) -> None:
         if self._workers.get(id(calls.table)) is calls:
             del self._workers[id(calls.table)]
-        attributes = vars(self._executor)
+        attributes = vars(self.executor)
         if self._workers or attributes.get("submit") is not self:  # somebody else put theirs over it
             return
         if self._former is None:
@@ -112,4 +112,4 @@ class MeteredSubmit:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Executor, str]]:
         # A copy of the executor has its own, and where it travels nobody needs to have this package.
-        return getattr, (self._executor, "submit")
+        return getattr, (self.executor, "submit")

@@ -37,6 +37,8 @@ class TaskThreads:
         self._failed = failed
         #: Nanoseconds in tasks whose CPU time nobody can tell: coroutines, process pools.
         self.not_measured = 0
+        #: CPU nanoseconds in the tasks that ended.
+        self._cpu = 0
         #: From when to when each thread worked for a task; None while nobody wants to know.
         self._windows: deque[TaskWindow] | None = None
         #: The meters by the names of their executors.
@@ -83,6 +85,16 @@ class TaskThreads:
         """Whether each run also notes when it was submitted, and on which thread it ran."""
         for meter in self.metered:
             meter.recording = recording
+
+    def native_ids(self) -> set[int]:
+        """Native ids of the threads that run tasks, as far as the executors tell."""
+        pools = (getattr(placed.executor, "_threads", ()) for placed, _ in self._placed)
+        return {thread.native_id for pool in pools for thread in list(pool) if thread.native_id is not None}
+
+    def cpu(self) -> int:
+        """CPU nanoseconds in all tasks so far, whatever became of them: those that run, and have just ended, too."""
+        just_done = sum(run.used[2] for meter in self.metered for run in meter.unclaimed())
+        return self._cpu + just_done + sum(cpu for cpu, _ in self.live().values())
 
     # -- for whoever watches the GPU ---------------------------------------------------------
 
@@ -144,6 +156,7 @@ class TaskThreads:
             threads[key] = int(run)
             run.claimed = True
             began, ended, cpu = run.used
+            self._cpu += cpu
             wall = ended - began
             released = hold.start + hold.ns
             if began >= hold.start and ended <= released:

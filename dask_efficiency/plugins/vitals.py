@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,6 @@ from dask_efficiency.stragglers.pace import MAX_RUNNING, PaceCounter, Running
 if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
-
-_THREADS = "/proc/self/task"
-
-#: Threads whose wait is read at each heartbeat: each takes 10 microseconds.
-MAX_THREADS = 100
 
 #: A running task is told of when it has taken so many times as long as its prefix usually does here.
 LONG = 2.0
@@ -35,14 +29,21 @@ class Vitals:
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
         self._digests = 0
-        self._core_wait = _CoreWait()
 
-    def encode(self, used: dict[object, tuple[int, int]]) -> dict[str, Any]:
-        """What travels with a heartbeat; ``used`` are (CPU, wall) nanoseconds of the running tasks so far."""
+    def encode(self, used: dict[object, tuple[int, int]], core_wait: int | None = None) -> dict[str, Any]:
+        """What travels with a heartbeat.
+
+        Parameters
+        ----------
+        used
+            (CPU, wall) nanoseconds of the running tasks so far.
+        core_wait
+            Nanoseconds that the threads of this process waited for a core; None where that is not known.
+        """
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
         of_tasks = self.counter.cpu_seconds + sum(cpu for cpu, _ in used.values()) / 1e9
-        vitals = (seconds, nbytes, self._core_wait.seconds(), time.process_time(), of_tasks)
+        vitals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), of_tasks)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
             Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
@@ -84,36 +85,3 @@ def input_bytes(ts: TaskState) -> float:
     if count <= MAX_INPUTS:
         return float(sum([dependency.nbytes or 0 for dependency in ts.dependencies]))
     return count / MAX_INPUTS * sum([dependency.nbytes or 0 for dependency in islice(ts.dependencies, MAX_INPUTS)])
-
-
-class _CoreWait:
-    """Adds up how long the threads of this process were ready to run and waited for a core."""
-
-    def __init__(self) -> None:
-        self._total = 0
-        self._threads: dict[str, int] = {}
-        self._known = self._is_told()
-
-    def seconds(self) -> float:
-        """Seconds so far, threads that ended included as far as they were read; -1.0 where the system does not tell."""
-        if not self._known:
-            return -1.0
-        now: dict[str, int] = {}
-        for thread in os.listdir(_THREADS)[:MAX_THREADS]:
-            try:
-                with open(f"{_THREADS}/{thread}/schedstat", "rb") as file:
-                    now[thread] = int(file.read().split()[1])
-            except (OSError, IndexError, ValueError):  # it has just ended
-                continue
-        self._total += sum(max(0, waited - self._threads.get(thread, 0)) for thread, waited in now.items())
-        self._threads = now
-        return self._total / 1e9
-
-    @staticmethod
-    def _is_told() -> bool:
-        """Whether the system counts: in some sandboxes the file is there, and all zeros."""
-        try:
-            with open(f"{_THREADS}/{os.getpid()}/schedstat", "rb") as file:
-                return int(file.read().split()[0]) > 0
-        except (OSError, IndexError, ValueError):
-            return False

@@ -16,6 +16,7 @@ from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
 from dask_efficiency.plugins.cost import HookCost
 from dask_efficiency.plugins.digests import BY_MEMORY_MANAGER, MAX_PREFIX_LENGTH, Digests
 from dask_efficiency.plugins.loop_spills import LoopSpills
+from dask_efficiency.plugins.process_threads import ProcessThreads
 from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.settling import Settling
 from dask_efficiency.plugins.threads import TaskThreads
@@ -100,6 +101,8 @@ class WorkerMeter:
         #: What its pace is compared by with that of other workers; None where reading it failed.
         self._vitals: Vitals | None = Vitals(worker)
         self._threads = TaskThreads(worker, self._failed_in_thread)
+        #: What its process did beside the tasks; None where reading it failed.
+        self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
         self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
         self._settling = Settling(self._ledger, self._digests, worker.state.stimulus_log, self._gpu.use)
@@ -436,7 +439,8 @@ class WorkerMeter:
                 payload = encode(self._snapshot(at))
                 if self._vitals is not None:
                     try:
-                        payload["pace"] = self._vitals.encode(self._threads.live())
+                        core_wait = None if self._process is None else self._process.core_wait.all
+                        payload["pace"] = self._vitals.encode(self._threads.live(), core_wait)
                     except Exception as error:
                         self._vitals_failed(error)
                 self._sample_hooks()
@@ -512,6 +516,14 @@ class WorkerMeter:
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent
         details = self._digests.details() | self._settling.details
+        if self._process is not None:
+            try:
+                self._process.read()
+                details.update(self._process.details)
+                outside.update(self._process.outside)
+            except Exception as error:
+                self._process = None
+                logger.error("dask_efficiency tells no more what %s waits for", self.worker.address, exc_info=error)
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
         used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._settling.so_far()

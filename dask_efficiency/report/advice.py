@@ -17,10 +17,10 @@ WORTH_ADVICE = 0.05
 #: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
 SMALL_TASK_SECONDS = 0.02
 
-#: Above this share of their time, the cores were busy with tasks.
-BUSY_CORES = 0.8
+#: From this share on of what is not explained otherwise, threads that libraries started are worth words.
+LIBRARIES = 0.25
 
-#: A worker whose threads compute for this many cores together computes one thread at a time.
+#: A worker whose threads compute for this many cores together may do so because of the GIL.
 ONE_CORE = (0.6, 1.15)
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
@@ -40,24 +40,28 @@ CHAINED = 0.8
 class Facts:
     """What the conditions of the advice look at."""
 
-    #: Mean time that a task held a thread, seconds; NaN where none ended.
+    #: Mean time that a task was in its thread, seconds; NaN where none ended.
     task_seconds: float
     #: Threads, and how many of them held a task, in the mean over the time with work.
     threads: float
     held_threads: float
     #: None where nobody told.
     cores: float | None
-    #: Share of the cores' time that was CPU time of tasks, NaN where they are not known.
-    busy_cores: float
-    #: Share of ``thread-noncpu`` in workers of several threads that computed one thread at a time.
-    one_at_a_time: float
-    #: Share of ``thread-noncpu`` that was waiting for GPUs.
+    #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
     gpu_waiting: float
+    core_waiting: float
+    #: CPU time of threads that libraries started, as a share of what else there is in ``thread-noncpu``.
+    library_cpu: float
+    #: Share of ``thread-noncpu`` in workers of several threads that computed for about one core together.
+    one_core: float
     #: Share of the settled time that was spilling.
     spilling: float
     load_balance: float
-    #: Share of the makespan that the longest chain of tasks takes; NaN where no trace was recorded.
+    #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
     chain: float
+    longest_task: float
+    #: Whether nothing but joining explains unmeasured time.
+    joining: bool
 
     def words(self) -> dict[str, str]:
         """The figures as they stand in a sentence."""
@@ -65,9 +69,10 @@ class Facts:
             "task": format_seconds(self.task_seconds),
             "threads": f"{self.threads:.3g}",
             "held": f"{self.held_threads:.2g}",
-            "cores": "?" if self.cores is None else f"{self.cores:.3g}",
+            "cores": "the" if self.cores is None else f"{self.cores:.3g}",
             "balance": f"{self.load_balance:.2f}",
             "chain": format_share(self.chain),
+            "longest": format_share(self.longest_task),
         }
 
 
@@ -100,13 +105,18 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.busy_cores >= BUSY_CORES and facts.held_threads > 1.25 * (facts.cores or math.inf),
-        "{held} threads shared {cores} busy cores: more cores, or fewer threads, which take no longer",
+        lambda facts: facts.core_waiting > MOST,
+        "waiting for {cores} cores: fewer threads, more cores, or less beside them on the host",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.one_at_a_time > MOST,
-        "one thread at a time computed in each worker: the GIL, or a lock; for the GIL, use processes",
+        lambda facts: facts.library_cpu > LIBRARIES,
+        "libraries' own threads (Arrow, BLAS, OpenMP) computed meanwhile: that part is work, not waiting",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        lambda facts: facts.one_core > MOST,
+        "each worker used about one core: if its tasks wait for nothing, that is the GIL; use processes",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
@@ -138,6 +148,11 @@ RULES: tuple[Advice, ...] = (
     Advice(Bucket.CONSTRAINED, _always, "tasks waited for resources=: offer more of it per worker, or ask for less"),
     Advice(
         Bucket.IDLE,
+        lambda facts: facts.longest_task >= MOST,
+        "one task took {longest} of the makespan while other threads had none: split it",
+    ),
+    Advice(
+        Bucket.IDLE,
         lambda facts: facts.chain >= CHAINED,
         "tasks waited for one another ({chain} of the makespan is one chain): more workers do not help",
     ),
@@ -158,11 +173,21 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         Bucket.IDLE,
+        lambda facts: not math.isnan(facts.chain),
+        "{held} of {threads} threads had a task: too few at a time, or a busy scheduler; see the critical path",
+    ),
+    Advice(
+        Bucket.IDLE,
         _always,
         "{held} of {threads} threads had a task: too few at a time, or a busy scheduler; trace=True tells",
     ),
-    Advice(Bucket.LOST_WORKER, _always, "killed for memory, or preempted: look at the nanny's logs"),
-    Advice(Bucket.UNMEASURED, _always, "install dask-efficiency on every worker, and before the work begins"),
+    Advice(Bucket.LOST_WORKER, _always, "killed for memory, or its job ended: see the nanny's and the job's logs"),
+    Advice(
+        Bucket.UNMEASURED,
+        lambda facts: facts.joining,
+        "workers that were joining: it takes a moment until each is metered",
+    ),
+    Advice(Bucket.UNMEASURED, _always, "see Not measured; the package must be on every worker before the work"),
 )
 
 
@@ -186,24 +211,32 @@ def facts_of(report: EfficiencyReport) -> Facts:
     whole = report.breakdown
     settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     tasks = sum(report.tasks.values())
-    wall, cores, noncpu = report.wall_seconds, report.cores, whole[Bucket.THREAD_NONCPU]
-    held = whole.ns(*HELD) / 1e9
+    wall, noncpu = report.wall_seconds, whole[Bucket.THREAD_NONCPU]
+    in_threads = whole.ns(Bucket.THREAD_CPU, Bucket.GPU, Bucket.THREAD_NONCPU) / 1e9
     path = report.path
+    known = path is not None and path.makespan_seconds > 0
+    chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
+    longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
+    rest = noncpu - report.core_wait_seconds
     return Facts(
-        task_seconds=(held - whole[Bucket.RUNNING]) / tasks if tasks else math.nan,
+        task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.mean_threads,
-        held_threads=held / wall if wall else math.nan,
-        cores=cores,
-        busy_cores=whole[Bucket.THREAD_CPU] / wall / cores if cores and wall else math.nan,
-        one_at_a_time=_one_at_a_time(report),
+        held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
+        cores=report.cores,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
+        core_waiting=report.core_wait_seconds / noncpu if noncpu else 0.0,
+        library_cpu=report.library_seconds / rest if rest > 0 else 0.0,
+        one_core=_one_core(report),
         spilling=whole.ns(Bucket.SPILL) / settled if settled else 0.0,
         load_balance=report.load_balance,
-        chain=path.floor_seconds / path.makespan_seconds if path and path.makespan_seconds else math.nan,
+        # One task that is most of the chain is no chain.
+        chain=math.nan if longest >= MOST else chain,
+        longest_task=longest,
+        joining=not report.not_measured,
     )
 
 
-def _one_at_a_time(report: EfficiencyReport) -> float:
+def _one_core(report: EfficiencyReport) -> float:
     """Share of ``thread-noncpu`` in workers of several threads whose CPU time is that of about one core."""
     whole = report.breakdown.ns(Bucket.THREAD_NONCPU)
     if not whole:

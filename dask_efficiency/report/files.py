@@ -358,6 +358,7 @@ _PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
     "makespan_seconds": _real,
     "seconds_by_kind": _mapping(_real),
     "floor_seconds": _real,
+    "longest_task_seconds": _real,
     "chain_seconds": _real,
 }
 

@@ -11,6 +11,7 @@ from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.timeline import Timeline
+from dask_efficiency.wire import CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,6 +191,21 @@ class EfficiencyReport:
         return self.thread_seconds / self.wall_seconds if self.wall_seconds else 0.0
 
     @property
+    def core_wait_seconds(self) -> float:
+        """Seconds of ``thread-noncpu`` in which tasks' threads waited for a core, at most all; 0.0 where not known."""
+        return min(self.details.get(CORE_WAIT, 0.0), self.breakdown[Bucket.THREAD_NONCPU])
+
+    @property
+    def library_seconds(self) -> float:
+        """CPU seconds of threads that are neither a task's nor the event loop's, at most ``thread-noncpu`` of tasks.
+
+        Where libraries (Arrow, BLAS, OpenMP) compute in threads of their own, tasks wait for that. What Dask itself
+        does in other threads is in it too, and waiting for a core is not.
+        """
+        most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
+        return min(self.outside.get(OTHER_CPU, 0.0), most)
+
+    @property
     def client_seconds(self) -> float:
         """The part of the window without outstanding work: the client's own time."""
         return max(0.0, self.window_seconds - self.wall_seconds - self.no_workers_seconds)
@@ -207,14 +223,15 @@ class EfficiencyReport:
         -------
         dict
             ``"slots"``: useful thread-seconds divided by the mean number of threads (U / N). ``"cores"``: useful CPU
-            seconds divided by the processors that the workers share, where that is known. ``"chain"``: useful
-            seconds on the longest chain of tasks that need one another, where a trace was recorded.
+            seconds, with :attr:`library_seconds`, divided by the processors that the workers share, where that is
+            known. ``"chain"``: useful seconds on the longest chain of tasks that need one another, where a trace was
+            recorded.
         """
         if not self.mean_threads:
             return {}
         bounds = {"slots": self.useful_seconds / self.mean_threads}
         if self.cores is not None and 0 < self.cores < math.inf:
-            bounds["cores"] = self.breakdown[Bucket.THREAD_CPU] / self.cores
+            bounds["cores"] = (self.breakdown[Bucket.THREAD_CPU] + self.library_seconds) / self.cores
         if self.path is not None and self.path.chain_seconds >= 0:  # NaN in a file is no bound
             bounds["chain"] = self.path.chain_seconds
         return bounds

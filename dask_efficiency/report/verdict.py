@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.figures import format_share, format_thread_time, harmless, shorten
+from dask_efficiency.report.advice import LIBRARIES
+from dask_efficiency.report.figures import format_seconds, format_share, format_thread_time, harmless, shorten
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.lost_time import LostTime, lost_time
+from dask_efficiency.report.lost_time import LostTime, Row, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import sentence
 from dask_efficiency.report.sections import slow_worker
@@ -53,8 +54,10 @@ def verdict(report: EfficiencyReport) -> str:
     else:
         judged = [_efficiency(report, table, unit)]
         length = [clause for clause in (took(report),) if clause]
-        judged = length + judged if largest_is_elsewhere(report) else judged + length
-        clauses = [*_path(report), *_stragglers(report), *judged, *_largest_loss(report, table, unit)]
+        witnesses = [*_path(report), *_stragglers(report)]
+        # What most of the wall clock went to comes first; of the work on the cluster, the best witness.
+        leading = [*length, *witnesses, *judged] if largest_is_elsewhere(report) else [*witnesses, *judged, *length]
+        clauses = [*leading, *_largest_loss(report, table, unit)]
     clauses += _gpus(report)
     if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         clauses.append(f"{table.running.thread_time} {unit} are still running")
@@ -91,11 +94,20 @@ def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[
         return []
     largest = table.losses[0]
     worth = f", worth {largest.money}" if largest.money else ""
-    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}"]
+    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}{_computed(report, largest)}"]
     unmeasured = {loss.bucket: loss.share for loss in report.losses[1:]}.get(Bucket.UNMEASURED, 0.0)
     if unmeasured >= WORTH_SAYING:
         clauses.append(f"{format_share(unmeasured)} was not measured")
     return clauses
+
+
+def _computed(report: EfficiencyReport, largest: Row) -> str:
+    """That libraries' own threads were at work while tasks waited, where that may be most of the waiting."""
+    rest = report.breakdown[Bucket.THREAD_NONCPU] - report.core_wait_seconds
+    if largest.label != Bucket.THREAD_NONCPU or report.library_seconds <= LIBRARIES * rest:
+        return ""
+    computed = format_seconds(report.library_seconds)
+    return f", while threads of libraries computed for {computed}: work that is not counted as useful"
 
 
 def _gpus(report: EfficiencyReport) -> list[str]:

@@ -7,10 +7,17 @@ import math
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.figures import format_seconds
+from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import EfficiencyReport
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05
+
+#: Where more than this share of the time is waiting for nobody knows what, no ideal runtime is promised.
+UNKNOWN = 0.5
+
+#: From this share of the window on, a client that is not busy with Dask is in its user's own code.
+OWN_CODE = 0.2
 
 ON_CLUSTER = "of work on the cluster"
 NO_WORKERS = "without any worker"
@@ -44,7 +51,7 @@ def client(report: EfficiencyReport) -> str:
         return "without work"
     for_dask = {name: report.phases.get(name, 0.0) for name in _FOR_DASK}
     if sum(for_dask.values()) <= report.client_seconds / 2:
-        return "in your own code"
+        return "in your own code" if report.client_seconds >= OWN_CODE * report.wall_clock_seconds else "on the client"
     most = max(for_dask, key=lambda name: for_dask[name])
     return f"on the client, mostly its {most}"
 
@@ -56,9 +63,18 @@ def ideally(report: EfficiencyReport) -> str:
     if not report.useful_seconds or not report.losses or whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         # What is running may turn out useful: U / N would promise too short a run.
         return ""
+    if unexplained_seconds(report) > UNKNOWN * there / 1e9:
+        # What tasks wait for decides how much of that can be saved, and nobody knows what it is.
+        return ""
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: bounds[name])
     return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
+
+
+def unexplained_seconds(report: EfficiencyReport) -> float:
+    """Thread-seconds in tasks off the CPU, less waiting for cores and GPUs and what libraries computed meanwhile."""
+    explained = report.core_wait_seconds + report.library_seconds + waiting_seconds(report.details)
+    return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - explained)
 
 
 def took(report: EfficiencyReport) -> str:

@@ -153,7 +153,9 @@ def test_what_somebody_else_put_in_the_same_place_stays_there(tmp_path):
     assert data.evict is mine
 
 
-@pytest.mark.parametrize("data", [{}, SimpleNamespace(evict=None), None, object()], ids=["dict", "no evict", "none", "object"])
+@pytest.mark.parametrize(
+    "data", [{}, SimpleNamespace(evict=None), None, object()], ids=["dict", "no evict", "none", "object"]
+)
 def test_data_of_another_kind_is_left_alone(data):
     before = dict(getattr(data, "__dict__", {}))
     watched = Watched(data)

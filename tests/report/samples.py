@@ -214,6 +214,7 @@ reports = st.builds(
         makespan_seconds=_amounts,
         seconds_by_kind=st.dictionaries(_names, _amounts, max_size=3),
         floor_seconds=_amounts,
+        longest_task_seconds=_amounts,
         chain_seconds=_amounts,
     ),
     arrivals=st.lists(

@@ -19,26 +19,35 @@ PLAIN = Facts(
     task_seconds=1.0,
     threads=4.0,
     held_threads=3.0,
-    cores=8.0,
-    busy_cores=0.3,
-    one_at_a_time=0.0,
+    cores=2.0,
     gpu_waiting=0.0,
+    core_waiting=0.0,
+    library_cpu=0.0,
+    one_core=0.0,
     spilling=0.0,
     load_balance=0.95,
     chain=math.nan,
+    longest_task=math.nan,
+    joining=False,
 )
 
 #: By bucket and the first words of a rule, what must be so for it to be given.
 CASES = {
     ("thread-noncpu", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
-    ("thread-noncpu", "15 threads shared 2 busy cores"): {"held_threads": 15.0, "cores": 2.0, "busy_cores": 0.95},
-    ("thread-noncpu", "one thread at a time computed"): {"one_at_a_time": 0.9},
+    ("thread-noncpu", "waiting for 2 cores"): {"core_waiting": 0.6, "one_core": 0.9},
+    ("thread-noncpu", "libraries' own threads"): {"library_cpu": 0.3, "one_core": 0.9},
+    ("thread-noncpu", "each worker used about one core"): {"one_core": 0.9},
     ("overhead", "tasks of 1.0 ms are small"): {"task_seconds": 0.001},
     ("overhead", "workers' event loops were late, and they spilled"): {"spilling": 0.1},
-    ("idle", "tasks waited for one another (90 %"): {"chain": 0.9},
+    ("idle", "one task took 60 % of the makespan"): {"longest_task": 0.6},
+    ("idle", "tasks waited for one another (90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle", "tasks of 1.0 ms end sooner"): {"task_seconds": 0.001},
     ("idle", "one task at a time, 1 of 4 threads"): {"held_threads": 1.0},
     ("idle", "uneven work (load balance 0.50)"): {"load_balance": 0.5},
+    ("idle", "3 of 4 threads had a task: too few at a time, or a busy scheduler; see the critical path"): {
+        "chain": 0.1
+    },
+    ("unmeasured", "workers that were joining"): {"joining": True},
 }
 
 
@@ -55,7 +64,8 @@ def test_every_rule_with_a_condition_has_a_case() -> None:
 
 
 def test_nothing_that_is_not_known_makes_a_rule_hold() -> None:
-    unknown = Facts(math.nan, math.nan, math.nan, None, math.nan, 0.0, 0.0, 0.0, math.nan, math.nan)
+    nan = math.nan
+    unknown = Facts(nan, nan, nan, None, 0.0, 0.0, 0.0, 0.0, 0.0, nan, nan, nan, joining=False)
     for bucket in Bucket:
         rules = [rule for rule in RULES if rule.bucket is bucket]
         if rules:
@@ -95,18 +105,27 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
         nthreads={"w0": 2, "w1": 2},
         tasks={"succeeded": 14, "failed": 1},
         cores=2.0,
-        details={"thread-noncpu: GPU wait": 3.5},
-        path=PathSummary("It took long", 10.0, {}, 9.0, 8.0),
+        details={"thread-noncpu: GPU wait": 3.5, "thread-noncpu: waiting for a core": 7.0},
+        outside={"CPU of other threads": 1.4},
+        path=PathSummary("It took long", 10.0, {}, 9.0, 2.0, 8.0),
     )
     facts = facts_of(report)
-    assert facts.task_seconds == pytest.approx(2.0)
+    assert facts.task_seconds == pytest.approx(28 / 15)
     assert (facts.threads, facts.held_threads) == (4.0, 3.0)
-    assert facts.busy_cores == pytest.approx(0.7)
-    assert facts.one_at_a_time == pytest.approx(10 / 14)
-    assert facts.gpu_waiting == pytest.approx(0.25)
+    assert facts.one_core == pytest.approx(10 / 14)
+    assert (facts.gpu_waiting, facts.core_waiting) == (0.25, 0.5)
+    assert facts.library_cpu == pytest.approx(0.2)
     assert facts.spilling == pytest.approx(0.05)
     assert facts.load_balance == pytest.approx(0.75)
-    assert facts.chain == pytest.approx(0.9)
+    assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
+
+
+def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
+    facts = facts_of(
+        report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0))
+    )
+    assert math.isnan(facts.chain)
+    assert facts.longest_task == 0.8
 
 
 @given(reports)

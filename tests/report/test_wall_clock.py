@@ -12,7 +12,7 @@ from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import lines, parts, took
 from tests.report.samples import report_of, reports, seconds
 
-CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 3.1)
+CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)
 
 
 def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
@@ -73,7 +73,8 @@ def test_time_without_workers_is_named_with_what_was_asked_for() -> None:
     ],
 )
 def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float, said: str) -> None:
-    report = report_of(seconds(thread_cpu=5.6, thread_noncpu=45.6), window_seconds=3.2, wall_seconds=3.2, **given)
+    whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"thread-noncpu: waiting for a core": 45.0}
+    report = report_of(whole, window_seconds=3.2, wall_seconds=3.2, details=waiting, **given)
     assert report.ideal_seconds == pytest.approx(binding)
     assert took(report) == f"it took 3.2 s, {said}"
 
@@ -92,5 +93,20 @@ def test_what_is_not_known_of_the_ideal_is_said() -> None:
 
 
 def test_the_path_and_the_stragglers_of_a_recorded_run_come_first() -> None:
-    report = report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("The makespan is 4.4 s", 4.4, {}, 1.0, 1.0))
+    report = report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("The makespan is 4.4 s", 4.4, {}, 1.0, 0.5, 1.0))
     assert verdict(report).startswith("The makespan is 4.4 s; 44 % efficient")
+
+
+def test_no_ideal_is_promised_to_tasks_that_wait_for_nobody_knows_what() -> None:
+    """Four tasks that sleep for a second: without that second they are nothing, and it is not known to be avoidable."""
+    assert took(report_of(seconds(thread_cpu=0.01, thread_noncpu=4), window_seconds=4.5)) == "it took 4.5 s"
+
+
+def test_what_libraries_compute_meanwhile_is_no_waiting() -> None:
+    """``pd.read_parquet``: Arrow's threads compute for 1.8 s of the 2 s in which tasks wait for them."""
+    report = report_of(
+        seconds(thread_cpu=0.1, thread_noncpu=2), window_seconds=1.0, wall_seconds=1.0, cores=2.0,
+        outside={"CPU of other threads": 1.8},
+    )  # fmt: skip
+    assert report.ideal_seconds == pytest.approx(0.95)
+    assert "while threads of libraries computed for 1.8 s: work that is not counted as useful" in verdict(report)
