@@ -31,6 +31,8 @@ PLAIN = Facts(
     joining=False,
 )
 
+OR = "too few at a time, or a busy scheduler"
+
 #: By bucket and the first words of a rule, what must be so for it to be given.
 CASES = {
     ("thread-noncpu", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},

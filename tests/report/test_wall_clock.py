@@ -19,7 +19,7 @@ def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
     report = report_of(
         seconds(thread_cpu=2), window_seconds=8.0, wall_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
     )
-    assert parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "in your own code": 1.0}
+    assert parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "on the client": 1.0}
     assert sum(parts(report).values()) == report.window_seconds
 
 
