@@ -18,7 +18,8 @@ MAX_CODE = 8_000
 MAX_FILE = 1_000_000
 
 
-#: CPython counts how deep it is in a tree for all threads together, and raises ``SystemError`` where two parse at once.
+#: CPython counts for all threads together how deep it is in a tree, and raises ``SystemError`` where two parse at once
+#: and the garbage collector calls Python code, as Dask's does.
 _PARSING = threading.Lock()
 
 

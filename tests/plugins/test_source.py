@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -111,3 +112,32 @@ def test_what_was_recorded_for_ones_own_spans_is_shown_once(spans: dict[str, Any
 def test_long_code_is_cut_and_says_by_how_much() -> None:
     assert bounded(["a" * MAX_CODE]) == ("a" * MAX_CODE,)
     assert bounded(["a" * (MAX_CODE - 1), "bcd", "ef"]) == ("a" * (MAX_CODE - 1), "b", "# 4 more characters")
+
+
+def test_blocks_are_found_in_many_threads_at_once() -> None:
+    """In a process of its own, whose garbage collector lets other threads in as often as can be."""
+    program = """
+import ast, gc, sys, threading
+from dask_efficiency.plugins.source import Place, block_at
+
+sys.setswitchinterval(1e-6)
+gc.set_threshold(50)
+gc.callbacks.append(lambda *args: sum(range(50)))
+found = []
+
+def look():
+    for _ in range(3):
+        try:
+            found.append(len(block_at(Place(ast.__file__, 50, {}))))
+        except SystemError as error:
+            found.append(error)
+
+threads = [threading.Thread(target=look) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found == [1] * 18, found
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
