@@ -56,11 +56,12 @@ def at_least(what: str, least: float, reported: float) -> Check:
 def of_totals(report: EfficiencyReport, known: Known, lost_seconds: float) -> list[Check]:
     """Tasks and their time, and that of workers that were killed."""
     tasks = known.succeeded + known.failed
+    others = sum(number for outcome, number in report.tasks.items() if outcome not in ("succeeded", "failed"))
     spent = report.breakdown
     return [
         equal("tasks succeeded", known.succeeded, report.tasks.get("succeeded", 0)),
         equal("tasks failed", known.failed, report.tasks.get("failed", 0)),
-        equal("tasks of other outcomes", 0, sum(report.tasks.values()) - _ended(report)),
+        equal("tasks of other outcomes", 0, others),
         between(
             "thread-cpu",
             known.cpu_seconds - 0.001,
@@ -72,10 +73,6 @@ def of_totals(report: EfficiencyReport, known: Known, lost_seconds: float) -> li
         equal("still running (ns)", 0, spent.ns("running")),
         between("lost-worker", 0, lost_seconds, spent["lost-worker"]),
     ]
-
-
-def _ended(report: EfficiencyReport) -> int:
-    return report.tasks.get("succeeded", 0) + report.tasks.get("failed", 0)
 
 
 def _off(known: Known) -> float:
