@@ -67,7 +67,7 @@ DEPLOYMENTS = {
         slurm.NEEDS,
         {
             "SLURMCluster": slurm.fixed,
-            "SLURMCluster, scaled up after the tasks and down within the report": slurm.from_zero_to_zero,
+            "SLURMCluster, scale(jobs=2) after the tasks and scale(0) within the report": slurm.from_zero_to_zero,
         },
         root=True,
         opt_in=True,
@@ -92,11 +92,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         sys.path.insert(0, place)
         os.environ["PYTHONPATH"] = os.pathsep.join([place, os.environ.get("PYTHONPATH", "")])
-        results = [_examined(name, DEPLOYMENTS[name], Path(place) if given.install else None) for name in names]
+        results = [examine(name, DEPLOYMENTS[name], Path(place) if given.install else None) for name in names]
     sys.exit(0 if all(results) else 1)
 
 
-def _examined(name: str, deployment: Deployment, packages: Path | None) -> bool:
+def examine(name: str, deployment: Deployment, packages: Path | None) -> bool:
     """Whether all agrees, or it was skipped; with a folder for packages, what is missing is installed first."""
     if deployment.root and os.geteuid() != 0:
         print(f"{name}: skipped, as it takes root\n")
@@ -120,7 +120,7 @@ def _agrees(what: str, run: Callable[[Path], list[Check]]) -> bool:
     began = time.monotonic()
     print(what)
     try:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _limit(LIMIT_SECONDS):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, limit(LIMIT_SECONDS):
             checks = run(Path(folder))
     except Exception:
         traceback.print_exc()
@@ -135,7 +135,9 @@ def _agrees(what: str, run: Callable[[Path], list[Check]]) -> bool:
 
 
 @contextmanager
-def _limit(seconds: int) -> Iterator[None]:
+def limit(seconds: int) -> Iterator[None]:
+    """A block that ends with an error when it takes longer."""
+
     def late(*_: object) -> None:
         raise TimeoutError(f"not done in {seconds} s")
 

@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from benchmarks.deployments.checks import Check, equal, of_metrics, of_report
+from benchmarks.deployments.checks import Check, equal, of_metrics, of_report, wait_for_accounts
 from benchmarks.deployments.observed import observed
 from benchmarks.deployments.programs import HOST, eventually
 from benchmarks.deployments.work import Known, submit
@@ -51,9 +51,9 @@ def come_and_go(*, eagerly: bool) -> list[Check]:
                 cluster.adapt(**SCALING, wait_count=AT_ONCE if eagerly else NEVER)
                 known += submit(client).known()
                 if not eagerly:
-                    eventually(lambda: _tasks(client) == known.succeeded + known.failed, what="the accounts")  # noqa: B023
+                    wait_for_accounts(client, known)
                     cluster.adapt(**SCALING, wait_count=AT_ONCE)
-                eventually(lambda: not cluster.scheduler.workers, seconds=60, what="the last worker's end")
+                eventually(lambda: not cluster.scheduler.workers, what="the last worker's end")
         left = [stay for stay in seen.stays if stay.left < math.inf]
         return [
             equal("workers that came are gone", len(seen.stays), len(left)),
@@ -85,7 +85,3 @@ def _empty_cluster() -> Iterator[tuple[Any, Client]]:
     with LocalCluster(n_workers=0, **options) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         yield cluster, client
-
-
-def _tasks(client: Client) -> int:
-    return sum(snapshot(client).tasks.values())

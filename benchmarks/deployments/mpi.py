@@ -34,7 +34,7 @@ def command(folder: Path) -> list[Check]:
     dask_mpi += ["--dashboard-address", f"{HOST}:0", "--local-directory", str(folder)]
     ranks = [*MPIEXEC, "-n", str(1 + WORKERS), sys.executable, "-m", "dask_mpi.cli", *dask_mpi]
     with program(ranks, folder / "mpi.log", environment=libraries(folder)):
-        eventually(lambda: file.exists() and file.stat().st_size, seconds=60, what="the scheduler's file")
+        eventually(lambda: file.exists() and file.stat().st_size, what="the scheduler's file")
         with Client(scheduler_file=str(file)) as client:
             client.wait_for_workers(WORKERS, timeout=60)
             client.register_plugin(EfficiencyPlugin())

@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from distributed import Client
 
 from dask_efficiency import EfficiencyReport, efficiency_report
-from dask_efficiency.plugins.worker import LAST_WORDS
+from dask_efficiency.cluster import GRACE_NS
 
 #: Between an entry in Dask's log and the hook by which we hear of the same, on a busy machine; seconds.
 HOOK = 0.5
+
+#: A worker that closes may still tell, for so long, of time after its removal; seconds.
+GRACE = GRACE_NS / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
     """A worker's time with the scheduler, in seconds since the epoch."""
 
-    address: str
     joined: float
     left: float = math.inf
-    #: When its last words came, which may be after it was removed.
-    last: float = math.inf
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Observed:
         least = most = 0.0
         for stay in self.stays:
             least += max(0.0, min(stay.left, self.closed[0]) - max(stay.joined + HOOK, self.opened[1]))
-            most += max(0.0, min(stay.last + HOOK, self.closed[1]) - max(stay.joined - HOOK, self.opened[0]))
+            most += max(0.0, min(stay.left + GRACE, self.closed[1]) - max(stay.joined - HOOK, self.opened[0]))
         return threads * least, threads * most
 
 
@@ -67,14 +67,11 @@ def observed(client: Client) -> Iterator[Observed]:
 
 def stays(client: Client) -> list[Stay]:
     """Every worker that was ever there, by Dask's log; those of one address one after the other."""
-    last_words = [(at, message["worker"]) for at, message in client.get_events(LAST_WORDS)]
     found = []
     joined: dict[str, float] = {}
     for at, message in client.get_events("all"):
         if message["action"] == "add-worker":
             joined[message["worker"]] = at
         elif message["action"] == "remove-worker" and message["worker"] in joined:
-            address = message["worker"]
-            said = [said for said, worker in last_words if worker == address and said >= joined[address]]
-            found.append(Stay(address, joined.pop(address), at, max([at, *said])))
-    return found + [Stay(address, at) for address, at in joined.items()]
+            found.append(Stay(joined.pop(message["worker"]), at))
+    return found + [Stay(at) for at in joined.values()]

@@ -24,7 +24,7 @@ def python_path(*folders: Path) -> str:
     return os.pathsep.join([*map(str, folders), str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
 
 
-def eventually(condition: Callable[[], Any], *, seconds: float = 30, what: str = "it") -> Any:
+def eventually(condition: Callable[[], Any], *, seconds: float = 60, what: str = "it") -> Any:
     """Wait for what other processes do; gives the condition's value."""
     until = time.monotonic() + seconds
     while not (value := condition()):

@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed import Client
 
-from benchmarks.deployments.checks import Check, of_fixed_cluster, of_metrics, of_report
+from benchmarks.deployments.checks import Check, of_fixed_cluster, of_metrics, of_report, wait_for_accounts
 from benchmarks.deployments.needs import Need
 from benchmarks.deployments.observed import observed
 from benchmarks.deployments.programs import HOST, eventually, free_port, program, python_path
@@ -30,6 +30,9 @@ NEEDS = (
 )
 
 WORKERS, THREADS = 2, 2
+
+#: Thread-seconds: two seconds from a worker's last heartbeat until its cancelled job has ended.
+LOST = 2.0 * WORKERS * THREADS
 
 #: One node, which says that it has room for all jobs at once, and nothing that looks beyond this machine.
 CONFIGURATION = """
@@ -71,17 +74,21 @@ def fixed(folder: Path) -> list[Check]:
 
 
 def from_zero_to_zero(folder: Path) -> list[Check]:
-    """Work that is there before the first job is asked for, and jobs that are cancelled when it is done."""
+    """Work that is there before the first job is asked for, and jobs that are cancelled when it is in the accounts.
+
+    SLURM's cancelling kills a worker before it can say anything: what it did since its last heartbeat nobody knows.
+    """
     with metered_cluster(folder) as (cluster, client):
         with observed(client) as seen:
             submitted = submit(client)
             cluster.scale(jobs=WORKERS)
             known = submitted.known()
+            wait_for_accounts(client, known)
             cluster.scale(0)
-            eventually(lambda: not cluster.scheduler.workers, seconds=60, what="the jobs to end")
+            eventually(lambda: not cluster.scheduler.workers, what="the jobs to end")
         port = client.scheduler_info()["services"]["dashboard"]
         return [
-            *of_report(seen, known, workers=WORKERS, threads=THREADS),
+            *of_report(seen, known, workers=WORKERS, threads=THREADS, lost_seconds=LOST),
             *of_metrics(port, known, snapshot(client)),
         ]
 
@@ -123,7 +130,7 @@ def slurm(folder: Path) -> Iterator[None]:
         stack.enter_context(_environment("SLURM_CONF", str(config)))
         stack.enter_context(program([NEEDS[0].program, "-D", "-f", str(config)], folder / "slurmctld.log"))
         stack.enter_context(program([NEEDS[1].program, "-D", "-f", str(config)], folder / "slurmd.log"))
-        eventually(lambda: "idle" in _said("sinfo", "--noheader", "--format=%T"), seconds=60, what="an idle node")
+        eventually(lambda: "idle" in _said("sinfo", "--noheader", "--format=%T"), what="an idle node")
         try:
             yield
         finally:

@@ -69,7 +69,7 @@ class Submitted:
     good: list[Future]
     bad: list[Future]
 
-    def known(self, *, timeout: float = 60) -> Known:
+    def known(self, *, timeout: float = 120) -> Known:
         """Wait until all have ended; nothing of them stays in the cluster's memory."""
         wait([*self.good, *self.bad], timeout=timeout)
         told = [future.result() for future in self.good]

@@ -6,10 +6,12 @@ import pytest
 
 from benchmarks.deployments import adaptive, needs, tls
 
-pytestmark = pytest.mark.cluster
+# Up to seven processes start, which takes a busy machine a minute.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-#: What a report lacks of a worker that a busy machine's nanny killed before its last words; the accounts have it.
-OF_LAST_WORDS = {"tasks succeeded", "tasks failed", "lost-worker or still running (ns)"}
+#: What a report has wrong of a worker that its nanny killed before its last words, as `adapt()` often makes it do.
+#: The scheduler's accounts have it right.
+OF_LAST_WORDS = {"tasks succeeded", "tasks failed", "lost-worker"}
 
 
 def different(checks):
