@@ -279,11 +279,12 @@ def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
 
 def _ideal(ran: Ran, verdict: str) -> list[str]:
     """An ideal that no run could reach."""
-    floor = max(ran.floor_seconds, ran.report.breakdown[Bucket.THREAD_CPU] / ran.cores)
+    computing = ran.report.breakdown[Bucket.THREAD_CPU] + ran.kernel.get("other cpu", 0.0)
+    floor = max(ran.floor_seconds, computing / ran.cores)
     ideal = ran.report.ideal_seconds
     if "ideally" not in verdict or ideal >= TOLERANCE * floor:
         return []
-    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this graph allow"]
+    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this work allow"]
 
 
 def _took(ran: Ran, diagnosis: Diagnosis, verdict: str) -> list[str]:
