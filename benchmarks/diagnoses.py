@@ -27,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from dask_efficiency.report import path_sections, stragglers_text
 from dask_efficiency.report.sections import advised, context
 from dask_efficiency.stragglers.offline import judge
 
-#: Of a workload's process; the longest takes two minutes on two idle cores.
+#: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0
 
 #: An ideal this much below what is possible misleads, and so does a runtime this much below the stopwatch's.
@@ -53,7 +54,8 @@ CHAINED = r"one after the other"
 TOOK = re.compile(r"\b(?:run|it) took ([\d.]+) (ms|s|min)\b")
 #: A list of all that waiting may be for names none of it.
 ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
-ASKS_FOR_TRACE = re.compile(r"trace=True tells|record a trace")
+#: Misleads where a trace was recorded.
+ASKS_FOR_TRACE = r"trace=True tells|record a trace"
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 
 
@@ -89,6 +91,11 @@ class Said:
     kernel: dict[str, float]
     misleads: list[str] = field(default_factory=list)
     named: bool = False
+
+    @property
+    def first(self) -> str:
+        """The sentences that a user reads before any table, a line each."""
+        return "\n".join((self.verdict, self.advice, self.path, self.stragglers))
 
 
 DIAGNOSES = (
@@ -157,7 +164,7 @@ DIAGNOSES = (
     Diagnosis(
         "flood",
         work.flood,
-        "50,000 tasks of 1 ms: the scheduler and the workers' event loops take longer for a task than the task",
+        "50,000 tasks of 1 ms: the scheduler and the workers' event loops take longer for each than it takes itself",
         {
             r"too few": "50,000 tasks are not too few",
             r"more workers|more threads": "the scheduler is busy already",
@@ -204,7 +211,6 @@ DIAGNOSES = (
         "four programs that are not Dask's compute on the same two cores: the threads have half of them",
         {PROCESSES: "processes would wait for the same two cores", "one thread at a time": "two computed at a time"},
         r"wait\w* for (a )?cores?|others? \w+ (use|took)|busy host",
-        traced=False,
     ),
     Diagnosis(
         "half_waiting",
@@ -212,7 +218,6 @@ DIAGNOSES = (
         "two threads compute for half of each task and wait for something else in the other half",
         {PROCESSES: "nothing waits for the GIL", "one thread at a time": "they compute whenever they do not sleep"},
         r"wait|sleep|I/O",
-        traced=False,
     ),
     Diagnosis(
         "no_workers_at_first",
@@ -248,7 +253,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     report = ran.report
     path = report.critical_path() if report.trace is not None else None
     about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
-    lines = Said(
+    said = Said(
         name=diagnosis.name,
         verdict=report.verdict,
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
@@ -258,26 +263,28 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
     )
-    text = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers, lines.beside))
-    for pattern, why in diagnosis.misleads.items():
-        if found := re.search(pattern, text):
-            lines.misleads.append(f"{found[0]!r}: {why}")
-    lines.misleads.extend(_ideal(ran, lines.verdict))
-    lines.misleads.extend(_took(ran, diagnosis, lines.verdict))
-    if report.trace is not None and (found := ASKS_FOR_TRACE.search(text)):
-        lines.misleads.append(f"{found[0]!r}: it was recorded")
-    first = "\n".join((lines.verdict, lines.advice, lines.path, lines.stragglers))
-    first = ALTERNATIVES.sub("", first)
-    return Said(**{**asdict(lines), "named": re.search(diagnosis.names, first) is not None})
+    named = re.search(diagnosis.names, ALTERNATIVES.sub("", said.first)) is not None
+    return replace(said, misleads=_misleading(diagnosis, ran, said), named=named)
+
+
+def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
+    """What was said and is untrue, with the reason."""
+    patterns = dict(diagnosis.misleads)
+    if ran.report.trace is not None:
+        patterns[ASKS_FOR_TRACE] = "it was recorded"
+    text = f"{said.first}\n{said.beside}"
+    untrue = [f"{found[0]!r}: {why}" for pattern, why in patterns.items() if (found := re.search(pattern, text))]
+    return untrue + _ideal(ran, said.verdict) + _took(ran, diagnosis, said.verdict)
 
 
 def _ideal(ran: Ran, verdict: str) -> list[str]:
     """An ideal that no run could reach."""
-    floor = max(ran.floor_seconds, ran.report.breakdown[Bucket.THREAD_CPU] / ran.cores)
+    computing = ran.report.breakdown[Bucket.THREAD_CPU] + ran.kernel.get("other cpu", 0.0)
+    floor = max(ran.floor_seconds, computing / ran.cores)
     ideal = ran.report.ideal_seconds
     if "ideally" not in verdict or ideal >= TOLERANCE * floor:
         return []
-    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this graph allow"]
+    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this work allow"]
 
 
 def _took(ran: Ran, diagnosis: Diagnosis, verdict: str) -> list[str]:
@@ -321,9 +328,11 @@ def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
         try:
             _, errors = process.communicate(timeout=options.timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
             return f"did not end within {options.timeout:g} s"
+        finally:
+            with suppress(ProcessLookupError):  # its workers, if they are still there
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         if not file.exists():
             return f"failed: {(errors.strip().splitlines() or ['no reason given'])[-1]}"
         return Said(**json.loads(file.read_text()))

@@ -43,7 +43,7 @@ class Ran:
 
     report: EfficiencyReport
     stopwatch_seconds: float
-    #: The work takes no less on these cores, whatever is changed about the cluster: a chain, for one.
+    #: The work takes no less, however many cores and threads there are: a chain, for one, or a request.
     floor_seconds: float
     #: That the workers may use.
     cores: int
@@ -246,7 +246,7 @@ def slow_server(scale: float) -> Ran:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         wait_for(client, ask, [port] * 4)
-        return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)))
+        return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)), floor_seconds=0.25)
 
 
 def one_at_a_time(seconds: float) -> None:
@@ -423,7 +423,7 @@ def no_workers_at_first(scale: float) -> Ran:
             client.cluster.scale(2)
             wait(futures)
 
-        return measured(client, work, floor_seconds=2.0)
+        return measured(client, work, floor_seconds=1.0)
 
 
 def repeated_computes(scale: float) -> Ran:
