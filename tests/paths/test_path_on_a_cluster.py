@@ -149,7 +149,7 @@ def test_a_task_that_is_stolen_waited_on_the_worker_it_was_taken_from(client: Cl
 def test_a_task_that_waits_for_tasks_of_its_own_is_explained_by_them(client: Client) -> None:
     path = path_of(client, lambda: client.submit(asks_for_more, 0.6, pure=False).result())
     assert path.seconds_computing()["nap"] >= 0.6
-    assert path.seconds_computing()["asks_for_more"] < 0.4
+    assert path.seconds_computing()["asks_for_more"] <= path.makespan_seconds - 0.6
 
 
 def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> None:
