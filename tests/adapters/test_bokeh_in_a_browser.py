@@ -193,7 +193,7 @@ def test_it_outlives_a_restart_of_the_cluster(page: Page, client: Client) -> Non
     after = held(client)
     page.until(lambda: page.held == after)
     assert page.held != before
-    assert page.workers == {"0", "1"}
+    page.until(lambda: page.workers == {"0", "1"})
 
 
 def test_several_viewers_see_the_same(chromium: Any, page: Page, client: Client, cluster: LocalCluster) -> None:

@@ -4,29 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import threading
 import time
 from typing import Any
 
-#: How long a loop is blocked at once, and how long after it was told to.
+from distributed import get_worker
+
+#: How long a loop is blocked at once.
 BLOCK_SECONDS = 1.0
-AFTER_SECONDS = 0.2
 
 
-def block_worker(dask_worker: Any) -> None:
-    """Block the event loop of a worker once, soon."""
-    dask_worker.loop.add_callback(lambda: dask_worker.loop.call_later(AFTER_SECONDS, time.sleep, BLOCK_SECONDS))
+def block(server: Any) -> None:
+    """Block the event loop of a server, on which this is called."""
+    server.blocked = time.monotonic()
+    time.sleep(BLOCK_SECONDS)
+    server.unblocked = time.monotonic()
 
 
-def block_scheduler(dask_scheduler: Any) -> None:
-    """Block the event loop of the scheduler once, soon."""
-    dask_scheduler.loop.add_callback(lambda: dask_scheduler.loop.call_later(AFTER_SECONDS, time.sleep, BLOCK_SECONDS))
+def ask_for_a_block(*inputs: Any) -> int:
+    """A task of whose end its worker hears only after its loop was blocked."""
+    worker = get_worker()
+    worker.loop.add_callback(block, worker)
+    worker.ended = time.monotonic()
+    return len(inputs)
 
 
-def hold_the_gil() -> None:
-    """Keep the GIL of a process once, soon."""
-    wait = ctypes.PyDLL(None).poll  # unlike CDLL, this keeps it
-    threading.Timer(AFTER_SECONDS, wait, (None, 0, round(BLOCK_SECONDS * 1000))).start()
+def wait_and_end(file: str, *inputs: Any) -> float:
+    """A task that ends when there is a file; gives the instant."""
+    until = time.monotonic() + 100
+    while not os.path.exists(file) and time.monotonic() < until:
+        time.sleep(0.01)
+    return time.monotonic()
+
+
+def kept_waiting(dask_worker: Any) -> float:
+    """Seconds for which the task that asked for the block was at its end, and the loop could not hear of it."""
+    return float(dask_worker.unblocked - max(dask_worker.ended, dask_worker.blocked))
+
+
+def block_scheduler(dask_scheduler: Any, file: str) -> float:
+    """Block the event loop of the scheduler, make a file that a task waits for, and give the instant after that."""
+    with open(file, "w"):
+        pass
+    block(dask_scheduler)
+    return float(dask_scheduler.unblocked)
+
+
+def hold_the_gil(dask_worker: Any) -> None:
+    """Let another thread keep the GIL of a worker when it is next asked for data."""
+    original = dask_worker.handlers["get_data"]
+    keep = ctypes.PyDLL(None).poll  # unlike CDLL, this keeps it
+
+    async def get_data(comm: Any, **kwargs: Any) -> Any:
+        dask_worker.handlers["get_data"] = original
+        threading.Thread(target=keep, args=(None, 0, round(BLOCK_SECONDS * 1000))).start()
+        return await original(comm, **kwargs)
+
+    dask_worker.handlers["get_data"] = get_data
 
 
 def slow_link(dask_worker: Any, seconds: float) -> None:

@@ -20,7 +20,7 @@ from dask_efficiency.stragglers.finding import Finding
 from tests.plugins.tasks import spin
 from tests.plugins.watch import addresses, name_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def stopped_in_turns(pid: int, *, seconds: float = 0.15) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def work_until(client: Client, condition: Any, *, seconds: float = 90) -> Any:
+def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
     until = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < until, f"waited {seconds} s in vain"

@@ -18,7 +18,7 @@ def test_a_recorded_run_is_explained_saved_and_drawn(client: Client, tmp_path: P
         client.gather([client.submit(nap, 0.05, key=f"nap-{i}") for i in range(9)])
 
     path = report.critical_path()
-    assert path.by_prefix().index[0] == "nap"
+    assert "nap" in path.by_prefix().index
     assert path.verdict in " ".join(repr(path).split())
     assert "Critical path: why it took so long" in (tmp_path / "run.html").read_text()
 
