@@ -220,3 +220,15 @@ def test_of_a_cluster_that_does_not_record_the_live_findings_are_shown(client: C
     assert run("stragglers", address(client), "--json").stdout == "[]\n"
     assert "EfficiencyPlugin(trace=True)" in error_of(run("critical-path", address(client)))
     assert "--history and --factor judge" in error_of(run("stragglers", address(client), "--history", "a-run"))
+
+
+@pytest.mark.cluster
+def test_a_workers_address_is_told_from_a_schedulers() -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        (worker,) = client.scheduler_info()["workers"]
+        for command in COMMANDS:
+            assert f"{worker} is a worker; expected the scheduler's address" in error_of(run(*command, worker))

@@ -396,7 +396,8 @@ def history_report(client: Client | None = None, last_seconds: float | None = No
     client
         The current client by default.
     last_seconds
-        How far back; None for all of it.
+        How far back; None for all of it. The window begins at the last point before that which the scheduler
+        remembers (option ``history_interval``), and the report says how long it is.
 
     Returns
     -------

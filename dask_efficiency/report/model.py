@@ -85,7 +85,8 @@ class EfficiencyReport:
     phases
         Seconds of the window in each of :data:`PHASES`, without overlap.
     tasks
-        Number of tasks settled in the window, by outcome.
+        Number of tasks settled in the window, by outcome; ``without account`` are those whose results came from
+        workers that left or fell silent before they told of them.
     nthreads
         Threads of each worker.
     outside
