@@ -12,8 +12,9 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.plugins import environment, source
+from dask_efficiency.plugins.work import MAX_KEYS
 from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport, Repeat
 from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.standings import Standing, between
 from dask_efficiency.stragglers.finding import Finding
@@ -28,11 +29,17 @@ MAX_LIVE_WORKERS = 1_000
 
 
 def of_window(
-    meter: ClusterMeter, window: ClusterWindow, closed: WindowAccounts, own: set[str], timeline: Timeline, at: int
+    meter: ClusterMeter,
+    window: ClusterWindow,
+    closed: WindowAccounts,
+    own: set[str],
+    timeline: Timeline,
+    repeats: dict[str, tuple[int, int]],
+    at: int,
 ) -> dict[str, Any]:
     """A closed window, with its spans by name and whose they are."""
     spans, others = _by_name(meter, closed.spans, own)
-    notes = list(closed.notes)
+    notes = [*closed.notes, *_repeats_notes(meter)]
     if others:
         seconds = sum(sum(spans[name].values()) for name in others) / 1e9
         notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
@@ -48,6 +55,7 @@ def of_window(
         "outside": closed.outside,
         "details": closed.details,
         "not_measured": closed.not_measured,
+        "repeats": repeats,
         "notes": notes,
         "timeline": _binned(timeline),
         "stragglers": _stragglers(meter, at - closed.elapsed, at),
@@ -73,6 +81,8 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
+        "repeats": meter.repeats(),
+        "notes": _repeats_notes(meter),
         "timeline": _binned(meter.timeline(at=at)),
         "stragglers": _stragglers(meter, cluster.started, at),
         "gpu": {name: encode_gpu(totals) for name, totals in cluster.gpu_by_worker().items()},
@@ -171,6 +181,7 @@ def report_of(
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
         not_measured=dict(payload.get("not_measured", {})),
+        repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=(*notes, *payload.get("notes", ())),
         price_per_worker_hour=payload["price"],
         environment={**payload["environment"], **(settings or {})},
@@ -191,6 +202,12 @@ def _common(meter: ClusterMeter) -> dict[str, Any]:
 
 def _nthreads(meter: ClusterMeter) -> dict[str, int]:
     return {str(ws.name): ws.nthreads for ws in meter.scheduler.workers.values()}
+
+
+def _repeats_notes(meter: ClusterMeter) -> list[str]:
+    if not meter.repeats_missed:
+        return []
+    return [f"tasks computed again are counted among the first {MAX_KEYS:,} tasks only: more keys are not remembered"]
 
 
 def _stragglers(meter: ClusterMeter, start: int, stop: int) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from dask_efficiency.plugins import accounts, bootstrap
 from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.recording import Recording
+from dask_efficiency.plugins.repeats import RepeatCounter
 from dask_efficiency.plugins.straggler_watch import Stragglers
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import LAST_WORDS, NAME
@@ -223,10 +224,10 @@ class ClusterMeter:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+    def transition(self, key: Any, start: str, finish: str, stimulus_id: str = "", **kwargs: Any) -> None:
         """A task changed state."""
         try:
-            self._work.transition(key, start, finish)
+            self._work.transition(key, start, finish, stimulus_id)
         except Exception as error:
             if self.off is None:
                 self._fail(error)
@@ -271,7 +272,8 @@ class ClusterMeter:
         self._work.reset()
 
     def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
-        """Note which spans are whose, for the windows that are open."""
+        """Note what was asked for, and which spans are whose, for the windows that are open."""
+        self._work.asked(stimulus_id)
         if self._recording.recorder is not None:
             self._recording.recorder.graph_taken_in(client, tasks, keys, stimulus_id)
         mine = [held for held in self._open.values() if held.client == client]
@@ -345,6 +347,15 @@ class ClusterMeter:
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
         """What the slots were doing until ``at``; since the accounts began where no recorder is given."""
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
+
+    def repeats(self, window_id: str | None = None) -> dict[str, tuple[int, int]]:
+        """What was computed again in a window; since the accounts began where none is given."""
+        return self._work.repeats[window_id].by_prefix()
+
+    @property
+    def repeats_missed(self) -> bool:
+        """Whether so many tasks were computed that some may have been computed again without being counted."""
+        return self._work.full
 
     def refresh(self) -> None:
         """Bring the accounts up to now, as far as heartbeats have come.
@@ -455,6 +466,7 @@ class ClusterMeter:
             raise
         window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
         self._open[window_id] = _OpenWindow(window, client, span)
+        self._work.repeats[window_id] = RepeatCounter()
         self._windows[window_id] = window
         self.set_worker_half()
         return {"leased": not self._permanent}
@@ -473,7 +485,9 @@ class ClusterMeter:
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
             self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
-        account = accounts.of_window(self, held.window, closed, held.spans, self.timeline(recorder, at=at), at)
+        account = accounts.of_window(
+            self, held.window, closed, held.spans, self.timeline(recorder, at=at), self.repeats(window_id), at
+        )
         if self._recording.wanted(window_id):
             try:
                 account["trace"] = {**await self._recording.collect(), "start": held.window.opened}
@@ -487,6 +501,7 @@ class ClusterMeter:
         self._open.pop(window_id, None)
         self._windows.pop(window_id, None)
         self._timelines.pop(window_id, None)
+        self._work.repeats.pop(window_id, None)
         self._recording.forget(window_id)
         if not self.closed:
             self.set_worker_half()

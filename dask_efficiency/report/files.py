@@ -19,7 +19,7 @@ from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.gpu import plain, summary
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
 from dask_efficiency.stragglers.finding import Finding
@@ -53,7 +53,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline):
+    if isinstance(value, Timeline | Repeat):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -279,6 +279,12 @@ def _gpu(value: Any, where: str) -> GpuTotals:
         raise ReportFileError(str(refusal)) from None
 
 
+def _repeat(value: Any, where: str) -> Repeat:
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    return Repeat(**_read(value, where, _REPEAT_READERS, prefix=f"{where}."))
+
+
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
@@ -308,6 +314,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "outside": _mapping(_real),
     "details": _mapping(_real),
     "not_measured": _mapping(_text),
+    "repeats": _mapping(_repeat),
     "notes": _texts,
     "price_per_worker_hour": _price,
     "environment": _mapping(_text),
@@ -318,7 +325,9 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 #: Fields that files of before they were thought of do not have.
-_LATER = frozenset({"timeline", "code", "stragglers", "gpu"})
+_LATER = frozenset({"timeline", "code", "stragglers", "gpu", "repeats"})
+
+_REPEAT_READERS: dict[str, Callable[[Any, str], Any]] = {"tasks": _whole, "times": _whole}
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,
