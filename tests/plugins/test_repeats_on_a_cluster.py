@@ -41,6 +41,19 @@ def test_one_collection_computed_four_times_in_a_report_is_repeated_and_none_of_
     assert "computed up to 4 times" in repr(report)
 
 
+def test_what_was_released_and_not_forgotten_is_repeated_when_a_client_asks_for_it_again(client):
+    first = dask.delayed(increment)(1, dask_key_name="first-held")
+    held = client.persist(dask.delayed(increment)(2, first, dask_key_name="second-held"), optimize_graph=False)
+    wait(held)
+    with efficiency_report(client, trace=True) as report:
+        for _ in range(4):
+            eventually(lambda: not client.who_has().get("first-held"))
+            assert client.compute(first).result() == 2
+    assert not report.trace.runs.recomputed.any()
+    assert report.tasks == {"succeeded": 4}
+    assert {prefix: (repeat.tasks, repeat.times) for prefix, repeat in report.repeats.items()} == {"first-held": (4, 5)}
+
+
 def test_a_window_tells_the_repeats_inside_it(client):
     collection = reduced()
     collection.compute()
@@ -83,17 +96,10 @@ def test_what_a_lost_result_needs_is_recomputed_though_it_was_released_long_ago(
     wait(kept)
     with efficiency_report(client, trace=True) as report:
         kill(client, first)
-        eventually(lambda: client.ncores().keys() - {first} and report_says(client, kept.key))
-        wait(kept)
+        eventually(lambda: set(client.who_has()[kept.key]) - {first})
     assert report.tasks == {"recomputed": 6}
     assert report.trace.runs.recomputed.all()
     assert report.repeats == {}
-
-
-def report_says(client: Client, key: str) -> bool:
-    """Whether a key is there on a worker that lives."""
-    holders = client.who_has().get(key, ())
-    return bool(set(holders) & client.ncores().keys())
 
 
 def test_a_client_that_asks_again_while_a_worker_is_lost_is_told_from_it(mortal_cluster, mortal_client, tmp_path):
