@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from dask_efficiency.plugins import repeats
+from dask_efficiency.plugins import accounts, repeats
 from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH
 from dask_efficiency.plugins.repeats import RepeatCounter
 
@@ -33,3 +35,9 @@ def test_the_name_of_a_prefix_is_cut(counter):
     for number in range(2):
         counter.add(number, "x" * 100_000)
     assert counter.by_prefix() == {"x" * MAX_PREFIX_LENGTH: (2, 2)}
+
+
+def test_a_report_says_when_no_more_keys_are_remembered():
+    assert accounts._repeats_notes(SimpleNamespace(repeats_missed=False)) == []
+    (note,) = accounts._repeats_notes(SimpleNamespace(repeats_missed=True))
+    assert note.startswith("tasks computed again are counted among the first 500,000 tasks only")
