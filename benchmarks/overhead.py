@@ -201,18 +201,21 @@ class _InlineExecutor:
 
 def scheduler_hooks(tasks: int) -> float:
     """Microseconds of the scheduler's hooks a task."""
-    scheduler: Any = SimpleNamespace(workers={}, task_prefixes={}, stream_handlers={}, tasks={})
-    tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
     keys = [f"no_op-{i}" for i in range(tasks)]
+    new = SimpleNamespace(nbytes=-1)
+    scheduler: Any = SimpleNamespace(workers={}, task_prefixes={}, stream_handlers={}, tasks=dict.fromkeys(keys, new))
 
-    def drive(hook: Callable[[str, str, str], Any]) -> float:
+    def drive(hook: Callable[[str, str, str, str], Any]) -> float:
         began = time.thread_time_ns()
-        for key in keys:
-            for start, finish in SCHEDULER_TRANSITIONS:
-                hook(key, start, finish)
+        for start, finish in SCHEDULER_TRANSITIONS:
+            for key in keys:
+                hook(key, start, finish, "stimulus")
         return (time.thread_time_ns() - began) / tasks / 1000
 
-    return _difference(lambda: drive(tracker.transition), lambda: drive(lambda key, start, finish: None))
+    def metered() -> float:
+        return drive(WorkTracker(scheduler, ClusterLedger(at=0), {}).transition)
+
+    return _difference(metered, lambda: drive(lambda key, start, finish, stimulus_id: None))
 
 
 def scheduler_recorder(tasks: int) -> float:
@@ -233,6 +236,7 @@ def scheduler_recorder(tasks: int) -> float:
                 prefix=prefix,
                 processing_on=on,
                 run_id=i,
+                annotations=None,
                 nbytes=28,
                 dependencies=(),
                 host_restrictions=None,
@@ -289,7 +293,7 @@ def scheduler_recorder(tasks: int) -> float:
 
 
 async def _cluster_recorder(scheduler: Any) -> Any:
-    recorder = ClusterRecorder(scheduler, lambda key, start, finish: None, max_tasks=1_000_000)
+    recorder = ClusterRecorder(scheduler, lambda key, start, finish, stimulus_id: None, max_tasks=1_000_000)
     recorder.stop()
     return recorder
 

@@ -13,9 +13,10 @@ from dask_efficiency.buckets import Breakdown
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
+from dask_efficiency.plugins.work import MAX_KEYS
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport, Repeat
 from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.standings import Standing, between
 from dask_efficiency.stragglers.finding import Finding
@@ -37,6 +38,7 @@ def of_window(
     closed: WindowAccounts,
     own: set[str],
     recorder: TimelineRecorder,
+    repeats: Mapping[str, tuple[int, int]],
     at: int,
 ) -> dict[str, Any]:
     """A closed window, with its spans by name and whose they are."""
@@ -53,7 +55,7 @@ def of_window(
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]
     )
-    notes = [*closed.notes, *missing]
+    notes = [*closed.notes, *_repeats_notes(meter), *missing]
     spans, others = found.pop("spans", ({}, set()))
     if others:
         seconds = sum(sum(spans[name].values()) for name in others) / 1e9
@@ -73,6 +75,7 @@ def of_window(
         "details": closed.details,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
+        "repeats": repeats,
         "notes": notes,
         "opened": window.opened,
     }
@@ -105,7 +108,8 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
-        "notes": missing,
+        "repeats": meter.repeats(),
+        "notes": [*_repeats_notes(meter), *missing],
     }
 
 
@@ -226,6 +230,7 @@ def report_of(
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
         not_measured=dict(payload.get("not_measured", {})),
+        repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=(*notes, *payload.get("notes", ()), *missing),
         price_per_worker_hour=payload["price"],
         attendance=dict(payload.get("attendance", {})),
@@ -257,6 +262,12 @@ def _cores(meter: ClusterMeter, start: int, stop: int) -> float | None:
 
 def _nthreads(meter: ClusterMeter) -> dict[str, int]:
     return {str(ws.name): ws.nthreads for ws in meter.scheduler.workers.values()}
+
+
+def _repeats_notes(meter: ClusterMeter) -> list[str]:
+    if not meter.repeats_missed:
+        return []
+    return [f"tasks computed again are counted among the first {MAX_KEYS:,} tasks only: more keys are not remembered"]
 
 
 def _stragglers(meter: ClusterMeter, start: int, stop: int) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from dask_efficiency.plugins.decorations import decoration
 from dask_efficiency.plugins.exports import Exports
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.recording import Recording
+from dask_efficiency.plugins.repeats import RepeatCounter
 from dask_efficiency.plugins.straggler_watch import Stragglers
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import LAST_WORDS, NAME
@@ -229,10 +230,12 @@ class ClusterMeter:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, worker: str = "", **kwargs: Any) -> None:
+    def transition(
+        self, key: Any, start: str, finish: str, stimulus_id: str = "", worker: str = "", **kwargs: Any
+    ) -> None:
         """A task changed state."""
         try:
-            self._work.transition(key, start, finish)
+            self._work.transition(key, start, finish, stimulus_id)
             if finish == "memory" and start == "processing" and worker in self.cluster.present:
                 self.cluster.present[worker].finished += 1
         except Exception as error:
@@ -285,7 +288,8 @@ class ClusterMeter:
         self._work.reset()
 
     def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
-        """Note which spans are whose, for the windows that are open."""
+        """Note what was asked for, and which spans are whose, for the windows that are open."""
+        self._work.asked(stimulus_id)
         if self._recording.recorder is not None:
             self._recording.recorder.graph_taken_in(client, tasks, keys, stimulus_id)
         mine = [held for held in self._open.values() if held.client == client]
@@ -376,6 +380,15 @@ class ClusterMeter:
         if self._no_timeline:
             raise RuntimeError(self._no_timeline[0])
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
+
+    def repeats(self, window_id: str | None = None) -> dict[str, tuple[int, int]]:
+        """What was computed again in a window; since the accounts began where none is given."""
+        return self._work.repeats[window_id].by_prefix()
+
+    @property
+    def repeats_missed(self) -> bool:
+        """Whether so many tasks were computed that some may have been computed again without being counted."""
+        return self._work.full
 
     def refresh(self) -> None:
         """Bring the accounts up to now, as far as heartbeats have come.
@@ -513,6 +526,7 @@ class ClusterMeter:
             raise
         window = ClusterWindow(self.cluster, at=at, graphs=self._work.graphs, running=self._work.running)
         self._open[window_id] = _OpenWindow(window, client, span, missing)
+        self._work.repeats[window_id] = RepeatCounter()
         self._windows[window_id] = window
         self.set_worker_half()
         return {"leased": not self._permanent}
@@ -532,7 +546,7 @@ class ClusterMeter:
             self.cluster.close_departed(at=time.monotonic_ns(), grace=LAST_WORDS_NS)
             self._follow()
         closed = held.window.close(self.cluster, answers, at=at)
-        account = accounts.of_window(self, held.window, closed, held.spans, recorder, at)
+        account = accounts.of_window(self, held.window, closed, held.spans, recorder, self.repeats(window_id), at)
         account["notes"] += held.missing
         if self._recording.wanted(window_id) and not held.missing:
             with decoration("trace", account["notes"]):
@@ -544,6 +558,7 @@ class ClusterMeter:
         self._open.pop(window_id, None)
         self._windows.pop(window_id, None)
         self._timelines.pop(window_id, None)
+        self._work.repeats.pop(window_id, None)
         self._recording.forget(window_id)
         if not self.closed:
             self.set_worker_half()

@@ -16,6 +16,7 @@ from distributed.protocol import Serialize, to_serialize
 import dask_efficiency
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.trace_worker import TOPIC
+from dask_efficiency.plugins.worker import RECOMPUTED
 from dask_efficiency.trace.batch import RefusedBatch, decode
 from dask_efficiency.trace.recorder import SERIES, Recorder, Recording, TaskFacts
 from dask_efficiency.trace.run_trace import WorkerChange
@@ -23,7 +24,7 @@ from dask_efficiency.trace.tables import MISSING, Texts
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.scheduler import WorkerState
+    from distributed.scheduler import TaskState, WorkerState
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -111,7 +112,7 @@ class ClusterRecorder:
         for address, ws in scheduler.workers.items():
             for ts in ws.processing:
                 self._recorder.processing_again(
-                    self.started, ts.key, self._numbers[address], ts.run_id or 0, stimulus_id=None
+                    self.started, ts.key, self._numbers[address], self._run_id(ts), stimulus_id=None
                 )
         self._watch = LoopWatch(scheduler, self._recorder.blocked)
         self._wrap("client-releases-keys", self._noting_releases)
@@ -161,13 +162,20 @@ class ClusterRecorder:
                 elif finish == "processing":
                     ts = self._tasks[key]
                     worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-                    extra = ts.run_id or 0
+                    extra = self._run_id(ts)
                 elif finish == "memory":
                     extra = int(self._tasks[key].nbytes)
                 self._note(at, key, start, finish, stimulus_id, worker, extra)
             except Exception as error:
                 self.fail(error)
-        self._metered(key, start, finish, worker=told.get("worker", ""))
+        self._metered(key, start, finish, stimulus_id, told.get("worker", ""))
+
+    def _run_id(self, ts: TaskState) -> int:
+        """The number of the run that a worker was just told of; noted where it computes a lost result again."""
+        run_id = ts.run_id or 0
+        if ts.annotations and RECOMPUTED in ts.annotations:
+            self._recorder.recomputed(run_id)
+        return run_id
 
     def _computed(self, startstops: Sequence[Mapping[str, Any]]) -> None:
         for startstop in reversed(startstops):
@@ -287,7 +295,7 @@ class ClusterRecorder:
 
     def _stolen(self, ts: Any, stimulus_id: str) -> None:
         thief = self._numbers.get(ts.processing_on.address, MISSING)
-        self._recorder.processing_again(monotonic_ns(), ts.key, thief, ts.run_id, stimulus_id=stimulus_id)
+        self._recorder.processing_again(monotonic_ns(), ts.key, thief, self._run_id(ts), stimulus_id=stimulus_id)
 
     def _noting_status(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
 from dask_efficiency.stragglers.finding import Finding
@@ -59,7 +59,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary | Arrival):
+    if isinstance(value, Timeline | PathSummary | Arrival | Repeat):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -305,6 +305,12 @@ def _gpu(value: Any, where: str) -> GpuTotals:
         raise ReportFileError(str(refusal)) from None
 
 
+def _repeat(value: Any, where: str) -> Repeat:
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    return Repeat(**_read(value, where, _REPEAT_READERS, prefix=f"{where}."))
+
+
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
@@ -334,6 +340,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "outside": _mapping(_real),
     "details": _mapping(_real),
     "not_measured": _mapping(_text),
+    "repeats": _mapping(_repeat),
     "notes": _texts,
     "price_per_worker_hour": _maybe_real,
     "environment": _mapping(_text),
@@ -350,7 +357,107 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 
 #: Fields that files of before they were thought of do not have.
 _LATER = frozenset(
-    {"timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores", "path", "arrivals", "attendance"}
+    {
+        *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
+        *("path", "arrivals", "attendance", "repeats"),
+    }
+)
+
+_PATH_READERS, prefix=f"{where}."))
+
+
+def _arrivals(value: Any, where: str) -> tuple[Arrival, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise _wrong(value, where, "a list of objects")
+    return tuple(Arrival(**_read(item, where, _ARRIVAL_READERS, prefix=f"{where}.")) for item in value)
+
+
+def _row(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of whole numbers")
+    return tuple(_whole(item, where) for item in value)
+
+
+def _findings(value: Any, where: str) -> tuple[Finding, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of findings")
+    try:
+        return tuple(map(Finding.from_dict, value))
+    except ValueError as error:
+        raise ReportFileError(f"{where!r}: {error}") from None
+
+
+def _gpu(value: Any, where: str) -> GpuTotals:
+    try:
+        return decode_gpu(value, where)
+    except RefusedSnapshot as refusal:
+        raise ReportFileError(str(refusal)) from None
+
+
+def _repeat(value: Any, where: str) -> Repeat:
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    return Repeat(**_read(value, where, _REPEAT_READERS, prefix=f"{where}."))
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, where, "a list of strings")
+    return tuple(_text(item, where) for item in value)
+
+
+def _mapping(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    def read_mapping(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(value, where, "an object")
+        return {_text(key, where): read(item, f"{where}.{key}") for key, item in value.items()}
+
+    return read_mapping
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _text,
+    "started": _real,
+    "window_seconds": _real,
+    "wall_seconds": _real,
+    "by_worker": _mapping(_breakdown),
+    "by_prefix": _mapping(_breakdown),
+    "by_span": _mapping(_breakdown),
+    "phases": _mapping(_real),
+    "tasks": _mapping(_whole),
+    "nthreads": _mapping(_whole),
+    "outside": _mapping(_real),
+    "details": _mapping(_real),
+    "not_measured": _mapping(_text),
+    "repeats": _mapping(_repeat),
+    "notes": _texts,
+    "price_per_worker_hour": _maybe_real,
+    "environment": _mapping(_text),
+    "timeline": _timeline,
+    "code": _texts,
+    "stragglers": _findings,
+    "gpu": _mapping(_gpu),
+    "no_workers_seconds": _real,
+    "cores": _maybe_real,
+    "path": _path,
+    "arrivals": _arrivals,
+    "attendance": _mapping(_whole),
+}
+
+#: Fields that files of before they were thought of do not have.
+_LATER = frozenset(
+    {
+        "timeline",
+        "code",
+        "stragglers",
+        "gpu",
+        "no_workers_seconds",
+        "cores",
+        "path",
+        "arrivals",
+        "attendance",
+        "repeats",
+    }
 )
 
 _PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
@@ -368,6 +475,8 @@ _ARRIVAL_READERS: dict[str, Callable[[Any, str], Any]] = {
     "joined": _real,
     "first_task": _real,
 }
+
+_REPEAT_READERS: dict[str, Callable[[Any, str], Any]] = {"tasks": _whole, "times": _whole}
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

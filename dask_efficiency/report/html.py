@@ -30,6 +30,7 @@ from dask_efficiency.report.sections import (
     not_measured,
     notes,
     prefixes,
+    repeats,
     spans,
     title,
     top_groups,
@@ -218,6 +219,10 @@ def _environment(report: EfficiencyReport) -> Html:
     return section("Environment", Html(f'<div class="de-columns">{joined(tables)}</div>') if tables else "")
 
 
+def _repeats(report: EfficiencyReport) -> Html:
+    return whole_section(repeats(report))
+
+
 def _code(report: EfficiencyReport) -> Html:
     pieces = []
     room = MAX_CODE
@@ -242,6 +247,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
     _workers,
     _prefixes,
     _spans,
+    _repeats,
     _phases,
     _beside,
     _not_measured,

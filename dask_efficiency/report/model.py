@@ -60,6 +60,19 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """How often results of one prefix were computed that had been there before: somebody asked for them again.
+
+    What was lost with a worker and had to be computed again is none of it.
+    """
+
+    #: Tasks that computed a result once more.
+    tasks: int
+    #: The most times that one key was computed; its first time, which may have been before the window, is one of them.
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class EfficiencyReport:
     """Where the threads of a cluster spent a window of time.
 
@@ -95,6 +108,9 @@ class EfficiencyReport:
         Seconds within a bucket that are known more finely: shown beside, never added.
     not_measured
         Worker name to the reason why (part of) its time is ``unmeasured``.
+    repeats
+        Task prefix to how often its results were computed again because somebody asked for them again. That time
+        counts as useful.
     notes
         What a reader must know to trust the numbers, a sentence each.
     price_per_worker_hour
@@ -142,6 +158,7 @@ class EfficiencyReport:
     outside: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, float] = field(default_factory=dict)
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    repeats: Mapping[str, Repeat] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     price_per_worker_hour: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)

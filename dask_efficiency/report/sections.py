@@ -44,6 +44,7 @@ def sections(report: EfficiencyReport) -> tuple[Section, ...]:
         workers(report),
         prefixes(report),
         spans(report),
+        repeats(report),
         stragglers(report),
         *gpu_sections(report),
         beside("Outside the thread slots (shown beside, not added)", report.outside),
@@ -217,6 +218,25 @@ def spans(report: EfficiencyReport) -> Section:
         share = sum(report.by_span[name].ns(*HELD) for name in own) / sum(held)
         lines = (f"the report's own work held {format_share(share)} of this time, other work the rest",)
     return Section("Spans", lines, ("span", f"held, thread-{scale.unit}", "%", "useful"), rows)
+
+
+def repeats(report: EfficiencyReport) -> Section:
+    """What was computed again because it was asked for again, the prefixes with most such tasks first."""
+    heading = "Computed again"
+    ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
+    if not ranked:
+        return Section(heading)
+    times = max(repeat.times for repeat in report.repeats.values())
+    tasks = _count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
+    told = f"the same results were computed up to {times} times, because they were asked for again ({tasks} more): "
+    lines = [told + "persist() what several computations share, or compute them together in one dask.compute()"]
+    if len(ranked) > TOP_GROUPS:
+        lines.append(f"the {TOP_GROUPS} prefixes with most of these tasks, of {len(ranked)}:")
+    rows = tuple(
+        (name_of(name) or "(no prefix)", str(report.repeats[name].tasks), f"{report.repeats[name].times} times")
+        for name in ranked[:TOP_GROUPS]
+    )
+    return Section(heading, tuple(lines), ("prefix", "tasks", "computed up to"), rows)
 
 
 def stragglers(report: EfficiencyReport) -> Section:

@@ -265,7 +265,7 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
     """A run begins with a transition to ``processing`` and ends with the task's next one."""
     columns = recording.columns
     code, task = columns["log.code"], columns["log.task"]
-    start, finish = code // len(STATES), code % len(STATES)
+    finish = code % len(STATES)
     order = np.argsort(task, kind="stable")
     begins = np.flatnonzero(finish[order] == _PROCESSING)
     begins = begins[np.argsort(order[begins], kind="stable")]
@@ -278,7 +278,7 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
         "worker": columns["log.worker"][row],
         "run_id": columns["log.extra"][row],
         "outcome": _outcomes(recording, end, finish),
-        "recomputed": _recomputed(order, task, start, finish)[row],
+        "recomputed": np.isin(columns["log.extra"][row], columns["recomputed.run_id"]),
         "assigned": np.where(columns["log.stimulus"][row] == MISSING, MISSING, clock.own(columns["log.at"][row])),
         "reported": np.where(ended, clock.own(columns["log.at"][end]), MISSING),
         "gpu_ns": np.zeros(len(row), np.int64),
@@ -306,19 +306,6 @@ def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> 
     outcome[finish[end] == _MEMORY] = Outcome.SUCCEEDED
     outcome[end == MISSING] = Outcome.RUNNING
     return outcome
-
-
-def _recomputed(
-    order: NDArray[Any], task: NDArray[Any], start: NDArray[Any], finish: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """By row of the log, whether its task had been in memory before."""
-    there = ((start == _MEMORY) | (finish == _MEMORY))[order]
-    before = np.cumsum(there) - there
-    sorted_tasks = task[order]
-    first = np.searchsorted(sorted_tasks, sorted_tasks)
-    result = np.zeros(len(order), np.bool_)
-    result[order] = before > before[first]
-    return result
 
 
 def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock) -> None:

@@ -112,6 +112,8 @@ class Chapter:
     log_worker: array[int] = field(default_factory=partial(array, "i"))
     #: Number of the run that begins, or size of the result that is there.
     log_extra: array[int] = field(default_factory=partial(array, "q"))
+    #: Numbers of the runs that compute a lost result again.
+    recomputed: array[int] = field(default_factory=partial(array, "q"))
     #: Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
     computed_row: array[int] = field(default_factory=partial(array, "i"))
     computed_start: array[float] = field(default_factory=_no_floats)
@@ -319,6 +321,10 @@ class Recorder:
             return
         self.transition(at, key, "processing", "processing", self._stimulus_id, worker, run_id)
 
+    def recomputed(self, run_id: int) -> None:
+        """A run that begins computes a result again that was lost."""
+        self._newer.recomputed.append(run_id)
+
     def _stimulate(self, stimulus_id: str, worker: int) -> None:
         """Another stimulus begins."""
         if len(self._newer.log_at) >= self._full_log:
@@ -428,6 +434,7 @@ _GROWING = {
     "releases.task": "release_task",
     "stimuli.row": "stimulus_row",
     "log.extra": "log_extra",
+    "recomputed.run_id": "recomputed",
     "computed.row": "computed_row",
     "computed.start": "computed_start",
     "computed.stop": "computed_stop",

@@ -124,7 +124,7 @@ class Runs(Table):
     run_id: Int64
     #: One of :class:`Outcome`.
     outcome: Int8
-    #: Of a task that had been in memory once before.
+    #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
     recomputed: Bool
     #: On the scheduler: sent to the worker (a stolen task: when the thief was told).
     assigned: Int64

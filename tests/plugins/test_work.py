@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins import work
+from dask_efficiency.plugins.repeats import RepeatCounter
 from dask_efficiency.plugins.work import WorkTracker
 from dask_efficiency.plugins.worker import RECOMPUTED
 from dask_efficiency.windows import ClusterWindow
@@ -54,19 +55,42 @@ class FakeScheduler:
             self.ws.long_running.add(ts)
         return "handled"
 
-    def move(self, key, finish):
+    def move(self, key, finish, stimulus_id="stimulus"):
         ts = self.tasks[key]
         start, ts.state = ts.state, finish
         ts.processing_on = self.ws if finish == "processing" else None
+        if finish == "memory":
+            ts.nbytes = 28
         self.ws.long_running.discard(ts)
-        self.tracker.transition(key, start, finish)
+        self.tracker.transition(key, start, finish, stimulus_id)
         if finish == "forgotten":
             del self.tasks[key]
+
+    def ask(self, *keys, stimulus_id):
+        """A client's graph: it has tasks that are not there yet or were released wait."""
+        self.tracker.asked(stimulus_id)
+        for key in keys:
+            if key not in self.tasks:
+                self.add(key)
+            self.move(key, "waiting", stimulus_id)
+
+    def compute(self, *keys):
+        for key in keys:
+            self.move(key, "processing")
+            self.move(key, "memory", f"task-finished-{key}")
+
+    def recomputed(self):
+        """The keys of the tasks that are marked."""
+        return {key for key, ts in self.tasks.items() if RECOMPUTED in (ts.annotations or {})}
 
 
 class FakeTask:
     def __init__(self, key, state, processing_on):
         self.key, self.state, self.processing_on, self.annotations = key, state, processing_on, None
+        self.prefix = SimpleNamespace(name=key.partition("-")[0])
+        self.nbytes = 28 if state == "memory" else -1
+        self.who_wants = {"client"}
+        self.waiters = set()
 
 
 @pytest.fixture
@@ -175,59 +199,166 @@ def test_open_windows_hear_when_tasks_run(clock):
     assert windows["w"].graphs.until(30) == []
 
 
-def test_a_result_that_is_lost_and_computed_again_is_marked(clock):
+# -- what is computed once more, and why ------------------------------------------------------------
+
+
+def test_a_lost_result_and_its_ancestors_are_marked_and_first_runs_are_not(clock):
     scheduler, _, _ = tracked()
-    scheduler.add("x")
-    for state in ("waiting", "processing", "memory"):
-        scheduler.move("x", state)
-    assert scheduler.tasks["x"].annotations is None
+    scheduler.ask("a", "b", "c", "d", stimulus_id="update-graph-1")
+    scheduler.compute("a", "b", "c")
+    for key in "ab":  # nobody needs them once c is there
+        scheduler.move(key, "released", "task-finished-c")
+    scheduler.move("d", "processing")
+    assert scheduler.recomputed() == set()
+    for key, state in [("c", "released"), ("d", "released"), *((key, "waiting") for key in "dcba")]:
+        scheduler.move(key, state, "handle-worker-cleanup-2")
+    assert scheduler.recomputed() == {"a", "b", "c"}
+    scheduler.compute("a", "b", "c", "d")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
+
+
+def test_what_a_clients_graph_asks_for_again_is_a_repeat_and_not_marked(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", stimulus_id="update-graph-1")
+    scheduler.compute("a", "b")
+    scheduler.move("a", "released", "task-finished-b")
+    scheduler.move("b", "released", "client-releases-keys-2")
+    scheduler.ask("b", "a", stimulus_id="update-graph-3")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("a", "b")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2), "b": (1, 2)}
+
+
+def test_a_graph_that_asks_for_what_is_being_computed_again_anyway_changes_no_cause(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("lost", "asked", stimulus_id="update-graph-1")
+    scheduler.compute("lost", "asked")
+    scheduler.move("asked", "released", "client-releases-keys-2")
+    scheduler.ask("asked", stimulus_id="update-graph-3")
+    for key, state in [("lost", "released"), ("lost", "waiting")]:
+        scheduler.move(key, state, "handle-worker-cleanup-4")
+    scheduler.ask(stimulus_id="update-graph-5")
+    assert scheduler.recomputed() == {"lost"}
+    scheduler.compute("lost", "asked")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"asked": (1, 2)}
+
+
+def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", stimulus_id="update-graph-1")
+    scheduler.compute("a")
+    for key, state in [("b", "processing"), ("b", "erred"), ("a", "released")]:
+        scheduler.move(key, state, "task-erred-2")
+    for key, state in [("b", "released"), ("b", "waiting"), ("a", "waiting")]:
+        scheduler.move(key, state, "stimulus-retry-3")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("a", "b")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2)}
+
+
+@pytest.mark.parametrize("state", sorted(OUTSTANDING))
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")],
+)
+def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, state, first, then):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
+    scheduler.move("x", "released", first)
+    if first == "update-graph-3":
+        scheduler.ask("x", stimulus_id=first)
+    else:
+        scheduler.move("x", "waiting", first)
+    before = scheduler.recomputed()
+    assert before == ({"x"} if first == "handle-worker-cleanup-3" else set())
+    if state != "waiting":
+        scheduler.move("x", state, "task-finished-y")
+    for finish in ("released", "waiting"):
+        scheduler.move("x", finish, then)
+    assert scheduler.recomputed() == before
+
+
+def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
     mine = scheduler.tasks["x"].annotations = {"priority": 1}
     for state in ("released", "waiting"):
-        scheduler.move("x", state)
+        scheduler.move("x", state, "handle-worker-cleanup-2")
     assert scheduler.tasks["x"].annotations == {"priority": 1, RECOMPUTED: True}
     # A dictionary of annotations may be shared with other tasks.
     assert mine == {"priority": 1}
+    scheduler.tasks["x"].who_wants = set()
+    scheduler.move("x", "released", "client-releases-keys-3")
+    scheduler.ask("x", stimulus_id="update-graph-4")
+    assert scheduler.tasks["x"].annotations == {"priority": 1}
 
 
 def test_a_task_that_is_tried_again_is_not_marked(clock):
     scheduler, _, _ = tracked()
-    scheduler.add("x")
-    for state in ("waiting", "processing", "released", "waiting"):
-        scheduler.move("x", state)
-    assert scheduler.tasks["x"].annotations is None
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    for state in ("processing", "released", "waiting"):
+        scheduler.move("x", state, "task-erred-2")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("x")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        ["memory", "forgotten"],
-        ["memory", "released", "forgotten"],
-        ["memory", "released", "waiting", "released", "forgotten"],
-        ["memory", "released", "waiting", "processing", "memory", "forgotten"],
-        ["memory", "released", "waiting", "processing", "erred", "forgotten"],
-    ],
-)
-def test_a_new_task_under_the_name_of_a_forgotten_one_is_not_marked(clock, end):
+@pytest.mark.parametrize("end", [["forgotten"], ["released", "forgotten"]])
+def test_a_key_that_was_forgotten_in_between_is_recognised(clock, end):
     scheduler, _, _ = tracked()
-    scheduler.add("x")
-    for state in ("waiting", "processing", *end):
-        scheduler.move("x", state)
-    scheduler.add("x")
-    for state in ("waiting", "processing"):
-        scheduler.move("x", state)
-    assert scheduler.tasks["x"].annotations is None
+    for number in range(4):
+        scheduler.ask("sum-1", f"sum-{number + 2}", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("sum-1", f"sum-{number + 2}")
+        for state in end:
+            scheduler.move("sum-1", state, f"client-releases-keys-{number}")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"sum": (3, 4)}
+    assert not scheduler.tracker.full
+
+
+def test_a_result_that_was_there_before_the_tracker_is_known(clock):
+    scheduler, _, _ = tracked(x="memory", y="memory")
+    scheduler.move("x", "released", "client-releases-keys-1")
+    scheduler.ask("x", stimulus_id="update-graph-2")
+    for state in ("released", "waiting"):
+        scheduler.move("y", state, "handle-worker-cleanup-3")
+    assert scheduler.recomputed() == {"y"}
+    scheduler.compute("x", "y")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2)}
+
+
+def test_a_window_counts_the_repeats_inside_it(clock):
+    scheduler, _, _ = tracked()
+    tracker = scheduler.tracker
+    for number in range(5):
+        if number == 3:
+            tracker.repeats["window"] = RepeatCounter()
+        scheduler.ask("x", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("x")
+        scheduler.move("x", "forgotten")
+    assert tracker.repeats["window"].by_prefix() == {"x": (2, 3)}
+    assert tracker.repeats[None].by_prefix() == {"x": (4, 5)}
+
+
+def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
+    monkeypatch.setattr(work, "MAX_KEYS", 2)
+    scheduler, _, _ = tracked()
+    for number in range(2):
+        scheduler.ask("x", "y", "z", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("x", "y", "z")
+        for key in "xyz":
+            scheduler.move(key, "forgotten")
+    assert scheduler.tracker.full
+    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2), "y": (1, 2)}
 
 
 def test_after_a_restart_everything_is_counted_anew(clock):
     scheduler, cluster, _ = tracked(x="processing", y="memory")
-    scheduler.move("y", "released")
     scheduler.tasks.clear()
     clock.now = 10
     scheduler.tracker.reset()
     assert (cluster.work.outstanding, scheduler.tracker.running) == (False, False)
-    scheduler.add("y")
-    scheduler.move("y", "waiting")
-    assert scheduler.tasks["y"].annotations is None
 
 
 def test_the_handlers_are_put_back(clock):
@@ -276,23 +407,15 @@ class WorkMachine(RuleBasedStateMachine):
     @initialize(states=st.lists(st.sampled_from(sorted(MOVES)), max_size=6))
     def begin(self, states):
         self.scheduler, self.cluster, _ = tracked(**{f"task-{i}": state for i, state in enumerate(states)})
-        self.was_in_memory: set[str] = set()
 
-    @rule(key=keys, which=st.integers(0, 5))
-    def move(self, key, which):
+    @rule(key=keys, which=st.integers(0, 5), stimulus=st.sampled_from(["update-graph", "cleanup"]))
+    def move(self, key, which, stimulus):
         if key not in self.scheduler.tasks:
             self.scheduler.add(key)
         ts = self.scheduler.tasks[key]
         moves = MOVES[ts.state]
-        start, finish = ts.state, moves[which % len(moves)]
-        marked = bool(ts.annotations)
-        self.scheduler.move(key, finish)
-        if start == "memory" and finish == "released":
-            self.was_in_memory.add(key)
-        if finish == "forgotten":
-            self.was_in_memory.discard(key)
-        elif finish == "waiting":
-            assert bool(ts.annotations) is (marked or key in self.was_in_memory)
+        self.scheduler.move(key, moves[which % len(moves)], stimulus)
+        assert ts.nbytes >= 0 or not ts.annotations
 
     @rule(key=keys)
     def secede(self, key):
@@ -302,7 +425,6 @@ class WorkMachine(RuleBasedStateMachine):
     def restart(self):
         self.scheduler.tasks.clear()
         self.scheduler.ws.long_running.clear()
-        self.was_in_memory.clear()
         self.scheduler.tracker.reset()
 
     @invariant()

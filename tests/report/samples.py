@@ -11,7 +11,7 @@ from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.report.model import PHASES, EfficiencyReport, Repeat
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
 from dask_efficiency.timeline import Timeline
 from tests.strategies import any_gpu_totals
@@ -198,6 +198,7 @@ reports = st.builds(
     outside=st.dictionaries(_names, _amounts, max_size=4),
     details=st.dictionaries(_names, _amounts, max_size=4),
     not_measured=st.dictionaries(_names, _names, max_size=4),
+    repeats=st.dictionaries(_names, st.builds(Repeat, st.integers(0, 10**9), st.integers(0, 10**9)), max_size=12),
     notes=st.lists(_names, max_size=3).map(tuple),
     price_per_worker_hour=st.none() | st.floats(0, 1000),
     environment=st.dictionaries(_names, _names, max_size=4),

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.timeline import Timeline
 from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, with_gpus
 
@@ -207,10 +207,34 @@ def test_a_file_of_before_there_were_timelines_and_gpus_is_read() -> None:
     assert from_dict(data) == by_hand()
 
 
+def test_a_file_of_before_repeats_were_counted_is_read() -> None:
+    data = to_dict(by_hand(repeats={"sum": Repeat(3, 4)}))
+    assert data["report"]["repeats"] == {"sum": {"tasks": 3, "times": 4}}
+    del data["report"]["repeats"]
+    assert from_dict(data) == by_hand()
+
+
+@pytest.mark.parametrize(
+    ("repeats", "refusal"),
+    [
+        ([], "'repeats' is \\[\\]; expected an object"),
+        ({"sum": 3}, "'repeats.sum' is 3; expected an object"),
+        ({"sum": {"tasks": 3}}, "'repeats.sum' lacks 'times'"),
+        ({"sum": {"tasks": -3, "times": 4}}, "'repeats.sum.tasks' is -3; expected a whole number"),
+    ],
+)
+def test_repeats_that_are_none_are_refused(repeats: Any, refusal: str) -> None:
+    data = to_dict(by_hand())
+    data["report"]["repeats"] = repeats
+    with pytest.raises(ReportFileError, match=refusal):
+        from_dict(data)
+
+
 def test_every_field_of_a_report_is_stored() -> None:
     timeline = Timeline(10, 15, {"idle": (7, 3)})
     changed = replace(by_hand(), environment={"dask": "2026.8.0"}, details={"x": 0.1}, outside={"y": 0.2})
     changed = replace(changed, timeline=timeline, code=("x = 1",), gpu={"a": GpuTotals("cupti", kernel_ns=3)})
+    changed = replace(changed, repeats={"sum": Repeat(3, 4)})
     assert from_dict(to_dict(changed)) == changed
     assert to_dict(report_of(seconds(idle=1))).keys() == {"format", "version", "summary", "report"}
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.html import MAX_CODE, PREFIXES_WITH_BARS, SECTIONS, WORKERS_WITH_BARS, render_page
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.timeline import MAX_BINS, Timeline
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 from tests.report.test_notebook import Reader
@@ -148,6 +148,7 @@ def test_hostile_names_are_shown_and_not_run() -> None:
         tasks=dict.fromkeys(HOSTILE_NAMES, 1),
         not_measured={name: name for name in HOSTILE_NAMES},
         notes=HOSTILE_NAMES,
+        repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)),
         outside=dict.fromkeys(HOSTILE_NAMES, 1.0),
         environment={name: name for name in HOSTILE_NAMES} | {"dask-efficiency": HOSTILE_NAMES[0]},
         code=(*HOSTILE_NAMES, "</pre></script><script>alert(2)</script>"),

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.notebook import render_html
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 
@@ -72,6 +72,7 @@ def test_hostile_names_are_shown_and_not_run() -> None:
         by_span=hostile,
         not_measured={name: name for name in HOSTILE_NAMES},
         notes=tuple(HOSTILE_NAMES),
+        repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)),
         outside=dict.fromkeys(HOSTILE_NAMES, 1.0),
     )
     html = render_html(report)

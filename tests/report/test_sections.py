@@ -2,13 +2,14 @@ from hypothesis import given
 
 from dask_efficiency.report.figures import NAME_LENGTH
 from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.sections import (
     beside,
     context,
     not_counted,
     not_measured,
     prefixes,
+    repeats,
     sections,
     spans,
     workers,
@@ -24,6 +25,24 @@ def test_sections_with_nothing_to_say_are_absent() -> None:
     assert titles(report_of()) == []
     assert titles(report_of(seconds(no_work=4))) == []
     assert titles(by_hand()) == ["Factors", "Client phases", "Workers", "Prefixes by time held (thread-s)"]
+
+
+def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
+    report = report_of(repeats={"load": Repeat(6, 2), "sum": Repeat(384, 4), "": Repeat(1, 2)})
+    section = repeats(report)
+    (told,) = section.lines
+    assert told.startswith("the same results were computed up to 4 times, because they were asked for again (391 tasks")
+    assert "persist()" in told
+    assert section.heads == ("prefix", "tasks", "computed up to")
+    assert section.rows == (("sum", "384", "4 times"), ("load", "6", "2 times"), ("(no prefix)", "1", "2 times"))
+    assert titles(report) == ["Computed again"]
+
+
+def test_many_prefixes_that_were_computed_again_are_bounded_and_their_names_harmless() -> None:
+    section = repeats(report_of(repeats={name: Repeat(9, 2) for name in (*HOSTILE_NAMES, *map(str, range(99)))}))
+    assert len(section.rows) == 8
+    assert all(len(cell) <= NAME_LENGTH and "\x1b" not in cell for row in section.rows for cell in row)
+    assert section.lines[1] == f"the 8 prefixes with most of these tasks, of {99 + len(HOSTILE_NAMES)}:"
 
 
 def test_the_context_counts_what_the_report_covers() -> None:

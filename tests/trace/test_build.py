@@ -120,15 +120,18 @@ def test_what_was_processing_when_the_recording_began_has_a_run_and_no_transitio
     assert trace.transitions.stimulus.tolist() == [0]
 
 
-def test_a_result_that_was_there_before_is_recomputed():
+def test_the_runs_that_compute_a_lost_result_again_are_recomputed_and_repeats_are_not():
     scene = Scene()
     scene.run("a", 0, scene.submit({"a": (), "b": ()}))
     lost = scene.cause("handle-worker-cleanup")
     scene.move("a", "memory", "released", lost)
     scene.move("a", "released", "waiting", lost)
+    scene.recorder.recomputed(scene.run_ids + 1)
     scene.run("b", 1, scene.run("a", 1, lost))
+    scene.move("a", "memory", "released", scene.cause("client-releases-keys"))
+    scene.run("a", 1, scene.submit({"a": ()}))
     trace = scene.trace()
-    assert [run["recomputed"] for run in runs_of(trace, "a")] == [False, True]
+    assert [run["recomputed"] for run in runs_of(trace, "a")] == [False, True, False]
     assert [run["recomputed"] for run in runs_of(trace, "b")] == [False]
 
 

@@ -1,0 +1,128 @@
+"""What is computed once more: because somebody asked for it again, or because a worker took the result with it."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import pytest
+from distributed import Client, wait
+
+from dask_efficiency import efficiency_report
+from tests.plugins.tasks import Diary, increment, write_and_nap
+from tests.plugins.watch import addresses, eventually, kill
+
+pytestmark = pytest.mark.cluster
+
+
+def reduced():
+    return da.random.random((800, 400), chunks=100).sum()
+
+
+def layered():
+    """As an xarray expression has it: anomalies from a mean, then their spread."""
+    x = da.random.random((60, 40, 40), chunks=(10, 20, 20))
+    anomalies = x - x.mean(axis=0, keepdims=True)
+    return ((anomalies**2).mean(axis=(1, 2)) + anomalies.max(axis=(1, 2))).std()
+
+
+@pytest.mark.parametrize("expression", [reduced, layered])
+def test_one_collection_computed_four_times_in_a_report_is_repeated_and_none_of_it_recomputed(client, expression):
+    collection = expression()
+    with efficiency_report(client, trace=True) as report:
+        for _ in range(4):
+            collection.compute()
+    assert report.breakdown["recomputed"] == 0
+    assert set(report.tasks) == {"succeeded"}
+    assert not report.trace.runs.recomputed.any()
+    assert {repeat.times for repeat in report.repeats.values()} == {4}
+    # The last tasks of each compute() have names of their own.
+    again = sum(repeat.tasks for repeat in report.repeats.values())
+    assert 0.7 * report.tasks["succeeded"] < again <= 0.75 * report.tasks["succeeded"]
+    assert "computed up to 4 times" in repr(report)
+
+
+def test_what_was_released_and_not_forgotten_is_repeated_when_a_client_asks_for_it_again(client):
+    first = dask.delayed(increment)(1, dask_key_name="first-held")
+    held = client.persist(dask.delayed(increment)(2, first, dask_key_name="second-held"), optimize_graph=False)
+    wait(held)
+    with efficiency_report(client, trace=True) as report:
+        for _ in range(4):
+            eventually(lambda: not client.who_has().get("first-held"))
+            assert client.compute(first).result() == 2
+    assert not report.trace.runs.recomputed.any()
+    assert report.tasks == {"succeeded": 4}
+    assert {prefix: (repeat.tasks, repeat.times) for prefix, repeat in report.repeats.items()} == {"first-held": (4, 5)}
+
+
+def test_a_window_tells_the_repeats_inside_it(client):
+    collection = reduced()
+    collection.compute()
+    with efficiency_report(client) as once:
+        da.random.random((40, 40), chunks=20).sum().compute()
+    with efficiency_report(client) as again:
+        collection.compute()
+    assert once.repeats == {}
+    assert {repeat.times for repeat in again.repeats.values()} == {2}
+
+
+def test_a_retry_has_what_was_released_computed_again_as_a_repeat(client, tmp_path):
+    diary = Diary(tmp_path / "diary")
+    first = dask.delayed(increment)(1, dask_key_name="first-retry")
+    last = dask.delayed(fail_once)(diary, first, dask_key_name="last-retry")
+    with efficiency_report(client) as report:
+        future = client.compute(last)
+        wait(future)
+        future.retry()
+        assert future.result() == 2
+    assert report.tasks == {"succeeded": 3, "failed": 1}
+    assert {prefix: repeat.tasks for prefix, repeat in report.repeats.items()} == {"first-retry": 1}
+
+
+def fail_once(diary: Diary, x: int) -> int:
+    if not diary.read("failure"):
+        diary.write(event="failure")
+        raise ArithmeticError("the first time")
+    return x
+
+
+def test_what_a_lost_result_needs_is_recomputed_though_it_was_released_long_ago(mortal_client):
+    client = mortal_client
+    first, _ = addresses(client)
+    with dask.annotate(workers=[first], allow_other_workers=True):
+        start = dask.delayed(increment)(0, dask_key_name="start")
+        sides = [dask.delayed(increment)(i, start, dask_key_name=f"side-{i}") for i in range(3)]
+        middle = dask.delayed(increment)(0, *sides, dask_key_name="middle")
+        kept = client.persist(dask.delayed(increment)(1, middle, dask_key_name="kept"), optimize_graph=False)
+    wait(kept)
+    with efficiency_report(client, trace=True) as report:
+        kill(client, first)
+        eventually(lambda: set(client.who_has()[kept.key]) - {first})
+    assert report.tasks == {"recomputed": 6}
+    assert report.trace.runs.recomputed.all()
+    assert report.repeats == {}
+
+
+def test_a_client_that_asks_again_while_a_worker_is_lost_is_told_from_it(mortal_cluster, mortal_client, tmp_path):
+    client = mortal_client
+    first, second = addresses(client)
+    diary = Diary(tmp_path / "diary")
+    lost = client.submit(increment, 1, key="lost", workers=[first], allow_other_workers=True)
+    asked = dask.delayed(increment)(2, dask_key_name="asked")
+    both = dask.delayed(increment)(3, asked, dask_key_name="both")
+    wait(lost)
+    with Client(mortal_cluster) as other, efficiency_report(client) as report:
+        with dask.annotate(workers=[second], allow_other_workers=True):
+            assert other.compute(both, optimize_graph=False).result() == 4
+        eventually(lambda: "both" not in client.who_has())
+        running = client.submit(
+            write_and_nap, diary, 0.5, lost, key="running", workers=[first], allow_other_workers=True
+        )
+        eventually(lambda: diary.read("start"))
+        kill(client, first)
+        assert other.compute(both, optimize_graph=False).result() == 4
+        running.result()
+    assert report.tasks["recomputed"] == 1
+    assert {prefix: (repeat.tasks, repeat.times) for prefix, repeat in report.repeats.items()} == {
+        "asked": (1, 2),
+        "both": (1, 2),
+    }
