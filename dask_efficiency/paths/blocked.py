@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.segments import Segments
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import BLOCKED_BY, RunTrace
 from dask_efficiency.trace.tables import MISSING
 
 Interval = tuple[int, int]
@@ -30,14 +30,17 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
     """The same segments, cut up where a process was blocked; they tile as before.
 
     A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
-    read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task, it is
-    ``spill`` or ``unspill``. While a loop reads or writes data itself, a transfer stays one.
+    read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task or because
+    its memory was full, it is ``spill`` or ``unspill``. While a loop reads or writes data itself, a transfer stays one.
     """
     table = trace.blocked
     blocked = _by_process(table.worker, table.start, table.stop)
     # When in such a time it moved data is not known: taken as its beginning.
     otherwise = _by_process(table.worker, table.start + np.maximum(table.moving_ns, 0), table.stop)
-    disk = {Kind.SPILL: _disk(trace, "spill_ns", "ended"), Kind.UNSPILL: _disk(trace, "unspill_ns", "submitted")}
+    disk = {
+        Kind.SPILL: _disk(trace, "spill", "spill_ns", "ended"),
+        Kind.UNSPILL: _disk(trace, "unspill", "unspill_ns", "submitted"),
+    }
     if not blocked and not any(disk.values()):
         return segments
     rows: list[_Row] = []
@@ -104,9 +107,12 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
     return found
 
 
-def _disk(trace: RunTrace, duration: str, until: str) -> dict[int, list[Interval]]:
-    """When each worker's event loop was at the disk."""
-    runs = trace.runs
+def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
+    """When each worker's event loop was at the disk: as it was seen there, and as its tasks say."""
+    runs, blocked = trace.runs, trace.blocked
+    seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)
     rows = np.flatnonzero((took > 0) & (stop != MISSING))
-    return _by_process(runs.worker[rows], stop[rows] - took[rows], stop[rows])
+    return _by_process(
+        [*seen.worker, *runs.worker[rows]], [*seen.start, *(stop[rows] - took[rows])], [*seen.stop, *stop[rows]]
+    )

@@ -38,6 +38,8 @@ class SpillWatch:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._before: list[int] = []
+        #: Whether there is anything to time.
+        self.watching = False
         #: When the last one ended; 0 if there was none.
         self.last = 0
         #: Told of each stretch at the disk: start, stop, and whether it read.
@@ -59,9 +61,11 @@ class SpillWatch:
                 self._time(buffer.fast.on_evict, i, call, reading=False)
         if self._placed and hasattr(self._data, "evict"):
             self._time(vars(self._data), "evict", self._data.evict, reading=False, asked=True)
+        self.watching = bool(self._placed)
 
     def stop(self) -> None:
         """Put everything back."""
+        self.watching = False
         while self._placed:
             owner, name, wrapper, original = self._placed.pop()
             if _get(owner, name) is not wrapper:  # somebody wrapped it after us
@@ -70,11 +74,6 @@ class SpillWatch:
                 del owner[name]
             else:
                 owner[name] = original
-
-    @property
-    def watching(self) -> bool:
-        """Whether there is anything to time."""
-        return bool(self._placed)
 
     def _time(self, owner: Any, name: Any, call: Callable[..., Any], *, reading: bool, asked: bool = False) -> None:
         """Time what is called by this name, in the attributes of an object or in a list of callbacks."""

@@ -10,6 +10,7 @@ from dask_efficiency.plugins.digests import MAX_PREFIX_LENGTH, SpillDigests
 from dask_efficiency.plugins.executor import ThreadRun
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.trace.batch import RUN, encode
+from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ TOPIC = "dask-efficiency-trace"
 
 #: Rows after which a batch is sent between two heartbeats.
 MAX_ROWS = 500
+
+#: Less time at the disk than this blocks an event loop no more than anything else does.
+MIN_AT_DISK_NS = 1_000_000
+
+_SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
 #: Positions in a run's row.
 _RUN_ID, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED = range(8)
@@ -69,15 +75,20 @@ class WorkerRecorder:
         self._moved: list[list[int]] = []
         self._moved_keys: list[Any] = []
         self._senders: dict[str, int] = {}
-        self._blocked: list[tuple[int, int, int]] = []
+        self._blocked: list[tuple[int, int, int, int]] = []
         self._spill = SpillDigests(worker.digests_total)
         for ts in worker.state.executing:
             self._take_slot(self._row(ts))
-        self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
+        self._watch = LoopWatch(worker, lambda *row: self._blocked.append((*row, MISSING)))
 
     def stop(self) -> None:
         """Record no more."""
         self._watch.stop()
+
+    def at_disk(self, start: int, stop: int, reading: bool) -> None:
+        """The event loop wrote results to disk, or read them back."""
+        if stop - start >= MIN_AT_DISK_NS:
+            self._blocked.append((start, stop, 0, _READS_BACK if reading else _SPILLS))
 
     # -- runs --------------------------------------------------------------------------------
 

@@ -238,6 +238,7 @@ class WorkerMeter:
                 self._hook = self._recorded_transition
         except Exception as error:
             self._recorder_failed(error)
+        self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
         self._threads.record(self._recorder is not None)
         if "transition" in self._plugin.__dict__:
             self._plugin.transition = self._hook  # type: ignore[method-assign]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.tables import MISSING, Int64
 
 SCHEMA = 1
 
@@ -38,8 +39,8 @@ RUN = (
 #: Of a transfer; ``sender`` is a position in the batch's senders, the key stands in the batch's keys.
 TRANSFER = ("sender", "nbytes", "queued", "start", "stop", "arrived")
 
-#: Of a time in which the event loop did not turn.
-BLOCKED = ("start", "stop", "moving_ns")
+#: Of a time in which the event loop did not turn, as in :class:`~dask_efficiency.trace.run_trace.Blocked`.
+BLOCKED = ("start", "stop", "moving_ns", "cause")
 
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
@@ -127,6 +128,9 @@ def decode(message: Any) -> Batch:
     known = tables["transfers"][:, 0]
     if known.size and not (known.min() >= -1 and known.max() < len(senders)):
         raise RefusedBatch(f"a transfer's sender is none of the {len(senders)} given")
+    causes = tables["blocked"][:, BLOCKED.index("cause")]
+    if causes.size and not (causes.min() >= MISSING and causes.max() < len(BLOCKED_BY)):
+        raise RefusedBatch(f"an event loop was blocked by none of {BLOCKED_BY}")
     try:
         return Batch(
             recording=str(message["recording"]),

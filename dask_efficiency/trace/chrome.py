@@ -15,7 +15,7 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.events import Place, TraceEvents, Written
 from dask_efficiency.trace.lanes import lanes
-from dask_efficiency.trace.run_trace import PHASES, Outcome, Runs, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, Outcome, Runs, RunTrace, WorkerChange
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 #: A longer key is cut.
@@ -245,6 +245,9 @@ class _Export:
         # Its name is what most of it was.
         moves = 2 * blocked.moving_ns[chosen] > stop - start
         names = ["moves data" if so else "blocked" for so in moves.tolist()]
+        for i, cause in enumerate(blocked.cause[chosen].tolist()):
+            if cause != MISSING:
+                names[i] = BLOCKED_BY[cause]
         self._intervals(process, "event loop", start, stop, names, "event-loop")
 
     def _intervals(

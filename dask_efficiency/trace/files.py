@@ -32,7 +32,7 @@ from dask_efficiency.trace.run_trace import (
     WorkerEvents,
     WorkerSpec,
 )
-from dask_efficiency.trace.tables import Int64, Table, Texts
+from dask_efficiency.trace.tables import MISSING, Int64, Table, Texts
 
 FORMAT = "dask-efficiency-trace"
 VERSION = 1
@@ -59,6 +59,9 @@ _TABLES: dict[str, type[Table]] = {
     "phases": Phases,
     "series": Series,
 }
+
+#: Columns that older files lack, by table: MISSING in every row.
+_ADDED = {"blocked": frozenset({"cause"})}
 
 #: What else is kept as columns.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
@@ -246,11 +249,15 @@ def _unpacked(
     described = _field(groups, group, dict, "columns")
     rows = _field(described, "rows", int, group)
     packings = _field(described, "columns", dict, group)
-    if rows < 0 or set(packings) != set(dtypes):
+    older = _ADDED.get(group, frozenset()) - set(packings)
+    if rows < 0 or set(packings) | older != set(dtypes):
         raise TraceFileError(f"{group!r} has {rows} rows of {sorted(packings)!r:.200}; expected {sorted(dtypes)}")
     columns = {}
     others: dict[str, Int64] = {}
     for name, dtype in dtypes.items():
+        if name in older:
+            columns[name] = np.full(rows, MISSING, dtype)
+            continue
         where = f"{group}/{name}"
         packing = _packing(packings[name], where, others)
         content = _member(archive, where, packing.nbytes(rows))

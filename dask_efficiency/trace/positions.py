@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import PHASES, STATES, Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, STATES, Outcome, RunTrace, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 
 #: By table and column: the field of the trace that its numbers are positions in.
@@ -25,12 +25,18 @@ POINTS_INTO: dict[str, dict[str, str]] = {
     "runs": {"task": "tasks", "worker": "workers", "outcome": "Outcome", "after": "tasks"},
     "transfers": {"task": "tasks", "sender": "workers", "receiver": "workers"},
     "worker_events": {"worker": "workers", "change": "WorkerChange"},
-    "blocked": {"worker": "workers"},
+    "blocked": {"worker": "workers", "cause": "BLOCKED_BY"},
     "phases": {"client": "clients", "phase": "PHASES"},
     "series": {"worker": "workers"},
 }
 
-_FIXED = {"STATES": len(STATES), "Outcome": len(Outcome), "WorkerChange": len(WorkerChange), "PHASES": len(PHASES)}
+_FIXED = {
+    "STATES": len(STATES),
+    "Outcome": len(Outcome),
+    "WorkerChange": len(WorkerChange),
+    "PHASES": len(PHASES),
+    "BLOCKED_BY": len(BLOCKED_BY),
+}
 
 
 def check_positions(trace: RunTrace) -> None:

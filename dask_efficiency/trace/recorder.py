@@ -132,7 +132,7 @@ class Chapter:
     worker_events: list[tuple[int, int, int]] = field(default_factory=list)
     #: Stimuli that removed a worker.
     removals: list[int] = field(default_factory=list)
-    blocked: list[tuple[int, int, int, int]] = field(default_factory=list)
+    blocked: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     series: list[tuple[float, ...]] = field(default_factory=list)
     #: A worker's number, its senders' numbers, and its batch.
     batches: list[tuple[int, list[int], Batch]] = field(default_factory=list)
@@ -365,7 +365,7 @@ class Recorder:
 
     def blocked(self, start: int, stop: int, moving_ns: int) -> None:
         """The scheduler's event loop did not turn; for so long it moved data itself."""
-        self._newer.blocked.append((MISSING, start, stop, moving_ns))
+        self._newer.blocked.append((MISSING, start, stop, moving_ns, MISSING))
 
     def heartbeat(self, at: int, worker: int, values: Sequence[float]) -> None:
         """How a worker is: the columns :data:`SERIES`."""
@@ -447,7 +447,7 @@ _GROWING = {
 _ROWS = {
     "graphs": ("client", "received", "taken_in"),
     "worker_events": ("at", "worker", "change"),
-    "blocked": ("worker", "start", "stop", "moving_ns"),
+    "blocked": ("worker", "start", "stop", "moving_ns", "cause"),
 }
 
 

@@ -186,6 +186,10 @@ class WorkerEvents(Table):
     change: Int8
 
 
+#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back.
+BLOCKED_BY = ("spill", "unspill")
+
+
 @dataclass(frozen=True, slots=True)
 class Blocked(Table):
     """A row for each time that an event loop did not turn for a while, by process."""
@@ -196,6 +200,8 @@ class Blocked(Table):
     stop: Int64
     #: Nanoseconds of it that reading, writing and (de)serialising messages took; when in it is not known.
     moving_ns: Int64
+    #: A position in :data:`BLOCKED_BY`; MISSING where nothing tells. Such rows may overlap with those of no cause.
+    cause: Int8
 
 
 @dataclass(frozen=True, slots=True)

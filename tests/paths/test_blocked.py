@@ -11,7 +11,7 @@ from dask_efficiency.paths.blocked import relabel
 from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import critical_path
 from dask_efficiency.paths.segments import Segments
-from dask_efficiency.trace.run_trace import Blocked, Runs
+from dask_efficiency.trace.run_trace import BLOCKED_BY, Blocked, Runs
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import SAMPLES
 
@@ -99,6 +99,30 @@ def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -
     assert found.start.tolist() == [100, 110, 120, 180, 190]
 
 
+@pytest.mark.parametrize("cause", BLOCKED_BY)
+@pytest.mark.parametrize("kind", [Kind.WORKER_LOOP, Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
+def test_a_loop_that_spills_because_memory_is_full_is_named_so(kind: Kind, cause: str) -> None:
+    segments = Segments.from_columns({"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0]})
+    # It does not turn from 110 to 190, and most of that is seen to be at the disk; another worker's is not its own.
+    blocked = Blocked.from_columns(
+        {
+            "worker": [0, 0, 1],
+            "start": [110, 120, 100],
+            "stop": [190, 180, 200],
+            "moving_ns": [0, 0, 0],
+            "cause": [MISSING, BLOCKED_BY.index(cause), BLOCKED_BY.index(cause)],
+        }
+    )
+    found = relabel(segments, replace(SAMPLES["tree"](), runs=Runs.empty(), blocked=blocked))
+    named = [str(KINDS[kind]) for kind in found.kind]
+    if kind is Kind.WORKER_LOOP:
+        assert named == ["worker-loop", cause, "worker-loop"]
+        assert found.start.tolist() == [100, 120, 180]
+    else:
+        assert named == [str(kind), "worker-loop", cause, "worker-loop", str(kind)]
+        assert found.start.tolist() == [100, 110, 120, 180, 190]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(-1, 4), st.integers(0, 400), st.integers(-5, 400), st.integers(-1, 500)), max_size=30
@@ -113,6 +137,7 @@ def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, 
         "start": [trace.start + start * 1_000_000 for _, start, _, _ in intervals],
         "stop": [trace.start + (start + length) * 1_000_000 for _, start, length, _ in intervals],
         "moving_ns": [moving * 1_000_000 for _, _, _, moving in intervals],
+        "cause": [moving % (len(BLOCKED_BY) + 1) - 1 for _, _, _, moving in intervals],
     }
     blocked = Blocked.from_columns({key: np.array(column, np.int64) for key, column in columns.items()})
     path = critical_path(replace(trace, blocked=blocked))

@@ -77,10 +77,10 @@ def test_a_task_that_ran_in_no_thread_of_ours_may_have_waited_for_all_that_was_s
     assert worker.spills.beside("x", hold) == 10
 
 
-def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker, monkeypatch):
+def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker):
     worker.spill(5, 20)
     assert worker.spills.beside("x", ended(worker, 20, 55)) is None
-    monkeypatch.setattr(type(worker.spills.watch), "watching", True)
+    worker.spills.watch.watching = True
     assert worker.spills.beside("x", ended(worker, 60, 70)) == 0
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
+from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report, snapshot, unregister
 from tests.plugins.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
@@ -150,6 +150,36 @@ def test_free_slots_whose_tasks_lie_unread_while_the_loop_spills_are_spill(clien
     assert least - SLACK <= report.breakdown["spill"] <= most + SLACK
     # Before they were sent the slots had nothing to do.
     assert report.breakdown["no-work"] + report.breakdown["idle"] >= 2 * SPILLING
+
+
+def test_the_critical_path_names_the_spilling_that_kept_a_task_from_its_end_and_one_from_its_start(
+    client, disk, tmp_path
+):
+    end = tmp_path / "a"
+    with efficiency_report(client, trace=True) as report:
+        ending = client.submit(wait_for, end, pure=False)
+        eventually(end.with_suffix(".begun").exists)
+        with disk.spilling():
+            end.touch()
+            eventually(end.with_suffix(".ended").exists)
+            pass_by(SPILLING)
+        done = ending.result()
+        kept_from_its_end = disk.times[1] - done
+    assert kept_from_its_end > SPILLING
+    found = critical_path(report.trace).seconds("kind")
+    assert found["spill"] == pytest.approx(kept_from_its_end, abs=SLACK)
+
+    for path in (disk.begun, disk.go_on):
+        path.unlink()
+    with efficiency_report(client, trace=True) as report:
+        with disk.spilling():
+            sent = time.monotonic()
+            starting = client.submit(increment, 1, pure=False)
+            eventually(lambda: any(client.processing().values()))
+            pass_by(SPILLING)
+        starting.result()
+    found = critical_path(report.trace).seconds("kind")
+    assert SPILLING <= found["spill"] <= disk.times[1] - sent + SLACK
 
 
 def test_spilling_that_delays_no_slot_is_shown_beside(client, disk):

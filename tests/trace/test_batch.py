@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, RefusedBatch, decode, encode
+from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.tables import MISSING
 from tests.strategies import plain_data
 
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -29,8 +33,9 @@ def message(**changes: object) -> dict:
     return {**sent, **changes}
 
 
-@given(rows(RUN), rows(BLOCKED), st.integers(0, 2**62))
-def test_what_is_decoded_is_what_was_encoded(runs, blocked, wall):
+@given(rows(RUN), rows(BLOCKED[:-1]), st.integers(MISSING, len(BLOCKED_BY) - 1), st.integers(0, 2**62))
+def test_what_is_decoded_is_what_was_encoded(runs, blocked, cause, wall):
+    blocked = [[*row, cause] for row in blocked]
     batch = decode(encode(recording="r", worker="tcp://a", seq=3, wall=wall, runs=runs, blocked=blocked))
     assert (batch.recording, batch.worker, batch.seq, batch.wall) == ("r", "tcp://a", 3, wall)
     assert batch.runs.tolist() == runs
@@ -51,6 +56,8 @@ def test_keys_and_senders_come_along():
         ({"runs": b"1234567"}, "runs is 7"),
         ({"runs": [1, 2]}, "runs is list"),
         ({"blocked": None}, "blocked is NoneType"),
+        ({"blocked": array("q", [1, 2, 0, len(BLOCKED_BY)]).tobytes()}, "blocked by none of"),
+        ({"blocked": array("q", [1, 2, 0, -2]).tobytes()}, "blocked by none of"),
         ({"keys": []}, "a key for each of 1 transfers"),
         ({"keys": "x"}, "a key for each"),
         ({"senders": []}, "none of the 0"),

@@ -13,7 +13,7 @@ from dask_efficiency.paths.path import critical_path
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written
-from dask_efficiency.trace.run_trace import Blocked, Outcome, RunTrace, Series, WorkerEvents
+from dask_efficiency.trace.run_trace import BLOCKED_BY, Blocked, Outcome, RunTrace, Series, WorkerEvents
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.perfetto import FAULTS, query, query_each
 from tests.trace.samples import MS, SAMPLES, seceded, spilling, transfer_bound, tree, wide
@@ -120,11 +120,22 @@ def test_the_critical_path_has_a_track_and_arrows_of_the_kind_between_its_runs(t
 def test_an_event_loop_was_blocked_or_moved_data(tmp_path: Path) -> None:
     trace = tree(4)
     at = trace.start + MS
-    blocked = {"worker": [0, 0], "start": [at, at + MS], "stop": [at + MS, at + 2 * MS], "moving_ns": [0, MS]}
+    blocked = {
+        "worker": [0] * 4,
+        "start": [at + i * MS for i in range(4)],
+        "stop": [at + i * MS for i in range(1, 5)],
+        "moving_ns": [0, MS, 0, 0],
+        "cause": [MISSING, MISSING, BLOCKED_BY.index("unspill"), BLOCKED_BY.index("spill")],
+    }
     save_chrome(replace(trace, blocked=Blocked.from_columns(blocked)), tmp_path / "run.json")
     content = json.loads((tmp_path / "run.json").read_bytes())
     events = content["traceEvents"] if isinstance(content, dict) else content
-    assert [event["name"] for event in events if event.get("cat") == "event-loop"] == ["blocked", "moves data"]
+    assert [event["name"] for event in events if event.get("cat") == "event-loop"] == [
+        "blocked",
+        "moves data",
+        "unspill",
+        "spill",
+    ]
 
 
 def test_only_the_critical_path_is_left_when_asked_for(tmp_path: Path) -> None:

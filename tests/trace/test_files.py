@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.trace.files import TraceFileError, load_trace, save_trace
-from dask_efficiency.trace.run_trace import RunTrace, Series, WorkerSpec
+from dask_efficiency.trace.run_trace import Blocked, RunTrace, Series, WorkerSpec
 from dask_efficiency.trace.tables import MISSING, Table, Texts
 from tests.trace.equal import assert_same
 from tests.trace.samples import SAMPLES, random_graph, simulate, tree
@@ -268,3 +268,16 @@ def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
     trace = tree(2000)
     trace.save(tmp_path / "run.trace")
     assert os.path.getsize(tmp_path / "run.trace") <= 100 * len(trace.tasks)
+
+
+def test_a_file_from_before_causes_were_noted_has_none(tmp_path: Path) -> None:
+    blocked = {"worker": [0], "start": [1], "stop": [2], "moving_ns": [0]}
+    trace = replace(tree(2), blocked=Blocked.from_columns(blocked | {"cause": [1]}))
+    save_trace(trace, tmp_path / "run.trace")
+
+    def older(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        del described["columns"]["blocked"]["columns"]["cause"]
+        del members["blocked/cause"]
+
+    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
+    assert load_trace(tmp_path / "run.trace").blocked.to_frame().to_dict("list") == blocked | {"cause": [MISSING]}
