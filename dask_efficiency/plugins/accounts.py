@@ -88,6 +88,7 @@ def of_life(meter: ClusterMeter) -> dict[str, Any]:
     found, missing = decorate(
         [
             *_of_any(meter, cluster.started, at),
+            Decoration("cores", "count of cores", lambda: _cores(meter, cluster.started, at)),
             Decoration("timeline", "timeline", lambda: _binned(meter.timeline(at=at))),
             Decoration(
                 "gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in cluster.gpu_by_worker().items()}
@@ -131,7 +132,8 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
             f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
             f"remembers a point every {points:g} s, and the window begins at the one before"
         )
-    found, missing = decorate(_of_any(meter, then.at, at))
+    cores = Decoration("cores", "count of cores", lambda: _cores(meter, then.at, at))
+    found, missing = decorate([*_of_any(meter, then.at, at), cores])
     return {
         **_common(meter),
         **found,
@@ -248,7 +250,6 @@ def _of_any(meter: ClusterMeter, start: int, stop: int) -> list[Decoration]:
     return [
         Decoration("environment", "environment", lambda: environment.of_cluster(workers.values(), clients.values())),
         Decoration("stragglers", "list of stragglers", lambda: _stragglers(meter, start, stop)),
-        Decoration("cores", "count of cores", lambda: _cores(meter, start, stop)),
     ]
 
 

@@ -227,8 +227,6 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "source listing",
                 "list of stragglers",
                 "account of GPUs",
-                "count of cores",
-                "list of workers that came",
             },
         }[module]
     )
