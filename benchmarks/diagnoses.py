@@ -37,7 +37,8 @@ from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report import path_sections, stragglers_text
-from dask_efficiency.report.sections import advised, context
+from dask_efficiency.report.advice import advised
+from dask_efficiency.report.sections import context
 from dask_efficiency.stragglers.offline import judge
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
