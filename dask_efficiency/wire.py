@@ -24,6 +24,9 @@ OWN_WORK = "dask-efficiency itself"
 #: Among them, too: CPU time of threads that are neither a task's nor the event loop's.
 OTHER_CPU = "CPU of other threads"
 
+#: Among them, too: how long these were ready to run and waited for a core.
+OTHER_CORE_WAIT = "other threads waiting for a core"
+
 #: Among the details: how long tasks' threads were ready to run and waited for a core.
 CORE_WAIT = "thread-noncpu: waiting for a core"
 

@@ -129,9 +129,9 @@ def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
 
 
 def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
-    """Tasks that mostly wait: nobody knows for what, so no promise is made of more workers."""
-    said = f" that mostly wait ({_share(1.0 - waiting, 1.0)} computing){order}"
-    return f"{said}: what helps most is less waiting, for I/O, locks, the GIL or cores, in {longest}"
+    """Tasks that are mostly off the CPU: nobody knows why, so no promise is made of more workers."""
+    said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
+    return f"{said}: see what {longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
 
 
 def _share(seconds: float, makespan: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from distributed import Scheduler, Worker
 
-from dask_efficiency.wire import CORE_WAIT, OTHER_CPU
+from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.threads import TaskThreads
@@ -28,16 +28,16 @@ class CoreWait:
     """
 
     def __init__(self) -> None:
-        #: Of all threads, and of those that run tasks.
-        self.all: int | None = 0
-        self.tasks: int | None = 0
+        #: Of all threads; of those that run tasks; and of those that are neither these nor the event loop's.
+        self.all: int | None = 0 if _is_told() else None
+        self.tasks = 0
+        self.others = 0
+        self._loop = threading.get_native_id()
         self._threads = _waited()
-        if not _is_told():
-            self.all = self.tasks = None
 
     def read(self, task_threads: Collection[int]) -> None:
         """Bring the sums up to now; ``task_threads`` are native ids."""
-        if self.all is None or self.tasks is None:
+        if self.all is None:
             return
         now = _waited()
         for thread, waited in now.items():
@@ -45,6 +45,8 @@ class CoreWait:
             self.all += more
             if thread in task_threads:
                 self.tasks += more
+            elif thread != self._loop:
+                self.others += more
         self._threads = now
 
 
@@ -79,8 +81,10 @@ class ProcessThreads:
 
     @property
     def outside(self) -> dict[str, int]:
-        """Nanoseconds outside the thread slots: CPU of threads that are neither a task's nor the event loop's."""
-        return {OTHER_CPU: self._other_cpu} if self._other_cpu else {}
+        """Nanoseconds outside the thread slots, of threads that are neither a task's nor the event loop's."""
+        if not self._other_cpu:  # of a process that others share, nothing is told
+            return {}
+        return {OTHER_CPU: self._other_cpu, OTHER_CORE_WAIT: self.core_wait.others}
 
 
 def _clocks() -> tuple[int, int]:

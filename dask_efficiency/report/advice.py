@@ -50,8 +50,8 @@ class Facts:
     #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
     gpu_waiting: float
     core_waiting: float
-    #: CPU time of threads that libraries started, as a share of what else there is in ``thread-noncpu``.
-    library_cpu: float
+    #: Share of the rest of it in which threads that libraries started ran, or were ready to.
+    libraries: float
     #: Share of ``thread-noncpu`` in workers of several threads that computed for about one core together.
     one_core: float
     #: Share of the settled time that was spilling.
@@ -110,7 +110,7 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.library_cpu > LIBRARIES,
+        lambda facts: facts.libraries > LIBRARIES,
         "libraries' own threads (Arrow, BLAS, OpenMP) computed meanwhile: that part is work, not waiting",
     ),
     Advice(
@@ -217,7 +217,6 @@ def facts_of(report: EfficiencyReport) -> Facts:
     known = path is not None and path.makespan_seconds > 0
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
-    rest = noncpu - report.core_wait_seconds
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.mean_threads,
@@ -225,7 +224,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         cores=report.cores,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         core_waiting=report.core_wait_seconds / noncpu if noncpu else 0.0,
-        library_cpu=report.library_seconds / rest if rest > 0 else 0.0,
+        libraries=report.library_share,
         one_core=_one_core(report),
         spilling=whole.ns(Bucket.SPILL) / settled if settled else 0.0,
         load_balance=report.load_balance,

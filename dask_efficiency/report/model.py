@@ -11,7 +11,7 @@ from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.timeline import Timeline
-from dask_efficiency.wire import CORE_WAIT, OTHER_CPU
+from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,6 +222,13 @@ class EfficiencyReport:
         """
         most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
         return min(self.outside.get(OTHER_CPU, 0.0), most)
+
+    @property
+    def library_share(self) -> float:
+        """Share of the tasks' other waiting in which libraries' threads ran or were ready to, in [0, 1]: an estimate."""
+        most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
+        at_work = self.outside.get(OTHER_CPU, 0.0) + self.outside.get(OTHER_CORE_WAIT, 0.0)
+        return min(1.0, at_work / most) if most > 0 else 0.0
 
     @property
     def client_seconds(self) -> float:

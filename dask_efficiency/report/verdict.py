@@ -6,21 +6,24 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.advice import LIBRARIES
 from dask_efficiency.report.figures import format_seconds, format_share, format_thread_time, harmless, shorten
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.lost_time import LostTime, Row, lost_time
+from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import sentence
 from dask_efficiency.report.sections import slow_worker
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
+#: From this share of the tasks on, it is said that they were computed again.
+MANY_REPEATS = 0.25
+
 DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
     Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
     Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: I/O, the GIL, locks, GPU waits",
-    Bucket.SPILL: "tasks that wrote results to disk or read them back",
+    Bucket.SPILL: "waiting for results to be written to disk or read back",
     Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",
     Bucket.FAILED: "held by tasks that erred, earlier tries included",
     Bucket.CANCELLED: "held by tasks that were cancelled or cut off",
-    Bucket.RECOMPUTED: "held by tasks whose result had been in memory before",
+    Bucket.RECOMPUTED: "held by tasks whose result had been in memory and was lost",
     Bucket.PAUSED: "free threads of workers that were paused for lack of memory",
     Bucket.RETIRING: "free threads of workers that were closing gracefully",
     Bucket.WAITING_ON_DATA: "free threads whose next task waited for a transfer",
@@ -57,7 +60,7 @@ def verdict(report: EfficiencyReport) -> str:
         witnesses = [*_path(report), *_stragglers(report)]
         # What most of the wall clock went to comes first; of the work on the cluster, the best witness.
         leading = [*length, *witnesses, *judged] if largest_is_elsewhere(report) else [*witnesses, *judged, *length]
-        clauses = [*leading, *_largest_loss(report, table, unit)]
+        clauses = [*leading, *_largest_loss(report, table, unit), *_repeats(report)]
     clauses += _gpus(report)
     if table.running and whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         clauses.append(f"{table.running.thread_time} {unit} are still running")
@@ -94,20 +97,24 @@ def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[
         return []
     largest = table.losses[0]
     worth = f", worth {largest.money}" if largest.money else ""
-    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}{_computed(report, largest)}"]
+    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}"]
+    if largest.label == Bucket.THREAD_NONCPU and report.library_share > LIBRARIES:
+        computed = format_seconds(report.library_seconds)
+        unknown = f"is not known to be lost: threads of libraries computed for {computed} in it"
+        clauses = [f"{largest.label}, {largest.thread_time} {unit}{worth}, {unknown}"]
     unmeasured = {loss.bucket: loss.share for loss in report.losses[1:]}.get(Bucket.UNMEASURED, 0.0)
     if unmeasured >= WORTH_SAYING:
         clauses.append(f"{format_share(unmeasured)} was not measured")
     return clauses
 
 
-def _computed(report: EfficiencyReport, largest: Row) -> str:
-    """That libraries' own threads were at work while tasks waited, where that may be most of the waiting."""
-    rest = report.breakdown[Bucket.THREAD_NONCPU] - report.core_wait_seconds
-    if largest.label != Bucket.THREAD_NONCPU or report.library_seconds <= LIBRARIES * rest:
-        return ""
-    computed = format_seconds(report.library_seconds)
-    return f", while threads of libraries computed for {computed}: work that is not counted as useful"
+def _repeats(report: EfficiencyReport) -> list[str]:
+    """How many tasks computed what had been computed before, where that is worth words."""
+    again, tasks = sum(repeat.tasks for repeat in report.repeats.values()), sum(report.tasks.values())
+    if not tasks or again < MANY_REPEATS * tasks:
+        return []
+    times = max(repeat.times for repeat in report.repeats.values())
+    return [f"{again} of {tasks} tasks made what had been made before, up to {times} times: persist() it"]
 
 
 def _gpus(report: EfficiencyReport) -> list[str]:

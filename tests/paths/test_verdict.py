@@ -51,15 +51,24 @@ def test_otherwise_the_prefix_that_is_longest_on_the_path_is_what_helps() -> Non
 
 def test_how_much_the_tasks_wait_is_said() -> None:
     assert "tasks that mostly compute (20 % waiting)" in of({"compute-cpu": 7.2, "compute-noncpu": 1.8})
-    assert "tasks that mostly wait (20 % computing)" in of({"compute-cpu": 1.8, "compute-noncpu": 7.2})
+    assert "tasks that are mostly off the CPU (20 % on it)" in of({"compute-cpu": 1.8, "compute-noncpu": 7.2})
     assert "tasks that mostly compute (20 % waiting)" in of({"gpu-compute": 7.2, "compute-noncpu": 1.8})
 
 
 @pytest.mark.parametrize("bound", [{}, {"floor": 9.0}, {"slot_bound": 9.0}])
 def test_tasks_that_wait_need_less_waiting_and_nothing_is_said_of_more_workers(bound: dict[str, float]) -> None:
     sentence = of({"compute-cpu": 1.0, "compute-noncpu": 8.0}, **bound)
-    assert sentence.endswith("less waiting, for I/O, locks, the GIL or cores, in 'load', 60 % of the path")
+    assert sentence.endswith(
+        "see what 'load', 60 % of the path, waits for: I/O, a lock, the GIL, a core, or threads of a library"
+    )
     assert "more" not in sentence
+
+
+def test_one_task_that_is_most_of_the_run_is_no_chain() -> None:
+    sentence = of({"compute-cpu": 9.0}, floor=9.0, longest_task=8.0)
+    assert "one of which takes 8 s, 80 %" in sentence
+    assert "one after the other" not in sentence
+    assert "split that task" in sentence
 
 
 def test_a_name_of_any_length_makes_one_sentence() -> None:

@@ -22,7 +22,7 @@ PLAIN = Facts(
     cores=2.0,
     gpu_waiting=0.0,
     core_waiting=0.0,
-    library_cpu=0.0,
+    libraries=0.0,
     one_core=0.0,
     spilling=0.0,
     load_balance=0.95,
@@ -37,7 +37,7 @@ OR = "too few at a time, or a busy scheduler"
 CASES = {
     ("thread-noncpu", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu", "waiting for 2 cores"): {"core_waiting": 0.6, "one_core": 0.9},
-    ("thread-noncpu", "libraries' own threads"): {"library_cpu": 0.3, "one_core": 0.9},
+    ("thread-noncpu", "libraries' own threads"): {"libraries": 0.3, "one_core": 0.9},
     ("thread-noncpu", "each worker used about one core"): {"one_core": 0.9},
     ("overhead", "tasks of 1.0 ms are small"): {"task_seconds": 0.001},
     ("overhead", "workers' event loops were late, and they spilled"): {"spilling": 0.1},
@@ -108,7 +108,7 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
         tasks={"succeeded": 14, "failed": 1},
         cores=2.0,
         details={"thread-noncpu: GPU wait": 3.5, "thread-noncpu: waiting for a core": 7.0},
-        outside={"CPU of other threads": 1.4},
+        outside={"CPU of other threads": 1.4, "other threads waiting for a core": 0.7},
         path=PathSummary("It took long", 10.0, {}, 9.0, 2.0, 8.0),
     )
     facts = facts_of(report)
@@ -116,7 +116,7 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.threads, facts.held_threads) == (4.0, 3.0)
     assert facts.one_core == pytest.approx(10 / 14)
     assert (facts.gpu_waiting, facts.core_waiting) == (0.25, 0.5)
-    assert facts.library_cpu == pytest.approx(0.2)
+    assert facts.libraries == pytest.approx(0.3)
     assert facts.spilling == pytest.approx(0.05)
     assert facts.load_balance == pytest.approx(0.75)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))

@@ -1,7 +1,7 @@
 from hypothesis import given
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
 from tests.report.samples import by_hand, gpu_totals, report_of, reports, seconds, with_gpus
 
@@ -93,3 +93,10 @@ def test_a_verdict_is_one_printable_line_for_any_report(report: EfficiencyReport
 def test_every_bucket_is_described() -> None:
     assert list(DESCRIPTIONS) == list(Bucket)
     assert all(len(text) <= 78 for text in DESCRIPTIONS.values())
+
+
+def test_tasks_that_were_computed_again_are_counted_where_they_are_many() -> None:
+    again = {"sum": Repeat(tasks=3, times=4), "load": Repeat(tasks=1, times=2)}
+    said = verdict(report_of(seconds(thread_cpu=1, idle=1), tasks={"succeeded": 10}, repeats=again))
+    assert said.endswith("4 of 10 tasks made what had been made before, up to 4 times: persist() it")
+    assert "persist" not in verdict(report_of(seconds(thread_cpu=1), tasks={"succeeded": 100}, repeats=again))

@@ -109,4 +109,5 @@ def test_what_libraries_compute_meanwhile_is_no_waiting() -> None:
         outside={"CPU of other threads": 1.8},
     )  # fmt: skip
     assert report.ideal_seconds == pytest.approx(0.95)
-    assert "while threads of libraries computed for 1.8 s: work that is not counted as useful" in verdict(report)
+    assert "is not known to be lost: threads of libraries computed for 1.8 s in it" in verdict(report)
+    assert "largest loss" not in verdict(report)
