@@ -225,7 +225,7 @@ class EfficiencyReport:
 
     @property
     def library_share(self) -> float:
-        """Share of the tasks' other waiting in which libraries' threads ran or were ready to, in [0, 1]: an estimate."""
+        """Share of the rest of the tasks' waiting in which libraries' threads ran or were ready to, in [0, 1]."""
         most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
         at_work = self.outside.get(OTHER_CPU, 0.0) + self.outside.get(OTHER_CORE_WAIT, 0.0)
         return min(1.0, at_work / most) if most > 0 else 0.0
