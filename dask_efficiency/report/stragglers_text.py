@@ -9,6 +9,7 @@ from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, wrapped
 from dask_efficiency.stragglers.finding import Evidence, Finding
 from dask_efficiency.stragglers.offline import Judgement
+from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.stragglers.wording import MEANINGS
 
 #: Findings in full; of the rest the number is told.
@@ -16,21 +17,6 @@ MOST_FINDINGS = 20
 
 #: Findings whose signals are shown one by one.
 WITH_SIGNALS = 3
-
-#: Signals by their names in a sentence.
-SIGNALS = {
-    "duration": "time in the thread",
-    "cpu_share": "seconds for each CPU second",
-    "non_cpu": "seconds off the CPU for each on it",
-    "disk": "moving data to and from disk",
-    "io_wait": "waiting for the disk",
-    "blocked": "blocked, moving data included",
-    "receive": "receiving data, for each byte",
-    "send": "sending data, for each byte",
-    "loop_lag": "turn of the event loop",
-    "gpu_kernel": "time of the same GPU kernels",
-    "paused": "time for each second not paused",
-}
 
 
 def render_plain(found: Judgement, name: str, width: int = 80) -> str:
@@ -114,7 +100,8 @@ def _signals(one: Finding) -> Section:
 def _row(item: Evidence) -> tuple[str, ...]:
     figures = (item.value, item.peers, item.low, item.high)
     shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
-    return (SIGNALS.get(item.signal, name_of(item.signal)), *shown, str(item.tasks))
+    words = SIGNALS[item.signal].words if item.signal in SIGNALS else name_of(item.signal)
+    return (words, *shown, str(item.tasks))
 
 
 def _notes(found: Judgement) -> Section:

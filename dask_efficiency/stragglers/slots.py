@@ -14,12 +14,13 @@ from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.stragglers.kernels import KernelBook
 from dask_efficiency.stragglers.pace import TASK_SUMS, TRANSFER_SUMS, VITAL_SUMS, Pace, Running
 from dask_efficiency.stragglers.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.stragglers.signals import LIVE
 from dask_efficiency.stragglers.weighted import WeightedSums, of_reference
 
 #: What workers are compared by; greater is worse in all. ``duration``, ``receive``, ``send``, ``disk`` and
 #: ``gpu_kernel`` are logarithms of a ratio, the others differences: of shares, and of CPU seconds a second beside those
 #: of tasks.
-SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory", "core_wait", "beside_tasks", "gpu_kernel")
+SIGNALS = tuple(LIVE)
 DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL = range(len(SIGNALS))
 
 #: Prefixes kept apart; a new one takes the place of the one that was quiet for longest.
