@@ -12,6 +12,7 @@ import numpy as np
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.stragglers.disk import AGAINST_USUAL, Disks, judge_disks
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.stragglers.peers import healthy_spread
 from dask_efficiency.stragglers.readings import Readings, medians
 from dask_efficiency.stragglers.score import Scores, Usual, score, threshold, usual_of
@@ -70,12 +71,15 @@ class Judgement:
         Names of those that ran too little, or did nothing that others did too.
     notes
         What a reader must know, a sentence each.
+    long_tasks
+        Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
 
     findings: tuple[Finding, ...]
     workers: int
     insufficient: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    long_tasks: tuple[LongTask, ...] = ()
 
 
 def find_stragglers(
@@ -123,7 +127,7 @@ def judge(
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, findings=_with_cost(source, found.findings))
+        return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
     return found
 
 

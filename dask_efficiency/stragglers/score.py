@@ -28,6 +28,13 @@ LEAST_SPREAD = 0.1
 #: Size is taken into account where it differs by more than this factor within a kind of work.
 SIZES_DIFFER = 2.0
 
+#: What is larger than is usual for its work by this factor is a giant, where at most this part of the work is.
+GIANT = 4.0
+FEW_GIANTS = 0.1
+
+#: Where less than this part of a worker's level is left without its worst reading, it is that task and not the worker.
+OF_ALL_TASKS = 0.5
+
 #: A level that is this close to 0 is 0.
 ROUNDING = 1e-9
 
@@ -47,7 +54,7 @@ LEAST_FAST = 3
 TAIL_MEAN = -0.5
 TAIL_SPREAD = 0.25
 TAIL_RUNS = 4
-TAIL_SPREADS = 1.8
+TAIL_SPREADS = 2.0
 LEAST_TAIL = 0.6
 MOST_TAIL = 20.0
 
@@ -154,7 +161,8 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
     than what few tasks make of equal workers. Workers that stand out are not peers, which is repeated until nothing
     changes. Without history the faster ones are the peers where workers are of two kinds with a gap between them.
     """
-    cells = _cells(sized(_without_short_censored(readings, workers), workers), workers)
+    readings = sized(_without_short_censored(readings, workers), workers)
+    cells = _cells(readings, workers)
     floor = SIGNALS[readings.signal].floor
     judged = _judged(cells, usual)
     level, error = _levels(cells, judged)
@@ -178,6 +186,8 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
         peers = fewer
     if usual is not None:
         z = z / usual.tail
+    without_worst, _ = _levels(_cells(readings.take(~_worst(readings, workers)), workers), peers)
+    z = np.where(without_worst < OF_ALL_TASKS * level, np.minimum(z, 0.0), z)
     return Scores(
         readings.signal, np.where(judged, level, 0.0), np.where(judged, z, 0.0), cells.count.sum(axis=0), judged, scale
     )
@@ -230,6 +240,7 @@ def sized(readings: Readings, workers: int) -> Readings:
 
     The slope comes from differences within workers, so that a slow worker with large inputs does not hide behind them.
     """
+    readings = without_giants(readings)
     known = np.isfinite(readings.size)
     if not known.any():
         return readings
@@ -255,6 +266,19 @@ def sized(readings: Readings, workers: int) -> Readings:
         readings.signal, readings.worker, readings.work, value, readings.weight,
         np.full(len(value), np.nan), readings.at, readings.censored, readings.kinds,
     )  # fmt: skip
+
+
+def without_giants(readings: Readings) -> Readings:
+    """Without the few that are far larger than the others of their work: how much longer those take nobody knows."""
+    known = np.isfinite(readings.size)
+    if not known.any():
+        return readings
+    kinds = len(readings.kinds)
+    middle = medians(readings.size[known], readings.work[known], kinds)[readings.work]
+    with np.errstate(invalid="ignore"):
+        giant = readings.size > middle + math.log(GIANT)
+    few = np.bincount(readings.work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(readings.work, minlength=kinds)
+    return readings.take(~(giant & few[readings.work]))
 
 
 def _without_short_censored(readings: Readings, workers: int) -> Readings:
@@ -287,6 +311,16 @@ def _cells(readings: Readings, workers: int) -> _Cells:
     noise = np.where(freedom > 0, within / np.maximum(freedom, 1), np.nan_to_num(spread) ** 2 + LEAST_SPREAD**2)
     means = np.where(count > 0, mean, np.nan).reshape(shape) + of_work[:, None]
     return _Cells(means, weight.reshape(shape), count.reshape(shape), noise)
+
+
+def _worst(readings: Readings, workers: int) -> Bool:
+    """The worst reading of each worker that has enough."""
+    off = readings.value - medians(readings.value, readings.work, len(readings.kinds))[readings.work]
+    order = np.lexsort((off, readings.worker))
+    count = np.bincount(readings.worker, minlength=workers)
+    worst = np.zeros(len(off), np.bool_)
+    worst[order[np.cumsum(count)[count >= LEAST_TASKS] - 1]] = True
+    return worst
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:

@@ -65,6 +65,9 @@ LEARNING = 0.15
 #: How often the effects of receivers and senders are put in line with each other.
 SWEEPS = 3
 
+#: Running tasks of a worker that must take longer than others': of a single one, it may be the task.
+MIN_RUNNING = 2
+
 #: A worker with running tasks takes as long as so many numbers that are compared.
 RUNNING_COST = 6
 
@@ -423,16 +426,21 @@ class SlotBook:
             if not known.running or self._group_of[known.row] != group.id or known.row >= slot.share.size:
                 continue
             beyond = weight = 0.0
+            tasks = 0
             for task in known.running:
                 column = self._columns.get(task.prefix)
                 if column is None or task.seconds <= 0:
                     continue
                 level, size, power = expected[column]
-                excess = math.log(task.seconds) - level - (power * (math.log1p(task.nbytes) - size) if power else 0.0)
+                larger = math.log1p(task.nbytes) - size
+                # Of a task that is larger than any that ended nobody knows how long it takes: as much longer, then.
+                power = max(power, 1.0) if larger > math.log(2.0) else power
+                excess = math.log(task.seconds) - level - (power * larger if power else 0.0)
                 if excess > math.log(2.0):
                     beyond += task.seconds * excess
                     weight += task.seconds
-            if weight:
+                    tasks += 1
+            if tasks >= MIN_RUNNING:
                 _add_censored(slot, known.row, beyond / weight)
             yield RUNNING_COST
 
