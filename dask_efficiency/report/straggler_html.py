@@ -11,30 +11,16 @@ from dask_efficiency.report.page import section
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, stragglers
 from dask_efficiency.stragglers.finding import Evidence, Finding
+from dask_efficiency.stragglers.signals import LIVE, SIGNALS
 
 #: Signals of a finding that are drawn.
 MAX_EVIDENCE = 4
 
 #: What a signal is called for people; one that is not here keeps its name.
-SIGNAL_NAMES = {
-    "duration": "time for the same work",
-    "cpu_share": "share of it on the CPU",
-    "non_cpu": "time off the CPU",
-    "receive": "time to receive a byte",
-    "send": "time to send a byte",
-    "disk": "time on the disk",
-    "io_wait": "waiting for the disk",
-    "blocked": "blocked, moving data included",
-    "memory": "threads paused or spilling",
-    "paused": "threads paused",
-    "core_wait": "waiting for a core, beyond the peers",
-    "beside_tasks": "CPU beside its tasks, beyond the peers",
-    "gpu_kernel": "time of the same GPU kernels",
-    "loop_lag": "lag of the event loop",
-}
+SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
-SHARES = frozenset({"cpu_share", "memory", "paused", "core_wait", "beside_tasks"})
+SHARES = frozenset(name for name, signal in LIVE.items() if not signal.ratio)
 
 #: Of the width, what is left free at both ends, in per cent.
 _MARGIN = 4.0

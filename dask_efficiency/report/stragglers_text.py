@@ -8,29 +8,20 @@ from dask_efficiency.report.figures import NAME_LENGTH, format_seconds, format_s
 from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, wrapped
 from dask_efficiency.stragglers.finding import Evidence, Finding
+from dask_efficiency.stragglers.long_tail import LongTask
 from dask_efficiency.stragglers.offline import Judgement
+from dask_efficiency.stragglers.score import SIZES_DIFFER
+from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.stragglers.wording import MEANINGS
 
 #: Findings in full; of the rest the number is told.
 MOST_FINDINGS = 20
 
+#: Long tasks that are named.
+MOST_LONG_TASKS = 5
+
 #: Findings whose signals are shown one by one.
 WITH_SIGNALS = 3
-
-#: Signals by their names in a sentence.
-SIGNALS = {
-    "duration": "time in the thread",
-    "cpu_share": "seconds for each CPU second",
-    "non_cpu": "seconds off the CPU for each on it",
-    "disk": "moving data to and from disk",
-    "io_wait": "waiting for the disk",
-    "blocked": "blocked, moving data included",
-    "receive": "receiving data, for each byte",
-    "send": "sending data, for each byte",
-    "loop_lag": "turn of the event loop",
-    "gpu_kernel": "time of the same GPU kernels",
-    "paused": "time for each second not paused",
-}
 
 
 def render_plain(found: Judgement, name: str, width: int = 80) -> str:
@@ -62,7 +53,8 @@ def verdict(found: Judgement) -> str:
     """All of it in one sentence."""
     of = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
     if not found.findings:
-        return f"None among {of}."
+        long = f" No worker is slow: {_of_task(found.long_tasks[0])}" if found.long_tasks else ""
+        return f"None among {of}.{long}"
     first = found.findings[0]
     many = f", and {len(found.findings) - 1} more" if len(found.findings) > 1 else ""
     lost = (
@@ -70,6 +62,16 @@ def verdict(found: Judgement) -> str:
     )
     meaning, _ = MEANINGS[first.cause]
     return f"Of {of}, {_who(first)} takes {_times(first)} for the same work: {meaning}{lost}{many}."
+
+
+def _of_task(long: LongTask) -> str:
+    """What a long task took, and what its size is where that is part of why."""
+    said = (
+        f"task {long.key[:NAME_LENGTH]!r} took {format_seconds(long.seconds)}, {long.times_longer:.0f} times the median"
+    )
+    larger = long.times_larger
+    sized = f", its input is {larger:.0f} times as large" if larger >= SIZES_DIFFER else ""
+    return f"{said} of its prefix{sized}."
 
 
 def _times(finding: Finding) -> str:
@@ -114,11 +116,14 @@ def _signals(one: Finding) -> Section:
 def _row(item: Evidence) -> tuple[str, ...]:
     figures = (item.value, item.peers, item.low, item.high)
     shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
-    return (SIGNALS.get(item.signal, name_of(item.signal)), *shown, str(item.tasks))
+    words = SIGNALS[item.signal].words if item.signal in SIGNALS else name_of(item.signal)
+    return (words, *shown, str(item.tasks))
 
 
 def _notes(found: Judgement) -> Section:
     lines = list(found.notes)
+    told = 0 if found.findings else 1
+    lines += [f"A long tail: {_of_task(long)}" for long in found.long_tasks[told:MOST_LONG_TASKS]]
     if found.insufficient:
         named = ", ".join(map(name_of, found.insufficient[:NAMES_IN_A_LINE]))
         more = len(found.insufficient) - NAMES_IN_A_LINE

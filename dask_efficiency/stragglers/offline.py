@@ -12,9 +12,11 @@ import numpy as np
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.stragglers.disk import AGAINST_USUAL, Disks, judge_disks
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.stragglers.peers import healthy_spread
 from dask_efficiency.stragglers.readings import Readings, medians
-from dask_efficiency.stragglers.score import FLOORS, Scores, Usual, score, threshold, usual_of
+from dask_efficiency.stragglers.score import Scores, Usual, score, threshold, usual_of
+from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.stragglers.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Float64
@@ -44,9 +46,6 @@ OF_A_SUSPECT = 0.5
 #: What rises on a worker that waits for a disk that another one holds up.
 SLOWED_BY_DISKS = frozenset({"duration", "cpu_share", "non_cpu", "disk"})
 
-#: Signals whose level is not the logarithm of how many times as long something takes.
-NO_RATIO = frozenset({"non_cpu", "io_wait", "blocked"})
-
 #: Hosts that it takes to blame one of them, and the part of its workers that must be slow.
 LEAST_HOSTS = 3
 MOST_OF_A_HOST = 0.8
@@ -72,12 +71,15 @@ class Judgement:
         Names of those that ran too little, or did nothing that others did too.
     notes
         What a reader must know, a sentence each.
+    long_tasks
+        Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
 
     findings: tuple[Finding, ...]
     workers: int
     insufficient: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    long_tasks: tuple[LongTask, ...] = ()
 
 
 def find_stragglers(
@@ -125,7 +127,7 @@ def judge(
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, findings=_with_cost(source, found.findings))
+        return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
     return found
 
 
@@ -176,10 +178,9 @@ def _finding(
     }
     if not high:
         return None
-    effect = math.exp(max(float(scores[signal].level[worker]) for signal in high))
-    if effect < LEAST_EFFECT:
-        return None
     levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
+    if max(levels.get(signal, 0.0) for signal in _slowed(high)) < math.log(LEAST_EFFECT):
+        return None
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
     at_the_disk = AT_THE_DISK & high.keys()
     strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
@@ -194,6 +195,12 @@ def _finding(
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
+
+
+def _slowed(high: Collection[str]) -> set[str]:
+    """The signals that tell how much slower a worker is. Being off the CPU for longer is not by itself."""
+    off_the_cpu = {"non_cpu"} & set(high)
+    return set(high) - off_the_cpu | ({"duration", "cpu_share"} if off_the_cpu else set())
 
 
 def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
@@ -225,7 +232,7 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
 def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
     """How many times as long as the peers': the tasks, or else what stands out most."""
     tasks = [levels[signal] for signal in ("duration", "cpu_share") if signal in high]
-    others = [levels[signal] for signal in high if signal not in NO_RATIO]
+    others = [levels[signal] for signal in high if SIGNALS[signal].ratio]
     return math.exp(max(tasks or others or [levels.get("duration", 0.0), 0.0]))
 
 
@@ -300,7 +307,7 @@ def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
     judged = [one.level[host & one.enough] for host in hosts]
     middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
     level = middle - float(np.median(middle))
-    return level, math.hypot(healthy_spread(level), FLOORS[one.signal])
+    return level, math.hypot(healthy_spread(level), SIGNALS[one.signal].floor)
 
 
 def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -16,6 +16,7 @@ from dask_efficiency.stragglers.causes import Beside, Symptoms, cause_of_slow_ta
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.stragglers.pace import Pace
 from dask_efficiency.stragglers.peers import Floats, healthy_spread, median_of_others
+from dask_efficiency.stragglers.signals import LIVE
 from dask_efficiency.stragglers.slots import (
     BESIDE_TASKS,
     CORE_WAIT,
@@ -56,11 +57,11 @@ FEW_WORKERS = 1.0
 HYSTERESIS = 0.5
 
 #: By signal: how much worse than its peers a worker must be, and what spread there always is.
-LEAST_EFFECT = np.array([math.log(1.1), 0.05, *[math.log(1.5)] * 3, 0.1, 0.1, 0.1, math.log(1.1)])
-FLOOR = np.array([0.03, 0.02, 0.10, 0.10, 0.10, 0.03, 0.03, 0.03, 0.03])
+LEAST_EFFECT = np.array([signal.least_effect for signal in LIVE.values()])
+FLOOR = np.array([signal.floor for signal in LIVE.values()])
 
 #: Signals of which the level is the logarithm of how many times as long something takes.
-RATIOS = (DURATION, RECEIVE, SEND, DISK, GPU_KERNEL)
+RATIOS = tuple(place for place, signal in enumerate(LIVE.values()) if signal.ratio)
 
 #: Signals that are slowness only where tasks take longer too: who computes less of a shorter time is not slow, and
 #: kernels of larger inputs take longer.

@@ -37,6 +37,12 @@ MIN_TRANSFER_BYTES = 65_536
 #: far out says more about itself than about the worker.
 MOST_TIMES_LONGER = 4.0
 
+#: A task that is larger than its worker's tasks of the prefix usually are by this factor is not compared: of so few
+#: large ones nobody knows how much longer they take. What is usual follows with this weight of each task.
+GIANT = 4.0
+LOG_GIANT = log(GIANT)
+SIZE_LEARNING = 0.125
+
 #: Shorter tasks measure the clock.
 MIN_WALL_SECONDS = 1e-4
 
@@ -80,6 +86,8 @@ class PaceCounter:
     def __init__(self) -> None:
         self._tasks: dict[str, list[float]] = {}
         self._transfers: dict[str, list[float]] = {}
+        #: By prefix, the logarithm of the size that tasks usually have.
+        self._usual_size: dict[str, float] = {}
         #: On the CPU, of all tasks, whether they say something of the pace or not.
         self.cpu_seconds = 0.0
         #: Grows, and stands behind the sums: which were used last.
@@ -94,13 +102,20 @@ class PaceCounter:
         sums = self._tasks.get(prefix)
         if sums is None:
             self._begin(self._tasks, prefix, MAX_PREFIXES, TASK_SUMS)
+            self._usual_size[prefix] = log(1.0 + nbytes)
             return
         self._turn = sums[-1] = self._turn + 1
+        log_size = log(1.0 + nbytes)
+        usual = self._usual_size[prefix] or log_size
+        larger = log_size - usual
+        self._usual_size[prefix] = usual + SIZE_LEARNING * larger
+        if larger > LOG_GIANT:
+            return
         n = sums[0]
         share = min(1.0, cpu / wall)
         if n >= 5:
             seconds = min(seconds, MOST_TIMES_LONGER * sums[1] / n)
-        log_wall, log_size = log(seconds), log(1.0 + nbytes)
+        log_wall = log(seconds)
         sums[0] = n + 1.0
         sums[1] += seconds
         sums[2] += share * seconds
@@ -132,7 +147,10 @@ class PaceCounter:
     def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
         """A new row, in the place of the one that was not used for longest where there is no room."""
         if len(table) >= at_most:
-            del table[min(table, key=lambda each: table[each][-1])]
+            oldest = min(table, key=lambda each: table[each][-1])
+            del table[oldest]
+            if table is self._tasks:
+                del self._usual_size[oldest]
         table[name] = [0.0] * len(columns) + [self._turn]
         return table[name]
 

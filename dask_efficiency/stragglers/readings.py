@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: A task that is on its CPU for less of its time says nothing about its CPU.
@@ -32,7 +33,7 @@ class Readings:
     Parameters
     ----------
     signal
-        Its name, one of those in :data:`~dask_efficiency.stragglers.score.FLOORS`.
+        Its name, one of those in :data:`~dask_efficiency.stragglers.signals.SIGNALS`.
     worker
         Position of the worker.
     work
@@ -50,6 +51,11 @@ class Readings:
         Whether the value is only a lower bound, as the task has not ended.
     kinds
         Names of the kinds of work, for history.
+
+    Raises
+    ------
+    ValueError
+        If there is no such signal.
     """
 
     signal: str
@@ -61,6 +67,10 @@ class Readings:
     at: Float64
     censored: Bool
     kinds: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.signal not in SIGNALS:
+            raise ValueError(f"there is no signal {self.signal[:80]!r}; expected one of {', '.join(SIGNALS)}")
 
     def take(self, rows: Bool) -> Readings:
         """The same for some of the rows."""

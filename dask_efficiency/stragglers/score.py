@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dask_efficiency.stragglers.peers import healthy_spread, median_by_row, median_of_others
 from dask_efficiency.stragglers.readings import Readings, medians
+from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.trace.tables import Bool, Float64, Int64
-
-#: Spread of healthy workers below which nobody is blamed, as a logarithm; of what was measured on FlowBench.
-FLOORS = {
-    "duration": 0.03,
-    "cpu_share": 0.02,
-    "non_cpu": 0.03,
-    "disk": 0.05,
-    "io_wait": 0.10,
-    "receive": 0.05,
-    "send": 0.05,
-    "loop_lag": 0.15,
-    "paused": 0.05,
-}
 
 #: A worker is judged by at least so many tasks, or by so many kinds of them.
 LEAST_TASKS = 5
@@ -40,11 +28,38 @@ LEAST_SPREAD = 0.1
 #: Size is taken into account where it differs by more than this factor within a kind of work.
 SIZES_DIFFER = 2.0
 
+#: What is larger than is usual for its work by this factor is a giant, where at most this part of the work is.
+GIANT = 4.0
+FEW_GIANTS = 0.1
+
+#: Where less than this part of a worker's level is left without its worst reading, it is that task and not the worker.
+OF_ALL_TASKS = 0.5
+
 #: A level that is this close to 0 is 0.
 ROUNDING = 1e-9
 
 #: By how much the spread of n workers is widened: this over n.
 FEW = 3.0
+
+#: Where the workers are of two kinds, the gap between them is this many times the spread of the faster ones at least,
+#: and a tenth; the faster ones are so many or more.
+GAP_SPREADS = 2.0
+LEAST_GAP = math.log(1.1)
+LEAST_FAST = 3
+
+#: The furthest of healthy workers in a run of history, as a part of what flags one among normal numbers: what is
+#: expected (mean and standard deviation of the logarithm) before any run has told, as if so many runs had; and how many
+#: standard deviations beyond the mean healthy workers rarely come. Chosen on the first part of FlowBench's runs. With
+#: no run at all it is 1.
+TAIL_MEAN = -0.5
+TAIL_SPREAD = 0.25
+TAIL_RUNS = 4
+TAIL_SPREADS = 2.0
+LEAST_TAIL = 0.6
+MOST_TAIL = 20.0
+
+#: Signals among which one flags a worker, as far as tails are concerned.
+TAIL_SIGNALS = 5
 
 #: Whoever is further than this is not a peer to measure others by.
 PEER = 2.0
@@ -76,6 +91,8 @@ class Usual:
     between: float = math.nan
     #: By kind of work: what a reading rarely exceeds.
     high: Mapping[str, float] = field(default_factory=dict)
+    #: How far healthy workers come, as a multiple of what normal numbers do: 1 is as far.
+    tail: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +104,8 @@ class Scores:
     level
         How much more than its peers, as a logarithm; 0 where it cannot be compared.
     z
-        The same in units of the spread of the peers, which is larger for a worker of few readings.
+        The same in units of the spread of the peers, which is larger for a worker of few readings, and of the tail that
+        history tells.
     readings
         How many.
     enough
@@ -139,29 +157,37 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
     Notes
     -----
     A worker's level is the mean over its readings, winsorised about its own median, minus the median of its peers for
-    the same work. Its spread comes from the workers that are faster than the median. Workers that stand out are not
-    peers, which is repeated until nothing changes.
+    the same work. Its spread comes from the workers that are faster than the median; without history it is no less
+    than what few tasks make of equal workers. Workers that stand out are not peers, which is repeated until nothing
+    changes. Without history the faster ones are the peers where workers are of two kinds with a gap between them.
     """
-    cells = _cells(sized(_without_short_censored(readings, workers), workers), workers)
-    floor = FLOORS[readings.signal]
+    readings = sized(_without_short_censored(readings, workers), workers)
+    cells = _cells(readings, workers)
+    floor = SIGNALS[readings.signal].floor
     judged = _judged(cells, usual)
     level, error = _levels(cells, judged)
     between = usual.between if usual is not None else math.nan
     peers = judged if usual is None else _at_the_usual_level(cells, readings.kinds, judged, usual, floor)
     seen: set[bytes] = set()
     scale = math.hypot(float(np.nan_to_num(healthy_spread(level[judged]))), floor)
-    if usual is None:
-        peers = judged & (level - np.median(level[judged]) < PEER * scale) if judged.any() else judged
+    if usual is None and judged.any():
+        peers = _the_fast(level, judged, floor)
+        if peers is judged:
+            peers = judged & (level - np.median(level[judged]) < PEER * scale)
     z = np.zeros(workers)
     while peers.tobytes() not in seen and peers.any():
         seen.add(peers.tobytes())
         level, error = _levels(cells, peers)
-        scale = _scale(level[judged], between, floor)
+        scale = _scale(level[judged], between, floor, math.sqrt(float(np.median(error[peers]))))
         z = _in_spreads(level, error, scale, peers)
         fewer = judged & (z < PEER)
         if fewer.sum() < max(2, LEAST_HEALTHY * judged.sum()):
             break
         peers = fewer
+    if usual is not None:
+        z = z / usual.tail
+    without_worst, _ = _levels(_cells(readings.take(~_worst(readings, workers)), workers), peers)
+    z = np.where(without_worst < OF_ALL_TASKS * level, np.minimum(z, 0.0), z)
     return Scores(
         readings.signal, np.where(judged, level, 0.0), np.where(judged, z, 0.0), cells.count.sum(axis=0), judged, scale
     )
@@ -190,7 +216,23 @@ def usual_of(runs: Sequence[tuple[Readings, int]]) -> Usual:
     }
     together = {name: np.concatenate(parts) for name, parts in values.items()}
     high = {name: float(np.quantile(one, RARELY)) for name, one in together.items() if len(one)}
-    return Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
+    found = Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
+    return replace(found, tail=_tail([score(readings, workers, found) for readings, workers in runs]))
+
+
+def _tail(healthy: Sequence[Scores]) -> float:
+    """How far the furthest worker of a healthy run rarely is: a bound for the next run, from the furthest of each."""
+    furthest = [
+        math.log(max(float(one.z.max()), 1e-3) / threshold(int(one.enough.sum()), TAIL_SIGNALS, 1.0))
+        for one in healthy
+        if one.enough.sum() > LEAST_PEERS
+    ]
+    x = np.maximum(np.array(furthest), TAIL_MEAN - 4 * TAIL_SPREAD)
+    n = len(x) + TAIL_RUNS
+    mean = (float(x.sum()) + TAIL_RUNS * TAIL_MEAN) / n
+    squares = float(np.square(x - mean).sum()) + TAIL_RUNS * (TAIL_SPREAD**2 + (TAIL_MEAN - mean) ** 2)
+    bound = mean + TAIL_SPREADS * math.sqrt(squares / n * (1 + 1 / n))
+    return min(max(math.exp(bound), LEAST_TAIL), MOST_TAIL)
 
 
 def sized(readings: Readings, workers: int) -> Readings:
@@ -198,6 +240,7 @@ def sized(readings: Readings, workers: int) -> Readings:
 
     The slope comes from differences within workers, so that a slow worker with large inputs does not hide behind them.
     """
+    readings = without_giants(readings)
     known = np.isfinite(readings.size)
     if not known.any():
         return readings
@@ -223,6 +266,19 @@ def sized(readings: Readings, workers: int) -> Readings:
         readings.signal, readings.worker, readings.work, value, readings.weight,
         np.full(len(value), np.nan), readings.at, readings.censored, readings.kinds,
     )  # fmt: skip
+
+
+def without_giants(readings: Readings) -> Readings:
+    """Without the few that are far larger than the others of their work: how much longer those take nobody knows."""
+    known = np.isfinite(readings.size)
+    if not known.any():
+        return readings
+    kinds = len(readings.kinds)
+    middle = medians(readings.size[known], readings.work[known], kinds)[readings.work]
+    with np.errstate(invalid="ignore"):
+        giant = readings.size > middle + math.log(GIANT)
+    few = np.bincount(readings.work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(readings.work, minlength=kinds)
+    return readings.take(~(giant & few[readings.work]))
 
 
 def _without_short_censored(readings: Readings, workers: int) -> Readings:
@@ -257,6 +313,16 @@ def _cells(readings: Readings, workers: int) -> _Cells:
     return _Cells(means, weight.reshape(shape), count.reshape(shape), noise)
 
 
+def _worst(readings: Readings, workers: int) -> Bool:
+    """The worst reading of each worker that has enough."""
+    off = readings.value - medians(readings.value, readings.work, len(readings.kinds))[readings.work]
+    order = np.lexsort((off, readings.worker))
+    count = np.bincount(readings.worker, minlength=workers)
+    worst = np.zeros(len(off), np.bool_)
+    worst[order[np.cumsum(count)[count >= LEAST_TASKS] - 1]] = True
+    return worst
+
+
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
     """Workers with enough readings, in work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
@@ -278,13 +344,26 @@ def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
     return level, error
 
 
-def _scale(level: Float64, between: float, floor: float) -> float:
+def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
+    """Those below the widest gap among the faster half, where it is too wide for chance; else all that are judged."""
+    ordered = np.sort(level[judged])
+    widest, limit = 0.0, math.inf
+    for count in range(max(LEAST_FAST, math.ceil(LEAST_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
+        spread = math.hypot(float(np.std(ordered[:count])) * (1.0 + FEW / count), floor)
+        gap = float(ordered[count] - ordered[count - 1])
+        if gap > LEAST_GAP and gap > max(GAP_SPREADS * spread, widest):
+            widest, limit = gap, float(ordered[count])
+    return judged & (level < limit) if math.isfinite(limit) else judged
+
+
+def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
+    """How far healthy workers are apart; ``sampling`` is how far equal ones would be, of so few tasks."""
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MOST_SPREAD * between), between)
     else:
         # of a few workers the spread is often small by chance
-        spread *= 1.0 + FEW / max(len(level), 1)
+        spread = max(spread * (1.0 + FEW / max(len(level), 1)), sampling)
     return math.hypot(spread, floor)
 
 

@@ -14,12 +14,13 @@ from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.stragglers.kernels import KernelBook
 from dask_efficiency.stragglers.pace import TASK_SUMS, TRANSFER_SUMS, VITAL_SUMS, Pace, Running
 from dask_efficiency.stragglers.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.stragglers.signals import LIVE
 from dask_efficiency.stragglers.weighted import WeightedSums, of_reference
 
 #: What workers are compared by; greater is worse in all. ``duration``, ``receive``, ``send``, ``disk`` and
 #: ``gpu_kernel`` are logarithms of a ratio, the others differences: of shares, and of CPU seconds a second beside those
 #: of tasks.
-SIGNALS = ("duration", "cpu_share", "receive", "send", "disk", "memory", "core_wait", "beside_tasks", "gpu_kernel")
+SIGNALS = tuple(LIVE)
 DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL = range(len(SIGNALS))
 
 #: Prefixes kept apart; a new one takes the place of the one that was quiet for longest.
@@ -63,6 +64,9 @@ LEARNING = 0.15
 
 #: How often the effects of receivers and senders are put in line with each other.
 SWEEPS = 3
+
+#: Running tasks of a worker that must take longer than others': of a single one, it may be the task.
+MIN_RUNNING = 2
 
 #: A worker with running tasks takes as long as so many numbers that are compared.
 RUNNING_COST = 6
@@ -422,16 +426,21 @@ class SlotBook:
             if not known.running or self._group_of[known.row] != group.id or known.row >= slot.share.size:
                 continue
             beyond = weight = 0.0
+            tasks = 0
             for task in known.running:
                 column = self._columns.get(task.prefix)
                 if column is None or task.seconds <= 0:
                     continue
                 level, size, power = expected[column]
-                excess = math.log(task.seconds) - level - (power * (math.log1p(task.nbytes) - size) if power else 0.0)
+                larger = math.log1p(task.nbytes) - size
+                # Of a task that is larger than any that ended nobody knows how long it takes: as much longer, then.
+                power = max(power, 1.0) if larger > math.log(2.0) else power
+                excess = math.log(task.seconds) - level - (power * larger if power else 0.0)
                 if excess > math.log(2.0):
                     beyond += task.seconds * excess
                     weight += task.seconds
-            if weight:
+                    tasks += 1
+            if tasks >= MIN_RUNNING:
                 _add_censored(slot, known.row, beyond / weight)
             yield RUNNING_COST
 

@@ -168,18 +168,19 @@ def run_of_trace(trace: RunTrace) -> Run:
         worker=worker, kind=kind, kinds=tuple(kinds), start=runs.start[rows] / 1e9,
         stop=np.where(running, np.maximum(trace.stop, runs.start[rows]), runs.stop[rows]) / 1e9, running=running,
         cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),
-        transfer=np.full(len(rows), np.nan), input_bytes=_input_bytes(trace)[runs.task[rows]],
+        transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
         output_bytes=np.maximum(trace.tasks.nbytes[runs.task[rows]], 0).astype(np.float64),
     )  # fmt: skip
     found = [*_within_hosts(readings_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
     return Run(names, hosts, tuple(readings for readings in found if len(readings.value)))
 
 
-def _input_bytes(trace: RunTrace) -> Float64:
-    sizes = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)[trace.dependencies]
-    total = np.concatenate([[0.0], np.cumsum(sizes)])
-    found: Float64 = total[trace.dependency_starts[1:]] - total[trace.dependency_starts[:-1]]
-    return found
+def sizes_of_work(trace: RunTrace) -> Float64:
+    """By task, bytes of its inputs; where it has none, as what reads a file, of its result."""
+    own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
+    total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
+    inputs = total[trace.dependency_starts[1:]] - total[trace.dependency_starts[:-1]]
+    return np.where(inputs > 0, inputs, own)
 
 
 def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:

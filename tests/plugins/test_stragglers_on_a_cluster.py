@@ -17,6 +17,7 @@ from distributed import Client
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.offline import judge
 from tests.plugins.tasks import spin
 from tests.plugins.watch import addresses, name_of
 
@@ -101,6 +102,28 @@ def test_a_callable_retires_the_straggler_and_one_that_fails_harms_nothing(new_c
         assert "on_straggler failed" in caplog.text
         assert dask_efficiency.stragglers(client) == ()
         assert client.submit(sum, [1, 2]).result() == 3
+
+
+def partition(number: int) -> bytes:
+    return bytes(20_000_000 if number == 100 else 1_000_000)
+
+
+def worked_on(part: bytes) -> int:
+    time.sleep(0.5 * len(part) / 1e6)
+    return len(part)
+
+
+def test_one_partition_that_is_20_times_as_large_is_named_and_no_worker_accused(new_cluster, tmp_path):
+    with new_cluster(n_workers=4, threads_per_worker=2) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with efficiency_report(client, trace=True) as report:
+            parts = client.map(partition, range(200), pure=False)
+            works = client.map(worked_on, parts, pure=False)
+            client.gather(works)
+        assert report.stragglers == ()
+        found = judge(report.trace)
+        assert found.findings == ()
+        assert works[100].key in {long.key for long in found.long_tasks}
 
 
 def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):

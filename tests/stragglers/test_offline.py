@@ -145,6 +145,31 @@ def test_where_more_than_half_are_slow_and_there_is_no_history_the_healthy_are_n
     assert set(names(find_stragglers(slowed(tasks(), slow, 1.6)))) <= set(slow)
 
 
+def test_without_history_the_faster_are_the_measure_where_there_are_two_kinds_of_workers() -> None:
+    slow = [f"w{i:02}" for i in range(8)]
+    assert sorted(names(find_stragglers(slowed(tasks(12), slow, 1.6)))) == slow
+
+
+def test_two_workers_that_are_faster_than_all_others_are_not_the_measure() -> None:
+    fast = [f"w{i:02}" for i in range(2)]
+    assert find_stragglers(slowed(tasks(12), fast, 0.6)) == []
+
+
+def test_who_is_off_the_cpu_for_longer_but_takes_no_longer_is_no_straggler() -> None:
+    frame = tasks(share=0.99)
+    off = np.where(frame.worker == "w02", 0.06, 0.01)
+    frame["cpu_seconds"] = (frame.stop - frame.start) * (1 - off)
+    assert find_stragglers(frame) == []
+
+
+def test_history_tells_how_far_healthy_workers_come() -> None:
+    odd = [slowed(tasks(seed=seed), f"w0{seed % 8}", 1.0 + 0.3 * (seed % 2)) for seed in range(8)]
+    even = [tasks(seed=seed) for seed in range(8)]
+    run = slowed(tasks(seed=9), "w03", 1.35)
+    assert find_stragglers(run, history=odd) == []
+    assert names(find_stragglers(run, history=even)) == ["w03"]
+
+
 def test_stolen_work_blames_nobody() -> None:
     frame = tasks(per_worker=60)
     keep = (frame.worker != "w02") | (frame.index % 4 == 0)

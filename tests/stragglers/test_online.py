@@ -236,6 +236,38 @@ def test_a_long_task_of_another_prefix_that_runs_is_no_straggler() -> None:
     assert SimulatedCluster(cluster).run(300).found == []
 
 
+def partitions(rng: np.random.Generator) -> tuple[str, float, float]:
+    return "f", float(rng.lognormal(0, 0.05)), 1e8
+
+
+@pytest.mark.parametrize("nbytes", [2e9, 0.0], ids=["its input is as large", "its size is not known"])
+def test_one_task_that_runs_on_is_no_slow_worker(nbytes: float) -> None:
+    cluster = healthy(4, task=partitions)
+    cluster[1].hanging = (("f", 60.0, nbytes),)
+    assert SimulatedCluster(cluster).run(90).found == []
+
+
+def test_running_tasks_whose_inputs_are_as_much_larger_are_no_slow_worker() -> None:
+    cluster = healthy(4, task=partitions)
+    cluster[1].hanging = (("f", 60.0, 2e9), ("f", 60.0, 2e9))
+    assert SimulatedCluster(cluster).run(80).found == []
+
+
+@pytest.mark.parametrize("every", [1, 8])
+def test_one_partition_that_is_20_times_as_large_is_no_slow_worker(every: int) -> None:
+    """Of each so many passes over the data."""
+    cluster = healthy(4, task=partitions)
+    number = iter(range(10_000))
+
+    def with_a_giant(rng: np.random.Generator) -> tuple[str, float, float]:
+        prefix, seconds, nbytes = partitions(rng)
+        times = 20.0 if next(number) % (10 * every) == 5 else 1.0
+        return prefix, times * seconds, times * nbytes
+
+    cluster[1].task = with_a_giant
+    assert SimulatedCluster(cluster).run(400).found == []
+
+
 def test_a_paused_worker_is_short_of_memory() -> None:
     cluster = healthy(6)
     cluster[1].paused = lambda at: 0.6 if at > 40 else 0.0

@@ -46,6 +46,15 @@ def test_a_task_that_is_far_out_counts_as_a_few():
     assert pace.tasks[0, 1] == pytest.approx(0.5 + MOST_TIMES_LONGER * 0.1)
 
 
+def test_a_task_that_is_far_larger_than_usual_is_left_out_until_that_is_usual():
+    counter = counted(*[100] * 11)
+    counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
+    assert decode(counter.encode(VITALS)).tasks[0, 0] == 10
+    for _ in range(20):
+        counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
+    assert decode(counter.encode(VITALS)).tasks[0, 0] > 20
+
+
 def test_tasks_that_measure_the_clock_are_left_out():
     counter = counted(100, 100)
     counter.task("f", wall=50_000, cpu=50_000, nbytes=0)
