@@ -138,11 +138,19 @@ def _arguments(expr: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+#: Early spilling, and a worker that is killed has the time that it needs to come back on a slow machine.
+SETTINGS = {
+    "distributed.worker.memory.target": 0.05,
+    "distributed.worker.memory.spill": 0.1,
+    "distributed.deploy.lost-worker-timeout": "1 hour",
+}
+
+
 @contextmanager
 def cluster_under_prometheus(folder: Path) -> Iterator[tuple[Client, Prometheus]]:
     """Two workers with two threads each that spill early, and a Prometheus that scrapes their scheduler."""
     with (
-        dask.config.set({"distributed.worker.memory.target": 0.05, "distributed.worker.memory.spill": 0.1}),
+        dask.config.set(SETTINGS),
         LocalCluster(
             n_workers=2,
             threads_per_worker=2,

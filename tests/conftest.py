@@ -25,6 +25,9 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s if not told.
+dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+
 #: Modules with clusters of their own that mind no busy machine.
 HARDY = ("test_bokeh_in_a_browser", "test_prove", "test_monitor", "test_top", "test_prometheus_on_a_cluster")
 

@@ -38,10 +38,13 @@ def main() -> int:
         print("There is no `prometheus` on the PATH; `make monitor` says how to install it.", file=sys.stderr)
         return 1
     with _ending_in_order():
+        import dask
         from distributed import Client
 
         from dask_efficiency import EfficiencyPlugin
 
+        # A cluster gives a worker up that is away for 15 s, and one that a part kills may need more than that.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
         print(f"Starting a cluster of {WORKERS} workers with {THREADS} threads each, and Prometheus ...", flush=True)
         with local_cluster(WORKERS, THREADS, dashboard=True) as cluster, Client(cluster) as client:
             client.register_plugin(EfficiencyPlugin())

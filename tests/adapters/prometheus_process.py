@@ -31,7 +31,7 @@ needs_prometheus = pytest.mark.skipif(
 
 def lint(text: str) -> str:
     """What promtool finds wrong with metrics in the text format; empty if nothing."""
-    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=120)
     return (done.stdout + done.stderr).strip() or ("" if done.returncode == 0 else f"exit code {done.returncode}")
 
 
@@ -62,7 +62,7 @@ class Prometheus:
     def _get(self, what: str, parameters: Mapping[str, Any]) -> Any:
         try:
             url = f"{self._url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise ValueError(error.read().decode()) from error

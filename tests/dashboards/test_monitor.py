@@ -71,7 +71,7 @@ def test_every_part_says_what_to_look_at_and_names_alerts_that_exist():
 
 
 def status(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return int(answer.status)
 
 
@@ -113,7 +113,7 @@ def test_the_monitor_has_data_shows_it_and_leaves_nothing_behind(tmp_path):
         assert monitor.returncode == 0
         assert "Traceback" not in rest
         assert rest.endswith("Ended: the workers, Prometheus, and its data.\n")
-        assert psutil.wait_procs(processes, timeout=20)[1] == []
+        assert psutil.wait_procs(processes, timeout=60)[1] == []
         assert not list(tmp_path.glob("dask-efficiency-monitor-*"))
     finally:
         for process in [*processes, *([psutil.Process(monitor.pid)] if monitor.poll() is None else [])]:

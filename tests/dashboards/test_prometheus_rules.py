@@ -36,7 +36,7 @@ EXPRESSIONS = "\n".join([*RECORDED.values(), *(alert["expr"] for alert in ALERTS
 
 def promtool(*arguments: object, folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
     command = ["promtool", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250)
 
 
 def unit_tests(folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:

@@ -23,6 +23,7 @@ from tests.plugins.tasks import (
     Diary,
     burn,
     burn_wait_and_fail,
+    fail,
     half_and_half,
     leave_the_pool,
     leave_the_pool_until_word,
@@ -216,6 +217,9 @@ def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client,
 
 
 def test_a_task_that_fails_after_a_while_takes_back_nothing_that_it_did(client, diary):
+    # The first traceback that a worker makes takes tens of milliseconds of its task's CPU time.
+    wait([client.submit(fail, workers=[address], pure=False) for address in addresses(client)])
+    eventually(lambda: nothing_runs(client))
     began = now(client)
     future = client.submit(burn_wait_and_fail, diary, 1.0, pure=False)
     (burnt,) = eventually(lambda: diary.read("start"))

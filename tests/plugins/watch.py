@@ -226,7 +226,7 @@ def process(module: str, *arguments: str, folder: Path, **environment: str) -> I
         if started.poll() is None:
             started.terminate()
         try:
-            started.wait(timeout=20)
+            started.wait(timeout=60)
         except subprocess.TimeoutExpired:
             started.kill()
             started.wait()

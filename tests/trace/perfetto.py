@@ -29,7 +29,7 @@ def query_each(traces: Sequence[str | os.PathLike[str]], *sql: str) -> list[list
         pytest.skip("node is not installed; Perfetto's trace processor runs under it")
     command = [node, Path(__file__).with_suffix(".mjs"), _folder()]
     lists = [json.dumps([os.fspath(trace) for trace in traces]), json.dumps(sql)]
-    done = subprocess.run([*command, *lists], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([*command, *lists], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     answers: list[list[list[list[Any]]]] = json.loads(done.stdout)
     return answers
