@@ -40,6 +40,7 @@ from dask_efficiency.plugins.trace_scheduler import recording_of
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.long_tail import long_tail
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.run_trace import RunTrace
@@ -51,6 +52,9 @@ LEASED = "the plugin was registered for this report only; client.register_plugin
 _TOLD: set[str] = set()
 
 _OBSERVED = "record of what the client did"
+
+#: Tasks of the long tail that a report keeps.
+MAX_LONG_TASKS = 20
 
 #: Reads of the scheduler's clock, of which the quickest counts.
 _CLOCK_READS = 3
@@ -273,6 +277,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         said, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace)),
+                Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
                 Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, told)),
             ]
         )

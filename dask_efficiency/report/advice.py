@@ -50,7 +50,7 @@ class Facts:
     #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
     gpu_waiting: float
     core_waiting: float
-    #: Share of the rest of it in which threads that libraries started ran, or were ready to.
+    #: Share of it in which threads that libraries started ran, or were ready to.
     libraries: float
     #: Share of ``thread-noncpu`` in workers of several threads that computed for about one core together.
     one_core: float

@@ -25,6 +25,7 @@ from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
 from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.long_tail import LongTask
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
@@ -59,7 +60,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary | Arrival | Repeat):
+    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -277,10 +278,15 @@ def _path(value: Any, where: str) -> PathSummary | None:
     return PathSummary(**_read(value, where, _PATH_READERS, prefix=f"{where}."))
 
 
-def _arrivals(value: Any, where: str) -> tuple[Arrival, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _wrong(value, where, "a list of objects")
-    return tuple(Arrival(**_read(item, where, _ARRIVAL_READERS, prefix=f"{where}.")) for item in value)
+def _list_of(
+    kind: Callable[..., Any], readers: Callable[[], Mapping[str, Any]]
+) -> Callable[[Any, str], tuple[Any, ...]]:
+    def read_list(value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise _wrong(value, where, "a list of objects")
+        return tuple(kind(**_read(item, where, readers(), prefix=f"{where}.")) for item in value)
+
+    return read_list
 
 
 def _row(value: Any, where: str) -> tuple[int, ...]:
@@ -351,7 +357,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "no_workers_seconds": _real,
     "cores": _maybe_real,
     "path": _path,
-    "arrivals": _arrivals,
+    "arrivals": _list_of(Arrival, lambda: _ARRIVAL_READERS),
+    "long_tail": _list_of(LongTask, lambda: _LONG_TASK_READERS),
     "attendance": _mapping(_whole),
 }
 
@@ -359,7 +366,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 _LATER = frozenset(
     {
         *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
-        *("path", "arrivals", "attendance", "repeats"),
+        *("path", "arrivals", "attendance", "repeats", "long_tail"),
     }
 )
 
@@ -380,6 +387,17 @@ _ARRIVAL_READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 _REPEAT_READERS: dict[str, Callable[[Any, str], Any]] = {"tasks": _whole, "times": _whole}
+
+_LONG_TASK_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "prefix": _text,
+    "key": _text,
+    "worker": _text,
+    "count": _whole,
+    "median_seconds": _real,
+    "seconds": _real,
+    "median_bytes": _real,
+    "nbytes": _real,
+}
 
 _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dask_efficiency.paths.path import CriticalPath
     from dask_efficiency.paths.summary import PathSummary
     from dask_efficiency.stragglers.finding import Finding
+    from dask_efficiency.stragglers.long_tail import LongTask
     from dask_efficiency.trace.run_trace import RunTrace
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
@@ -135,6 +136,8 @@ class EfficiencyReport:
         use, and no more than their containers' CPU limits. None where that is not known.
     arrivals
         The workers that came during the window.
+    long_tail
+        Tasks that took far longer than the others of their prefix, in the recorded run; the longest first.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     attendance
@@ -170,6 +173,7 @@ class EfficiencyReport:
     cores: float | None = None
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
+    long_tail: tuple[LongTask, ...] = ()
     attendance: Mapping[str, int] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
@@ -225,10 +229,10 @@ class EfficiencyReport:
 
     @property
     def library_share(self) -> float:
-        """Share of the rest of the tasks' waiting in which libraries' threads ran or were ready to, in [0, 1]."""
-        most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
+        """Share of ``thread-noncpu`` in which threads of libraries ran or were ready to, in [0, 1]: an estimate."""
+        waiting = self.breakdown[Bucket.THREAD_NONCPU]
         at_work = self.outside.get(OTHER_CPU, 0.0) + self.outside.get(OTHER_CORE_WAIT, 0.0)
-        return min(1.0, at_work / most) if most > 0 else 0.0
+        return min(1.0, at_work / waiting) if waiting else 0.0
 
     @property
     def client_seconds(self) -> float:

@@ -23,6 +23,8 @@ from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.stragglers.long_tail import LongTask
+from dask_efficiency.stragglers.score import SIZES_DIFFER
 from dask_efficiency.stragglers.wording import MEANINGS
 
 #: What POP calls good.
@@ -34,6 +36,7 @@ WORST_WORKERS = 5
 TOP_GROUPS = 8
 TOP_LABELS = 12
 MAX_STRAGGLERS = 20
+MAX_LONG_TASKS = 5
 
 
 def sections(report: EfficiencyReport) -> tuple[Section, ...]:
@@ -46,6 +49,7 @@ def sections(report: EfficiencyReport) -> tuple[Section, ...]:
         spans(report),
         repeats(report),
         stragglers(report),
+        long_tail(report),
         *gpu_sections(report),
         beside("Outside the thread slots (shown beside, not added)", report.outside),
         beside("Known more finely (shown beside, not added)", report.details),
@@ -269,6 +273,18 @@ def slow_worker(finding: Finding) -> str:
     lost = finding.seconds_lost
     saved = f", without which the run is {format_seconds(lost)} shorter" if lost else ""
     return f"{who} takes {times} for the same work: {MEANINGS[finding.cause][0]}{saved}"
+
+
+def long_task(one: LongTask) -> str:
+    """What a task took that is far longer than the others of its prefix, and its size where that is part of why."""
+    took = f"task {name_of(one.key)!r} took {format_seconds(one.seconds)}, {one.times_longer:.3g} times the median"
+    larger = one.times_larger
+    return f"{took} of its prefix" + (f", its input is {larger:.3g} times as large" if larger >= SIZES_DIFFER else "")
+
+
+def long_tail(report: EfficiencyReport) -> Section:
+    """The tasks that took far longer than the others of their prefix."""
+    return Section("Long tail", tuple(long_task(one) for one in report.long_tail[:MAX_LONG_TASKS]))
 
 
 def format_times(effect: float | None) -> str:

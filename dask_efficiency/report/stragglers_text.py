@@ -6,11 +6,10 @@ import math
 
 from dask_efficiency.report.figures import NAME_LENGTH, format_seconds, format_share
 from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
+from dask_efficiency.report.sections import long_task
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, wrapped
 from dask_efficiency.stragglers.finding import Evidence, Finding
-from dask_efficiency.stragglers.long_tail import LongTask
 from dask_efficiency.stragglers.offline import Judgement
-from dask_efficiency.stragglers.score import SIZES_DIFFER
 from dask_efficiency.stragglers.signals import SIGNALS
 from dask_efficiency.stragglers.wording import MEANINGS
 
@@ -53,7 +52,7 @@ def verdict(found: Judgement) -> str:
     """All of it in one sentence."""
     of = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
     if not found.findings:
-        long = f" No worker is slow: {_of_task(found.long_tasks[0])}" if found.long_tasks else ""
+        long = f" No worker is slow: {long_task(found.long_tasks[0])}." if found.long_tasks else ""
         return f"None among {of}.{long}"
     first = found.findings[0]
     many = f", and {len(found.findings) - 1} more" if len(found.findings) > 1 else ""
@@ -62,16 +61,6 @@ def verdict(found: Judgement) -> str:
     )
     meaning, _ = MEANINGS[first.cause]
     return f"Of {of}, {_who(first)} takes {_times(first)} for the same work: {meaning}{lost}{many}."
-
-
-def _of_task(long: LongTask) -> str:
-    """What a long task took, and what its size is where that is part of why."""
-    said = (
-        f"task {long.key[:NAME_LENGTH]!r} took {format_seconds(long.seconds)}, {long.times_longer:.0f} times the median"
-    )
-    larger = long.times_larger
-    sized = f", its input is {larger:.0f} times as large" if larger >= SIZES_DIFFER else ""
-    return f"{said} of its prefix{sized}."
 
 
 def _times(finding: Finding) -> str:
@@ -123,7 +112,7 @@ def _row(item: Evidence) -> tuple[str, ...]:
 def _notes(found: Judgement) -> Section:
     lines = list(found.notes)
     told = 0 if found.findings else 1
-    lines += [f"A long tail: {_of_task(long)}" for long in found.long_tasks[told:MOST_LONG_TASKS]]
+    lines += [f"A long tail: {long_task(long)}." for long in found.long_tasks[told:MOST_LONG_TASKS]]
     if found.insufficient:
         named = ", ".join(map(name_of, found.insufficient[:NAMES_IN_A_LINE]))
         more = len(found.insufficient) - NAMES_IN_A_LINE

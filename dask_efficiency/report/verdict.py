@@ -9,7 +9,7 @@ from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import sentence
-from dask_efficiency.report.sections import slow_worker
+from dask_efficiency.report.sections import long_task, slow_worker
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 #: From this share of the tasks on, it is said that they were computed again.
@@ -57,7 +57,7 @@ def verdict(report: EfficiencyReport) -> str:
     else:
         judged = [_efficiency(report, table, unit)]
         length = [clause for clause in (took(report),) if clause]
-        witnesses = [*_path(report), *_stragglers(report)]
+        witnesses = [*_path(report), *_stragglers(report), *map(long_task, report.long_tail[:1])]
         # What most of the wall clock went to comes first; of the work on the cluster, the best witness.
         leading = [*length, *witnesses, *judged] if largest_is_elsewhere(report) else [*witnesses, *judged, *length]
         clauses = [*leading, *_largest_loss(report, table, unit), *_repeats(report)]

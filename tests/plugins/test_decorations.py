@@ -32,6 +32,7 @@ from tests.plugins.tasks import increment, nap
 DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
     "arrivals",
     "cores",
+    "long_tail",
     "path",
 }
 
@@ -219,6 +220,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "source listing",
                 "list of workers that came",
                 "critical path",
+                "search for long tasks",
                 "search for stragglers in the trace",
             },
             accounts: {

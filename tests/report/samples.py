@@ -13,6 +13,7 @@ from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, EfficiencyReport, Repeat
 from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
+from dask_efficiency.stragglers.long_tail import LongTask
 from dask_efficiency.timeline import Timeline
 from tests.strategies import any_gpu_totals
 
@@ -218,6 +219,20 @@ reports = st.builds(
         longest_task_seconds=_amounts,
         chain_seconds=_amounts,
     ),
+    long_tail=st.lists(
+        st.builds(
+            LongTask,
+            prefix=_names,
+            key=_names,
+            worker=_names,
+            count=st.integers(0, 10**9),
+            median_seconds=_amounts.filter(bool),
+            seconds=_amounts,
+            median_bytes=_amounts,
+            nbytes=_amounts,
+        ),
+        max_size=3,
+    ).map(tuple),
     arrivals=st.lists(
         st.builds(Arrival, worker=_names, asked=_times, joined=_times, first_task=_times), max_size=3
     ).map(tuple),

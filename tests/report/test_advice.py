@@ -116,7 +116,7 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.threads, facts.held_threads) == (4.0, 3.0)
     assert facts.one_core == pytest.approx(10 / 14)
     assert (facts.gpu_waiting, facts.core_waiting) == (0.25, 0.5)
-    assert facts.libraries == pytest.approx(0.3)
+    assert facts.libraries == pytest.approx(0.15)
     assert facts.spilling == pytest.approx(0.05)
     assert facts.load_balance == pytest.approx(0.75)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
