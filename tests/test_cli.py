@@ -18,7 +18,7 @@ REPORT = EfficiencyReport(
     name="nightly",
     started=1_780_000_000.0,
     window_seconds=10.0,
-    wall_seconds=10.0,
+    cluster_seconds=10.0,
     by_worker={
         "0": Breakdown({"thread-cpu": 6_000_000_000, "idle": 4_000_000_000}),
         "1": Breakdown({"thread-cpu": 9_000_000_000, "spill": 1_000_000_000}),

@@ -219,7 +219,7 @@ def report_of(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,
-        wall_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
+        cluster_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
         arrivals=arrivals,

@@ -211,7 +211,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     whole = report.breakdown
     settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     tasks = sum(report.tasks.values())
-    wall, noncpu = report.wall_seconds, whole[Bucket.THREAD_NONCPU]
+    wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
     in_threads = whole.ns(Bucket.THREAD_CPU, Bucket.GPU, Bucket.THREAD_NONCPU) / 1e9
     path = report.path
     known = path is not None and path.makespan_seconds > 0

@@ -113,22 +113,22 @@ class Comparison:
     @property
     def wall_clock_seconds(self) -> Difference[float]:
         """How long each run took, the client's own time and time without workers included; NaN where nobody knows."""
-        return self._numbers(lambda report: report.wall_clock_seconds if report.wall_seconds else math.nan)
+        return self._numbers(lambda report: report.wall_clock_seconds if report.cluster_seconds else math.nan)
 
     @property
     def no_workers_seconds(self) -> Difference[float]:
         """How long work was outstanding and there was no worker; NaN where no run of a side knows."""
-        return self._numbers(lambda report: report.no_workers_seconds if report.wall_seconds else math.nan)
+        return self._numbers(lambda report: report.no_workers_seconds if report.cluster_seconds else math.nan)
 
     @property
     def client_seconds(self) -> Difference[float]:
         """How long no work was outstanding: the client's own time; NaN where no run of a side knows."""
-        return self._numbers(lambda report: report.client_seconds if report.wall_seconds else math.nan)
+        return self._numbers(lambda report: report.client_seconds if report.cluster_seconds else math.nan)
 
     @property
-    def wall_seconds(self) -> Difference[float]:
+    def cluster_seconds(self) -> Difference[float]:
         """How long the cluster had work outstanding and a worker; NaN where no run of a side knows."""
-        return self._numbers(lambda report: report.wall_seconds or math.nan)
+        return self._numbers(lambda report: report.cluster_seconds or math.nan)
 
     @property
     def ideal_seconds(self) -> Difference[float]:
@@ -275,7 +275,7 @@ class Comparison:
         """Whether every figure is the same on both sides."""
         figures: list[Difference[Any]] = [
             self.wall_clock_seconds,
-            self.wall_seconds,
+            self.cluster_seconds,
             self.useful,
             self.lost,
             self.running,

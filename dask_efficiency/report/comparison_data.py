@@ -34,7 +34,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "before": list(comparison.names_before),
         "after": list(comparison.names_after),
         "wall_clock_seconds": _difference(comparison.wall_clock_seconds),
-        "wall_seconds": _difference(comparison.wall_seconds),
+        "cluster_seconds": _difference(comparison.cluster_seconds),
         "no_workers_seconds": _difference(comparison.no_workers_seconds),
         "client_seconds": _difference(comparison.client_seconds),
         "ideal_seconds": _difference(comparison.ideal_seconds),

@@ -81,7 +81,7 @@ def _sides(comparison: Comparison) -> Html:
     sides = [settled_parts(breakdown) for breakdown in comparison.breakdowns]
     if not all(sides):
         return Html("")
-    wall = comparison.wall_seconds
+    wall = comparison.cluster_seconds
     known = math.isfinite(wall.before) and math.isfinite(wall.after)
     lengths = [wall.before, wall.after] if known else [sum(part.nanoseconds for part in side) / 1e9 for side in sides]
     rows = []

@@ -112,7 +112,7 @@ def run(comparison: Comparison) -> Section:
     """Runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
-        "work on the cluster": comparison.wall_seconds,
+        "work on the cluster": comparison.cluster_seconds,
         "without any worker": comparison.no_workers_seconds,
         "on the client": comparison.client_seconds,
     }

@@ -103,7 +103,7 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     ]
     lines = [*causes, *others]
     seconds = [sum(side) / 1e9 for side in ([line.before for line in lines], [line.after for line in lines])]
-    wall = comparison.wall_seconds
+    wall = comparison.cluster_seconds
     price = comparison.price_per_thread_hour
     costs = [] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
     settled = [line for line in lines if line.label != "running"]

@@ -83,8 +83,8 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
         "efficiency": report.efficiency,
         "occupancy": report.occupancy,
         "load_balance": report.load_balance,
-        "window_seconds": report.window_seconds,
-        "wall_seconds": report.wall_seconds,
+        "wall_clock_seconds": report.wall_clock_seconds,
+        "cluster_seconds": report.cluster_seconds,
         "no_workers_seconds": report.no_workers_seconds,
         "client_seconds": report.client_seconds,
         "ideal_bounds": report.ideal_bounds,
@@ -121,6 +121,8 @@ def from_dict(data: Any) -> EfficiencyReport:
     report = data.get("report")
     if not isinstance(report, dict):
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
+    if "wall_seconds" in report:  # as it was called before there was a wall clock of the whole window
+        report = {"cluster_seconds": report["wall_seconds"]} | report
     return EfficiencyReport(**_read(report, "report", _READERS, optional=_LATER))
 
 
@@ -336,7 +338,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "name": _text,
     "started": _real,
     "window_seconds": _real,
-    "wall_seconds": _real,
+    "cluster_seconds": _real,
     "by_worker": _mapping(_breakdown),
     "by_prefix": _mapping(_breakdown),
     "by_span": _mapping(_breakdown),

@@ -91,10 +91,10 @@ def _data(report: EfficiencyReport) -> dict[str, Any]:
 def _headline(report: EfficiencyReport) -> Html:
     figures = lost_time(report)
     named = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
-    if 0 < report.wall_seconds < math.inf:
+    if 0 < report.cluster_seconds < math.inf:
         named.append(("wall clock", format_seconds(report.wall_clock_seconds)))
         if ON_CLUSTER not in parts(report) or len(parts(report)) > 1:
-            named.append(("work on the cluster", format_seconds(report.wall_seconds)))
+            named.append(("work on the cluster", format_seconds(report.cluster_seconds)))
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             named.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:

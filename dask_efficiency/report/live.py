@@ -170,7 +170,7 @@ class Change:
             name=f"last {self.seconds:.1f} s",
             started=0.0,
             window_seconds=self.seconds,
-            wall_seconds=0.0,
+            cluster_seconds=0.0,
             by_worker={ALL_WORKERS: self.did},
         )
 
@@ -229,7 +229,7 @@ def change(then: Reading | None, now: Reading, *, source: str) -> Change:
             name="life",
             started=0.0,
             window_seconds=(now.at - now.started) / 1e9,
-            wall_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
+            cluster_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
             no_workers_seconds=now.no_workers / 1e9,
             by_worker={ALL_WORKERS: Breakdown(now.buckets)},
         ),

@@ -72,12 +72,12 @@ def lost_time(report: EfficiencyReport) -> LostTime:
     settled: dict[Bucket, int] = {bucket: ns for bucket, ns in parts.items() if bucket is not Bucket.RUNNING}
     seconds = sum(parts.values()) / 1e9
     thread_scale = time_scale(seconds)
-    wall_scale = time_scale(report.wall_seconds) if 0 < report.wall_seconds < math.inf else None
+    wall_scale = time_scale(report.cluster_seconds) if 0 < report.cluster_seconds < math.inf else None
     price = report.money(seconds)
     priced = money_scale(price) if price is not None and 0 <= price < math.inf else None
     columns = (
         _column(parts, thread_scale, seconds),
-        _column(parts, wall_scale, report.wall_seconds),
+        _column(parts, wall_scale, report.cluster_seconds),
         _column(settled, Scale("%", "per cent", 0.01, 1), 1.0),
         _column(parts, priced, price or 0.0),
     )

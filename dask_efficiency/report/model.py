@@ -88,7 +88,7 @@ class EfficiencyReport:
         When it opened, seconds since the epoch by the client's clock.
     window_seconds
         From opening to closing.
-    wall_seconds
+    cluster_seconds
         The part of it in which the cluster had work outstanding and at least one worker (T).
     by_worker
         Worker name to its breakdown; every thread-second of the window is in here.
@@ -132,7 +132,7 @@ class EfficiencyReport:
     no_workers_seconds
         The part of the window in which work was outstanding and there was no worker.
     cores
-        How many processors the workers shared, in the mean over ``wall_seconds``: those of their hosts that they may
+        How many processors the workers shared, in the mean over ``cluster_seconds``: those of their hosts that they may
         use, and no more than their containers' CPU limits. None where that is not known.
     arrivals
         The workers that came during the window.
@@ -151,7 +151,7 @@ class EfficiencyReport:
     name: str
     started: float
     window_seconds: float
-    wall_seconds: float
+    cluster_seconds: float
     by_worker: Mapping[str, Breakdown]
     by_prefix: Mapping[str, Breakdown] = field(default_factory=dict)
     by_span: Mapping[str, Breakdown] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class EfficiencyReport:
     @property
     def mean_threads(self) -> float:
         """Threads there while there was work (N = S / T); 0.0 without work."""
-        return self.thread_seconds / self.wall_seconds if self.wall_seconds else 0.0
+        return self.thread_seconds / self.cluster_seconds if self.cluster_seconds else 0.0
 
     @property
     def core_wait_seconds(self) -> float:
@@ -237,12 +237,12 @@ class EfficiencyReport:
     @property
     def client_seconds(self) -> float:
         """The part of the window without outstanding work: the client's own time."""
-        return max(0.0, self.window_seconds - self.wall_seconds - self.no_workers_seconds)
+        return max(0.0, self.window_seconds - self.cluster_seconds - self.no_workers_seconds)
 
     @property
     def wall_clock_seconds(self) -> float:
         """How long the window was: work on the cluster, time without any worker, and the client's own time."""
-        return self.wall_seconds + self.no_workers_seconds + self.client_seconds
+        return self.cluster_seconds + self.no_workers_seconds + self.client_seconds
 
     @property
     def ideal_bounds(self) -> dict[str, float]:
@@ -269,18 +269,18 @@ class EfficiencyReport:
     def ideal_seconds(self) -> float:
         """Runtime with no time lost (T*): the largest of :attr:`ideal_bounds`; 0.0 without work.
 
-        Never more than ``wall_seconds``: where clocks say otherwise, the run itself was as fast as can be.
+        Never more than ``cluster_seconds``: where clocks say otherwise, the run itself was as fast as can be.
 
         References
         ----------
         The "perfect runtime" of dask/distributed issue 7565, which knows the bound by slots only.
         """
-        return min(max(self.ideal_bounds.values(), default=0.0), self.wall_seconds)
+        return min(max(self.ideal_bounds.values(), default=0.0), self.cluster_seconds)
 
     @property
     def headroom(self) -> float:
         """How many times shorter the run could be (T / T*); NaN where nothing was useful."""
-        return self.wall_seconds / self.ideal_seconds if self.ideal_seconds else math.nan
+        return self.cluster_seconds / self.ideal_seconds if self.ideal_seconds else math.nan
 
     @property
     def load_balance(self) -> float:

@@ -168,7 +168,7 @@ def sentence(nanoseconds: Mapping[str, int], reasons: Mapping[str, str]) -> str:
         started=0.0,
         window_seconds=0.0,
         # Without a length there is no runtime to be said: a live view has no run.
-        wall_seconds=0.0,
+        cluster_seconds=0.0,
         by_worker={"": Breakdown(nanoseconds)},
         not_measured=reasons,
     )

@@ -31,13 +31,13 @@ _BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its l
 
 def wall_clock_known(report: EfficiencyReport) -> bool:
     """Whether the report knows how long anything took."""
-    return 0 < report.wall_seconds < math.inf and math.isfinite(report.window_seconds)
+    return 0 < report.cluster_seconds < math.inf and math.isfinite(report.window_seconds)
 
 
 def parts(report: EfficiencyReport) -> dict[str, float]:
     """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
     found = {
-        ON_CLUSTER: report.wall_seconds,
+        ON_CLUSTER: report.cluster_seconds,
         NO_WORKERS: report.no_workers_seconds,
         client(report): report.client_seconds,
     }
@@ -84,7 +84,7 @@ def took(report: EfficiencyReport) -> str:
     divided = parts(report)
     ideal = ideally(report)
     if set(divided) == {ON_CLUSTER}:
-        return f"it took {format_seconds(report.wall_seconds)}" + (f", {ideal}" if ideal else "")
+        return f"it took {format_seconds(report.cluster_seconds)}" + (f", {ideal}" if ideal else "")
     said = []
     for what, seconds in divided.items():
         on_cluster = what == ON_CLUSTER

@@ -9,7 +9,7 @@ runs = st.builds(
     report_of,
     breakdowns,
     breakdowns,
-    wall_seconds=st.floats(0.001, 1e6),
+    cluster_seconds=st.floats(0.001, 1e6),
     by_prefix=st.dictionaries(st.sampled_from(["load", "sum", "<b>"]), breakdowns),
     price_per_worker_hour=st.just(2.0),
     nthreads=st.just({"w0": 2}),

@@ -32,7 +32,7 @@ def seconds(**by_bucket: float) -> Breakdown:
 
 def report_of(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
     """A report over the workers given, named w0, w1, ..."""
-    given: dict[str, Any] = {"name": "a run", "started": 0.0, "window_seconds": 5.0, "wall_seconds": 4.5}
+    given: dict[str, Any] = {"name": "a run", "started": 0.0, "window_seconds": 5.0, "cluster_seconds": 4.5}
     given["by_worker"] = {f"w{i}": worker for i, worker in enumerate(workers)}
     return EfficiencyReport(**(given | fields))
 
@@ -189,7 +189,7 @@ reports = st.builds(
     name=_names,
     started=_amounts,
     window_seconds=_amounts,
-    wall_seconds=_amounts,
+    cluster_seconds=_amounts,
     by_worker=_groups,
     by_prefix=_groups,
     by_span=_groups,

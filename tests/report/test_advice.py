@@ -102,7 +102,7 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     report = report_of(
         seconds(thread_cpu=10, thread_noncpu=10),
         seconds(thread_cpu=4, thread_noncpu=4, spill=2, idle=10),
-        wall_seconds=10.0,
+        cluster_seconds=10.0,
         window_seconds=10.0,
         nthreads={"w0": 2, "w1": 2},
         tasks={"succeeded": 14, "failed": 1},

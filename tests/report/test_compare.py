@@ -63,7 +63,7 @@ def test_the_comparison_worked_out_by_hand() -> None:
             "b": seconds(thread_cpu=4, thread_noncpu=2, failed=1, no_work=2, running=1),
         },
         by_prefix={"load": seconds(thread_cpu=6, spill=7.5), "sum": by_hand().by_prefix["sum"]},
-        wall_seconds=5.0,
+        cluster_seconds=5.0,
     )
     found = compare(by_hand(), after)
     assert (found.lost.before, found.lost.after) == (7_000_000_000, 10_500_000_000)
@@ -78,7 +78,7 @@ def test_the_comparison_worked_out_by_hand() -> None:
     assert {name: time.change / 1e9 for name, time in found.causes[0].by_prefix.items()} == {"load": 4.5}
     assert found.causes[1].by_prefix == {}
     assert {name: change.lost.change / 1e9 for name, change in found.by_prefix.items()} == {"load": 4.5, "sum": 0.0}
-    assert found.wall_seconds == Difference((4.5,), (5.0,))
+    assert found.cluster_seconds == Difference((4.5,), (5.0,))
     assert found.efficiency.after == after.efficiency
 
 
@@ -205,10 +205,13 @@ def test_a_wrong_side_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_runtimes_are_unknown_and_no_error() -> None:
-    found: Comparison = compare(spilling(1, wall_seconds=math.nan), spilling(1, wall_seconds=0.0))
-    assert math.isnan(found.wall_seconds.before)
-    assert math.isnan(found.wall_seconds.after)
+    found: Comparison = compare(spilling(1, cluster_seconds=math.nan), spilling(1, cluster_seconds=0.0))
+    assert math.isnan(found.cluster_seconds.before)
+    assert math.isnan(found.cluster_seconds.after)
     assert found.is_same
     assert (
-        compare([spilling(1, wall_seconds=math.nan), spilling(1, wall_seconds=2.0)], by_hand()).wall_seconds.before == 2
+        compare(
+            [spilling(1, cluster_seconds=math.nan), spilling(1, cluster_seconds=2.0)], by_hand()
+        ).cluster_seconds.before
+        == 2
     )

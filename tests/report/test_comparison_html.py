@@ -11,8 +11,8 @@ from dask_efficiency.report.comparison_html import document, fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 
 SPILLS = compare(
-    [report_of(seconds(thread_cpu=10, spill=spill, idle=4), name="old", wall_seconds=4.0) for spill in (1.5, 2)],
-    report_of(seconds(thread_cpu=10, spill=6), name="new", wall_seconds=3.0, notes=("a note",)),
+    [report_of(seconds(thread_cpu=10, spill=spill, idle=4), name="old", cluster_seconds=4.0) for spill in (1.5, 2)],
+    report_of(seconds(thread_cpu=10, spill=6), name="new", cluster_seconds=3.0, notes=("a note",)),
 )
 
 

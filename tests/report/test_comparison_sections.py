@@ -45,8 +45,8 @@ def test_the_context_says_what_several_runs_allow() -> None:
 
 
 def test_the_causes_show_the_largest_change_first_and_end_in_the_sums() -> None:
-    before = report_of(seconds(thread_cpu=10, idle=5, spill=2), wall_seconds=4.0)
-    section = causes(compare(before, report_of(seconds(thread_cpu=10, idle=5.5, spill=5), wall_seconds=5.0)))
+    before = report_of(seconds(thread_cpu=10, idle=5, spill=2), cluster_seconds=4.0)
+    section = causes(compare(before, report_of(seconds(thread_cpu=10, idle=5.5, spill=5), cluster_seconds=5.0)))
     assert section.heads == ("cause", "before", "after", "change", "wall s +/-", "share, %")
     assert [row[0] for row in section.rows] == ["spill", "idle", "lost", "useful", "total"]
     assert section.rows[0] == ("spill", "2.0", "5.0", "+3.0", "+0.75", "11.8 -> 24.4")
@@ -63,7 +63,7 @@ def test_a_change_within_the_spread_is_marked_and_the_mark_explained() -> None:
 
 
 def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
-    rows = figures(run(compare(by_hand(), by_hand(wall_seconds=9.0, tasks={"succeeded": 13, "failed": 1}))))
+    rows = figures(run(compare(by_hand(), by_hand(cluster_seconds=9.0, tasks={"succeeded": 13, "failed": 1}))))
     # 5 s, of which 0.5 s were the client's; then 9 s, all of them work on the cluster
     assert rows["wall clock"] == ("5.00 s", "9.00 s", "+80 %")
     assert rows["work on the cluster"] == ("4.50 s", "9.00 s", "+100 %")
@@ -75,7 +75,7 @@ def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
 
 
 def test_what_is_unknown_on_both_sides_has_no_row() -> None:
-    nothing = report_of(seconds(no_work=5), wall_seconds=0.0)
+    nothing = report_of(seconds(no_work=5), cluster_seconds=0.0)
     assert (
         not {"wall clock", "work on the cluster", "ideal time", "efficiency"}
         & figures(run(compare(nothing, nothing))).keys()

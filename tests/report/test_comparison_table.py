@@ -30,8 +30,8 @@ def test_every_column_adds_up_and_every_row(before: list[EfficiencyReport], afte
 
 def test_the_table_worked_out_by_hand() -> None:
     # 3 of 12 and 9 of 20 thread-seconds spill; 4 and 5 s of wall for them
-    before = report_of(seconds(thread_cpu=9, spill=3), wall_seconds=4.0)
-    after = report_of(seconds(thread_cpu=10, spill=9, running=1), wall_seconds=5.0)
+    before = report_of(seconds(thread_cpu=9, spill=3), cluster_seconds=4.0)
+    after = report_of(seconds(thread_cpu=10, spill=9, running=1), cluster_seconds=5.0)
     table = comparison_table(compare(before, after))
     assert table.causes == (Row("spill", "3.0", "9.0", "+6.0", "", "+1.25", "25.0", "47.4", ""),)
     assert table.useful == Row("useful", "9.0", "10.0", "+1.0", "", "-0.50", "75.0", "52.6", "")
@@ -58,7 +58,7 @@ def test_several_runs_have_a_spread_and_the_rest_of_their_medians_a_row() -> Non
 
 
 def test_without_runtimes_or_prices_there_is_nothing_to_show_of_them() -> None:
-    table = comparison_table(compare(by_hand(wall_seconds=0.0), by_hand()))
+    table = comparison_table(compare(by_hand(cluster_seconds=0.0), by_hand()))
     assert (table.wall_scale, table.money_scale) == (None, None)
     assert {row.wall_change + row.money_change for row in table.rows} == {""}
 

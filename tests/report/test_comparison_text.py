@@ -23,8 +23,8 @@ def rich_text(comparison: Comparison, width: int) -> str:
 
 
 def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
-    before = report_of(seconds(thread_cpu=10, spill=2), name="old", wall_seconds=4.0, window_seconds=4.0)
-    after = report_of(seconds(thread_cpu=10, spill=5), name="new", wall_seconds=5.0)
+    before = report_of(seconds(thread_cpu=10, spill=2), name="old", cluster_seconds=4.0, window_seconds=4.0)
+    after = report_of(seconds(thread_cpu=10, spill=5), name="new", cluster_seconds=5.0)
     assert comparison_document(compare(before, after)).plain().splitlines()[:15] == [
         "old -> new",
         "one run a side, so nothing tells how much runs differ among themselves",

@@ -11,7 +11,7 @@ from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, sec
 
 
 def run(wall: float = 10.0, *, prefixes: Any = None, fields: Any = None, **buckets: float) -> EfficiencyReport:
-    return report_of(seconds(**buckets), wall_seconds=wall, by_prefix=prefixes or {}, **(fields or {}))
+    return report_of(seconds(**buckets), cluster_seconds=wall, by_prefix=prefixes or {}, **(fields or {}))
 
 
 def test_slower_with_the_cause_that_grew_most_and_where() -> None:

@@ -70,11 +70,11 @@ def test_the_summary_holds_what_the_gpus_did() -> None:
 
 
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
-    save(report_of(wall_seconds=math.nan), tmp_path / "r.json")
+    save(report_of(cluster_seconds=math.nan), tmp_path / "r.json")
     text = (tmp_path / "r.json").read_text()
     assert "NaN" not in text
     assert json.loads(text)["summary"]["efficiency"] is None
-    assert math.isnan(load_report(tmp_path / "r.json").wall_seconds)
+    assert math.isnan(load_report(tmp_path / "r.json").cluster_seconds)
 
 
 def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_another_version_is_refused(version: Any) -> None:
         ("name", 3, "'name'"),
         ("started", "now", "'started'"),
         ("started", True, "'started'"),
-        ("wall_seconds", 10**400, "'wall_seconds'"),
+        ("cluster_seconds", 10**400, "'cluster_seconds'"),
         ("by_worker", [], "'by_worker'"),
         ("by_worker", {"a": {"spill": 1.5}}, r"'by_worker\.a\.spill'"),
         ("by_worker", {"a": {"spill": -1}}, r"'by_worker\.a\.spill'"),
@@ -244,3 +244,12 @@ def test_a_folder_that_is_not_there_is_named_as_the_user_gave_it(tmp_path: Path)
     with pytest.raises(FileNotFoundError) as caught:
         save(by_hand(), path)
     assert caught.value.filename == str(path)
+
+
+def test_a_file_of_before_the_wall_clock_had_parts_is_read() -> None:
+    data = to_dict(by_hand())
+    report = data["report"]
+    report["wall_seconds"] = report.pop("cluster_seconds")
+    for later in ("no_workers_seconds", "cores", "path", "arrivals", "attendance", "repeats", "long_tail"):
+        del report[later]
+    assert from_dict(data) == by_hand()

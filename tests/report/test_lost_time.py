@@ -30,7 +30,7 @@ def test_the_table_of_the_report_worked_out_by_hand() -> None:
     st.none() | st.floats(0, 1e4),
 )
 def test_every_column_adds_up_to_its_total(workers: list[Breakdown], wall: float, price: float | None) -> None:
-    report = report_of(*workers, wall_seconds=wall, price_per_worker_hour=price, nthreads={"w0": 3, "w1": 1})
+    report = report_of(*workers, cluster_seconds=wall, price_per_worker_hour=price, nthreads={"w0": 3, "w1": 1})
     table = lost_time(report)
     for figure in ("thread_time", "wall", "percent", "money"):
         *parts, total = [Decimal(getattr(row, figure) or "0") for row in table.rows]
@@ -39,7 +39,7 @@ def test_every_column_adds_up_to_its_total(workers: list[Breakdown], wall: float
 
 
 def test_no_column_without_figures() -> None:
-    heads, rows = loss_cells(lost_time(report_of(seconds(spill=1), wall_seconds=0.0)))
+    heads, rows = loss_cells(lost_time(report_of(seconds(spill=1), cluster_seconds=0.0)))
     assert heads == ("lost time by cause", "thread-s", "%")
     assert rows == [("useful", "0.00", "0.0"), ("spill", "1.00", "100.0"), ("total", "1.00", "100.0")]
 

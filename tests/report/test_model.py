@@ -83,7 +83,7 @@ def test_wall_seconds_of_useful_lost_and_running_time_add_up_to_the_run(workers:
     if report.thread_seconds:
         running = report.breakdown[Bucket.RUNNING] / report.mean_threads
         lost = sum(loss.wall_seconds for loss in report.losses)
-        assert report.ideal_seconds + lost + running == pytest.approx(report.wall_seconds)
+        assert report.ideal_bounds["slots"] + lost + running == pytest.approx(report.cluster_seconds)
 
 
 @pytest.mark.parametrize("report", [report_of(), report_of(seconds(no_work=3))], ids=["empty", "no work"])

@@ -85,7 +85,7 @@ def test_the_report_worked_out_by_hand_as_plain_text() -> None:
 
 @given(st.lists(breakdowns, min_size=1, max_size=4), st.floats(0.001, 1e6), st.sampled_from([60, 80, 140]))
 def test_the_numbers_on_a_plain_screen_add_up(workers: list[Breakdown], wall: float, width: int) -> None:
-    report = report_of(*workers, wall_seconds=wall, price_per_worker_hour=2.0, nthreads={"w0": 4})
+    report = report_of(*workers, cluster_seconds=wall, price_per_worker_hour=2.0, nthreads={"w0": 4})
     if report.thread_seconds:
         assert_it_adds_up(render_plain(report, width), columns=4)
 

@@ -9,7 +9,7 @@ from tests.report.samples import by_hand, gpu_totals, report_of, reports, second
 def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost_most() -> None:
     # U / N = 14.2 / (22.9 / 5.7) = 3.53
     report = report_of(
-        seconds(thread_cpu=14.2, spill=3.1, idle=2.9, thread_noncpu=2.7), wall_seconds=5.7, window_seconds=5.7
+        seconds(thread_cpu=14.2, spill=3.1, idle=2.9, thread_noncpu=2.7), cluster_seconds=5.7, window_seconds=5.7
     )
     assert verdict(report) == (
         "62 % efficient: 14.2 of 22.9 thread-seconds were useful; it took 5.7 s, ideally 3.5 s; "
@@ -80,7 +80,7 @@ def test_much_unmeasured_time_is_said_even_where_it_is_not_the_largest_loss() ->
 
 def test_a_run_of_unknown_length_gets_no_runtime() -> None:
     for unknown in (0.0, float("nan"), float("inf")):
-        said = verdict(report_of(seconds(thread_cpu=8, idle=4), wall_seconds=unknown))
+        said = verdict(report_of(seconds(thread_cpu=8, idle=4), cluster_seconds=unknown))
         assert said.endswith("were useful; the largest loss is idle, 4.0 thread-seconds")
 
 

@@ -17,7 +17,7 @@ CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)
 
 def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
     report = report_of(
-        seconds(thread_cpu=2), window_seconds=8.0, wall_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
+        seconds(thread_cpu=2), window_seconds=8.0, cluster_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
     )
     assert parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "on the client": 1.0}
     assert sum(parts(report).values()) == report.window_seconds
@@ -25,7 +25,7 @@ def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
 
 @given(reports)
 def test_no_part_of_any_wall_clock_is_negative_and_none_is_hidden_that_matters(report: EfficiencyReport) -> None:
-    whole = report.wall_seconds + report.no_workers_seconds + report.client_seconds
+    whole = report.cluster_seconds + report.no_workers_seconds + report.client_seconds
     assert all(seconds >= 0 for seconds in parts(report).values())
     assert sum(parts(report).values()) >= 0.89 * whole
 
@@ -33,7 +33,7 @@ def test_no_part_of_any_wall_clock_is_negative_and_none_is_hidden_that_matters(r
 def test_a_client_that_thinks_between_computes_is_named_first() -> None:
     """A stopwatch says 5.6 s, and the cluster worked for 1.0 s of them."""
     report = report_of(
-        seconds(thread_cpu=3.1, idle=0.9, no_work=18.4), window_seconds=5.6, wall_seconds=1.0, phases={"run": 1.0}
+        seconds(thread_cpu=3.1, idle=0.9, no_work=18.4), window_seconds=5.6, cluster_seconds=1.0, phases={"run": 1.0}
     )
     assert verdict(report).startswith(
         "It took 5.6 s: 4.6 s in your own code and 1.0 s of work on the cluster (ideally 775 ms); 78 % efficient"
@@ -42,7 +42,7 @@ def test_a_client_that_thinks_between_computes_is_named_first() -> None:
 
 def test_a_client_that_mostly_does_work_for_dask_is_told_from_the_users_code() -> None:
     report = report_of(
-        seconds(thread_cpu=4), window_seconds=5.0, wall_seconds=1.0, phases={"optimize": 3.0, "gather": 0.5}
+        seconds(thread_cpu=4), window_seconds=5.0, cluster_seconds=1.0, phases={"optimize": 3.0, "gather": 0.5}
     )
     assert "4.0 s on the client, mostly its optimize" in took(report)
 
@@ -51,7 +51,7 @@ def test_time_without_workers_is_named_with_what_was_asked_for() -> None:
     report = report_of(
         seconds(thread_cpu=3, overhead=1),
         window_seconds=8.2,
-        wall_seconds=2.0,
+        cluster_seconds=2.0,
         no_workers_seconds=6.1,
         arrivals=(Arrival("0", 6.0, 6.1, 6.2), Arrival("1", 6.0, 6.3, math.nan)),
     )
@@ -74,14 +74,14 @@ def test_time_without_workers_is_named_with_what_was_asked_for() -> None:
 )
 def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float, said: str) -> None:
     whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"thread-noncpu: waiting for a core": 45.0}
-    report = report_of(whole, window_seconds=3.2, wall_seconds=3.2, details=waiting, **given)
+    report = report_of(whole, window_seconds=3.2, cluster_seconds=3.2, details=waiting, **given)
     assert report.ideal_seconds == pytest.approx(binding)
     assert took(report) == f"it took 3.2 s, {said}"
 
 
 @given(reports)
 def test_no_ideal_is_longer_than_the_work_itself(report: EfficiencyReport) -> None:
-    assert 0.0 <= report.ideal_seconds <= report.wall_seconds
+    assert 0.0 <= report.ideal_seconds <= report.cluster_seconds
 
 
 def test_what_is_not_known_of_the_ideal_is_said() -> None:
@@ -105,7 +105,7 @@ def test_no_ideal_is_promised_to_tasks_that_wait_for_nobody_knows_what() -> None
 def test_what_libraries_compute_meanwhile_is_no_waiting() -> None:
     """``pd.read_parquet``: Arrow's threads compute for 1.8 s of the 2 s in which tasks wait for them."""
     report = report_of(
-        seconds(thread_cpu=0.1, thread_noncpu=2), window_seconds=1.0, wall_seconds=1.0, cores=2.0,
+        seconds(thread_cpu=0.1, thread_noncpu=2), window_seconds=1.0, cluster_seconds=1.0, cores=2.0,
         outside={"CPU of other threads": 1.8},
     )  # fmt: skip
     assert report.ideal_seconds == pytest.approx(0.95)

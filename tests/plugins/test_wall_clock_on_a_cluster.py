@@ -1,0 +1,117 @@
+"""What the wall clock of a block went to, on clusters whose workers come late and whose clients think."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
+from dask_efficiency.report.advice import advised
+from tests.plugins.tasks import burn
+
+pytestmark = pytest.mark.cluster
+
+
+def cluster(workers: int, **options: Any) -> LocalCluster:
+    return LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, scheduler_port=0, dashboard_address=":0", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> tuple[efficiency_report, float, str]:
+    """Four tasks that wait for two workers; how long there was none by our clock; and the metrics after it."""
+    path = tmp_path_factory.mktemp("late") / "late.json"
+    with cluster(0) as local, Client(local) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with efficiency_report(str(path), client=client, trace=True) as report:
+            futures = client.map(burn, [0.2] * 4, pure=False)
+            while not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+                time.sleep(0.01)
+            began = time.monotonic()
+            time.sleep(2.0)
+            without = time.monotonic() - began
+            local.scale(2)
+            client.gather(futures)
+        url = f"http://127.0.0.1:{local.scheduler.http_server.port}/metrics"
+        with urllib.request.urlopen(url) as answer:
+            metrics = answer.read().decode()
+        assert snapshot(client).no_workers_seconds >= without
+    return report, without, metrics
+
+
+def test_time_without_any_worker_is_told_apart_and_is_no_thread_time(late: Any) -> None:
+    report, without, _ = late
+    found: EfficiencyReport = report.report
+    assert without <= found.no_workers_seconds <= found.window_seconds
+    assert found.wall_clock_seconds == pytest.approx(
+        found.cluster_seconds + found.no_workers_seconds + found.client_seconds
+    )
+    assert "without any worker (2 workers asked for, the first after " in found.verdict
+    # both workers, for no longer than there was any
+    assert 0 < found.mean_threads <= 2.0 + 1e-9
+    assert "without any worker (no-workers)" in repr(found)
+
+
+def test_workers_that_came_are_told_from_the_request_to_the_first_task(late: Any) -> None:
+    report, without, _ = late
+    arrivals = report.arrivals
+    assert {arrival.worker for arrival in arrivals} == {"0", "1"}
+    for arrival in arrivals:
+        assert without <= arrival.asked <= arrival.joined <= report.window_seconds
+        assert not arrival.first_task < arrival.joined
+    assert any(arrival.first_task >= arrival.joined for arrival in arrivals)
+
+
+def test_the_path_names_it_and_its_bounds_leave_it_out(late: Any) -> None:
+    report, without, _ = late
+    path = critical_path(report.trace)
+    assert path.seconds("kind")["no-workers"] >= 0.9 * without
+    assert "waiting until there was any worker" in path.verdict or path.seconds("kind")["no-workers"] < 0.5
+    assert 0 < path.slots <= 2.0
+    computing = sum(path.seconds_computing().values())
+    assert path.slot_bound_seconds <= path.makespan_seconds - without
+    assert computing > 0
+
+
+def test_metrics_have_it(late: Any) -> None:
+    _, without, metrics = late
+    pytest.importorskip("prometheus_client")
+    (line,) = [line for line in metrics.splitlines() if line.startswith("dask_efficiency_no_workers_seconds_total")]
+    assert float(line.split()[-1]) >= without
+
+
+def test_a_saved_report_says_the_same(late: Any, tmp_path: Path) -> None:
+    report, _, _ = late
+    report.save(str(tmp_path / "again.json"))
+    assert load_report(tmp_path / "again.json").verdict == report.verdict
+
+
+def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:
+    with cluster(1) as local, Client(local) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.submit(burn, 0.01).result()
+        began = time.monotonic()
+        with efficiency_report(client=client) as report:
+            thought = 0.0
+            for _ in range(2):
+                client.submit(burn, 0.1, pure=False).result()
+                before = time.monotonic()
+                time.sleep(1.0)
+                thought += time.monotonic() - before
+        took = time.monotonic() - began
+    assert report.client_seconds >= 0.9 * thought
+    assert report.wall_clock_seconds <= took
+    assert report.no_workers_seconds == 0
+    if report.client_seconds > report.cluster_seconds:
+        assert report.verdict.startswith("It took ")
+        assert "in your own code" in report.verdict.partition(";")[0]
+    assert report.cores is not None
+    assert 0 < report.cores <= 1024
+    assert set(report.ideal_bounds) == {"slots", "cores"}
+    assert "lost-worker" not in advised(report.report)
