@@ -144,8 +144,8 @@ class Recording:
             else:
                 missing[address] = str(answer) if isinstance(answer, Exception) else "it is not metered"
         until = monotonic_ns() + round(self._meter.options.report_timeout * 1e9)
-        # They ride another connection than the answers.
-        while awaited and monotonic_ns() < until:
+        # They ride another connection than the answers. A recorder that failed does not take them in.
+        while awaited and recorder.off is None and monotonic_ns() < until:
             awaited = {
                 address: seq
                 for address, seq in awaited.items()
@@ -153,5 +153,6 @@ class Recording:
             }
             if awaited:
                 await asyncio.sleep(_LOOK_SECONDS)
-        missing.update(dict.fromkeys(awaited, "its last rows did not come in time"))
+        if recorder.off is None:
+            missing.update(dict.fromkeys(awaited, "its last rows did not come in time"))
         return [f"worker {address} is recorded in part: {reason}" for address, reason in missing.items()]

@@ -458,7 +458,7 @@ def test_a_cluster_in_one_process_closes_cleanly_with_the_plugin_and_a_task_runn
         after = snapshot(client)
         running = client.submit(wait_for_word, diary, pure=False)
         eventually(lambda: snapshot(client).breakdown["running"])
-    diary.write(event="go")
+        threading.Timer(1, diary.write, kwargs={"event": "go"}).start()
     assert running.status in ("pending", "cancelled")
     assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu(told), 4 * window.most)
     assert len(after.by_worker) == 2
