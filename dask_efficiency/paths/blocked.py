@@ -62,6 +62,20 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
     return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
 
 
+def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
+    """Seconds of ``worker-loop`` by what kept the loop busy, largest first: of those of which that was recorded."""
+    blocked = trace.blocked
+    found: dict[str, int] = {}
+    rows = segments.take(segments.kind == _CODE[Kind.WORKER_LOOP])
+    for number, cause in enumerate(BLOCKED_BY):
+        mine = blocked.take(blocked.cause == number)
+        intervals = _by_process(mine.worker, mine.start, mine.stop)
+        for worker, start, stop in zip(rows.worker.tolist(), rows.start.tolist(), rows.stop.tolist(), strict=True):
+            for first, last in _overlaps(intervals.get(worker, []), start, stop):
+                found[cause] = found.get(cause, 0) + last - first
+    return {cause: ns / 1e9 for cause, ns in sorted(found.items(), key=lambda item: -item[1])}
+
+
 def _cut(
     rows: Iterable[_Row], intervals: Sequence[Interval], kind: Kind, to: Kind, *, worker: int | None = None
 ) -> Iterator[_Row]:

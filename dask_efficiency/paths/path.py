@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.paths.blocked import relabel
+from dask_efficiency.paths.blocked import loop_causes, relabel
 from dask_efficiency.paths.bounds import longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.paths.presence import name_without_workers, slots
@@ -205,6 +205,16 @@ class CriticalPath:
         return work_ns(self.trace, self.scope)
 
     @cached_property
+    def loop_causes(self) -> dict[str, float]:
+        """Seconds of ``worker-loop`` by what kept the event loop busy, as far as it was recorded; largest first.
+
+        Names are those of :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`: ``computing`` itself, as a coroutine or
+        a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
+        standing in a ``call`` that blocks.
+        """
+        return loop_causes(self.segments, self.trace)
+
+    @cached_property
     def floor_seconds(self) -> float:
         """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
         return self._chain[0] / 1e9
@@ -268,6 +278,7 @@ class CriticalPath:
             compute=self.seconds_computing(),
             floor=self.floor_seconds,
             longest_task=self.longest_task_seconds,
+            loops=self.loop_causes,
             slot_bound=self.slot_bound_seconds,
         )
 

@@ -6,6 +6,16 @@ from collections.abc import Mapping
 
 from dask_efficiency.paths.kinds import COMPUTE, Kind
 
+EVENT_LOOPS = "the workers' event loops"
+
+#: What keeps an event loop busy: by its name in a trace, words for it, and what helps.
+LOOPS = {
+    "computing": (", which computed", "shorter coroutines and callbacks, smaller results, and fewer and longer tasks"),
+    "core": (", which waited for a core", "more cores, or fewer threads on them"),
+    "gil": (", while other threads kept the GIL", "tasks that let go of the GIL, or processes instead of threads"),
+    "call": (", which stood in calls that block", "coroutines that await instead of blocking"),
+}
+
 #: Kinds that one measure helps against, by what they are called in a sentence, and that measure.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "waiting until there was any worker": (
@@ -27,7 +37,7 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
         "fewer and longer tasks",
     ),
     "moving results between memory and disk": ((Kind.SPILL, Kind.UNSPILL), "more memory, or smaller partitions"),
-    "the workers' event loops": (
+    EVENT_LOOPS: (
         (Kind.WORKER_LOOP, Kind.EXECUTOR_HANDOFF),
         "longer tasks, and less that keeps these loops busy, such as a GIL that is held",
     ),
@@ -58,6 +68,7 @@ def verdict(
     floor: float,
     slot_bound: float,
     longest_task: float = 0.0,
+    loops: Mapping[str, float] | None = None,
 ) -> str:
     """What bounds a run, and what would help most.
 
@@ -69,6 +80,8 @@ def verdict(
         Seconds of the makespan by kind.
     compute
         Seconds of the makespan in which tasks ran, by prefix, largest first.
+    loops
+        Seconds of ``worker-loop`` by what kept the event loop busy, as far as that was recorded, largest first.
 
     Returns
     -------
@@ -85,7 +98,11 @@ def verdict(
     if unknown >= max(seconds, running):
         return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded"
     if seconds > running:
-        return f"{took}, {_share(seconds, makespan)} of it for {cause}: what helps most is {CAUSES[cause][1]}"
+        reason, advice = "", CAUSES[cause][1]
+        busy, most = next(iter((loops or {}).items()), ("", 0.0))
+        if cause == EVENT_LOOPS and busy in LOOPS and most > seconds / 2:
+            reason, advice = LOOPS[busy]
+        return f"{took}, {_share(seconds, makespan)} of it for {cause}{reason}: what helps most is {advice}"
     waiting = kinds.get(Kind.COMPUTE_NONCPU, 0.0)
     where = f"{took}, {_share(running, makespan)} of it in tasks"
     prefix, most = next(iter(compute.items()), ("-", 0.0))

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from time import monotonic_ns
-from typing import Any
+from time import monotonic_ns, process_time_ns, thread_time_ns
+from typing import Any, NamedTuple
 
 from dask_efficiency.plugins.data_moves import DataMoves
+from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.tables import MISSING
 
 #: A turn that is later than this is reported.
 LATE_NS = 10_000_000
+
+
+_COMPUTING, _CORE, _GIL, _CALL = map(BLOCKED_BY.index, ("computing", "core", "gil", "call"))
+
+
+class _Used(NamedTuple):
+    """CPU nanoseconds so far."""
+
+    loop: int
+    process: int
 
 
 class LoopWatch:
@@ -23,14 +36,18 @@ class LoopWatch:
     server
         A scheduler or a worker.
     blocked
-        Called with the interval, nanoseconds of the monotonic clock, and with how many of them went
-        to the moving of data. Its start lies between the last tick and the one that was due: the middle is reported.
+        Called with the interval, nanoseconds of the monotonic clock, with how many of them went to the moving of data,
+        and with what most of it went to, by :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`; MISSING for data.
+        Its start lies between the last tick and the one that was due: the middle is reported.
     """
 
-    def __init__(self, server: Any, blocked: Callable[[int, int, int], object]) -> None:
+    def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
         self._blocked = blocked
         self._tick = getattr(server, "periodic_callbacks", {}).get("tick")
         self._last = monotonic_ns()
+        self._used = _Used(thread_time_ns(), process_time_ns())
+        self._schedstat = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+        self._waited = self._core_wait()
         self._moves: DataMoves | None = None
         if self._tick is not None:
             self._interval = round(self._tick.callback_time * 1e6)
@@ -49,11 +66,40 @@ class LoopWatch:
 
     def _turn(self) -> Any:
         now = monotonic_ns()
+        used = _Used(thread_time_ns(), process_time_ns())
         moves = self._moves
         if moves is not None:
             moving = moves.turn(now - self._last)
             start = self._last + self._interval // 2
             if now - self._last - self._interval > LATE_NS:
-                self._blocked(start, now, min(moving, now - start))
-        self._last = now
+                self._blocked(start, now, min(moving, now - start), self._cause(now - self._last, moving, used))
+        self._last, self._used = now, used
         return self._original()
+
+    def _cause(self, took: int, moving: int, used: _Used) -> int:
+        """What most of the time went to since the last tick.
+
+        A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
+        threads of the process computed meanwhile, it is taken for the GIL.
+        """
+        before, self._waited = self._waited, self._core_wait()
+        loop = used.loop - self._used.loop
+        others = used.process - self._used.process - loop
+        if 2 * moving > took:
+            return MISSING
+        if 2 * loop > took:
+            return _COMPUTING
+        if 2 * (self._waited - before) > took:
+            return _CORE
+        return _GIL if 2 * others > took else _CALL
+
+    def _core_wait(self) -> int:
+        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
+
+        Read when the loop was late, not at each tick: reading lets go of the GIL, and that may cost the loop its turn.
+        """
+        try:
+            with open(self._schedstat, "rb") as file:
+                return int(file.read().split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0

@@ -79,7 +79,7 @@ class WorkerRecorder:
         self._spill = SpillDigests(worker.digests_total)
         for ts in worker.state.executing:
             self._take_slot(self._row(ts))
-        self._watch = LoopWatch(worker, lambda *row: self._blocked.append((*row, MISSING)))
+        self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
 
     def stop(self) -> None:
         """Record no more."""

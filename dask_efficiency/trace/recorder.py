@@ -363,9 +363,9 @@ class Recorder:
         if stimulus_id is not None and stimulus_id == self._stimulus_id:
             self._newer.removals.append(self._stimulus)
 
-    def blocked(self, start: int, stop: int, moving_ns: int) -> None:
+    def blocked(self, start: int, stop: int, moving_ns: int, cause: int = MISSING) -> None:
         """The scheduler's event loop did not turn; for so long it moved data itself."""
-        self._newer.blocked.append((MISSING, start, stop, moving_ns, MISSING))
+        self._newer.blocked.append((MISSING, start, stop, moving_ns, cause))
 
     def heartbeat(self, at: int, worker: int, values: Sequence[float]) -> None:
         """How a worker is: the columns :data:`SERIES`."""

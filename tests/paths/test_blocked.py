@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.paths.blocked import relabel
+from dask_efficiency.paths.blocked import loop_causes, relabel
 from dask_efficiency.paths.kinds import KINDS, Kind
 from dask_efficiency.paths.path import critical_path
 from dask_efficiency.paths.segments import Segments
@@ -99,7 +99,7 @@ def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -
     assert found.start.tolist() == [100, 110, 120, 180, 190]
 
 
-@pytest.mark.parametrize("cause", BLOCKED_BY)
+@pytest.mark.parametrize("cause", ["spill", "unspill"])
 @pytest.mark.parametrize("kind", [Kind.WORKER_LOOP, Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
 def test_a_loop_that_spills_because_memory_is_full_is_named_so(kind: Kind, cause: str) -> None:
     segments = Segments.from_columns({"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0]})
@@ -121,6 +121,22 @@ def test_a_loop_that_spills_because_memory_is_full_is_named_so(kind: Kind, cause
     else:
         assert named == [str(kind), "worker-loop", cause, "worker-loop", str(kind)]
         assert found.start.tolist() == [100, 110, 120, 180, 190]
+
+
+def test_what_kept_a_loop_busy_is_counted_where_the_path_waited_for_it() -> None:
+    columns = {"kind": [KINDS.index(Kind.WORKER_LOOP)] * 2, "start": [100, 300], "stop": [200, 400], "worker": [0, 1]}
+    rows = [(0, 90, 150, "gil"), (0, 150, 170, "computing"), (1, 90, 390, "gil"), (2, 100, 400, "call")]
+    blocked = Blocked.from_columns(
+        {
+            "worker": [row[0] for row in rows],
+            "start": [row[1] for row in rows],
+            "stop": [row[2] for row in rows],
+            "moving_ns": [0] * len(rows),
+            "cause": [BLOCKED_BY.index(row[3]) for row in rows],
+        }
+    )
+    found = loop_causes(Segments.from_columns(columns), replace(SAMPLES["tree"](), blocked=blocked))
+    assert found == {"gil": (50 + 90) / 1e9, "computing": 20 / 1e9}
 
 
 @given(

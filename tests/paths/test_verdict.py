@@ -83,3 +83,22 @@ def test_every_kind_belongs_to_one_cause() -> None:
     members = [kind for kinds, _ in CAUSES.values() for kind in kinds]
     assert len(members) == len(set(members))
     assert {*members, *COMPUTE, Kind.UNATTRIBUTED} == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"),
+    [
+        (
+            {"gil": 4.0},
+            "event loops, while other threads kept the GIL: what helps most is tasks that let go of the GIL",
+        ),
+        ({"computing": 4.0}, "event loops, which computed: what helps most is shorter coroutines"),
+        ({"call": 4.0}, "event loops, which stood in calls that block: what helps most is coroutines that await"),
+        ({"core": 4.0}, "event loops, which waited for a core: what helps most is more cores"),
+        # half of it is not known
+        ({"gil": 2.0}, "event loops: what helps most is longer tasks"),
+        ({}, "event loops: what helps most is longer tasks"),
+    ],
+)
+def test_what_kept_the_event_loops_busy_is_said_where_it_is_known(busy: dict[str, float], said: str) -> None:
+    assert said in of({"worker-loop": 6.0, "compute-cpu": 4.0}, loops=busy)
