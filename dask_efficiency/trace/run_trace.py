@@ -186,8 +186,8 @@ class WorkerEvents(Table):
     change: Int8
 
 
-#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back; the loop
-#: computed itself, waited for a core, or for the GIL while other threads computed, or stood in a call that blocks.
+#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back; the
+#: loop computed itself, waited for a core, or for the GIL while others computed, or stood in a call that blocks.
 BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
 
 
