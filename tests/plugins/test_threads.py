@@ -148,7 +148,7 @@ def executing(worker: Any, **starts: int) -> dict[object, Any]:
 
 
 def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
-    run = worker.executors["default"].submit(task_of).result()["thread"]
+    run = submit(worker, task_of).result()["thread"]
     start, stop, cpu = run.used
     # One is done, which took its slot first; the other has not begun.
     held = executing(worker, first=start - 100, second=start - 50)
@@ -169,7 +169,7 @@ def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threa
         go_on.wait()
         return task_of()
 
-    future = worker.executors["default"].submit(work)
+    future = submit(worker, work)
     begun.wait()
     try:
         held = executing(worker, key=0)
