@@ -31,7 +31,7 @@ def test_a_recorded_run_is_explained() -> None:
     result = run("run.trace")
     assert result.exit_code == 0
     assert critical_path(transfer_bound()).verdict in words(result.stdout)
-    assert "What the wall clock was spent on" in result.stdout
+    assert "What the makespan was spent on" in result.stdout
 
 
 def test_json_holds_the_figures_of_the_run_and_of_the_change() -> None:
