@@ -106,7 +106,10 @@ def test_a_blocked_event_loop_of_the_scheduler_is_scheduler_transition(client: C
     # The worker had heard of the task's end by then, and had the scheduler still to hear of it.
     (run,) = np.flatnonzero(trace.runs.task == list(trace.keys).index("waits"))
     waited = unblocked - (trace.runs.ended[run] - ahead_ns()) / 1e9
-    assert critical_path(trace).seconds("kind").get("scheduler-transition", 0.0) >= FOUND * waited
+    found = critical_path(trace).seconds("kind").get("scheduler-transition", 0.0)
+    # On a busy machine the worker's loop may have had no core meanwhile, and that is what it is then.
+    mine = trace.blocked.worker == trace.runs.worker[run]
+    assert found >= FOUND * waited - (trace.blocked.stop - trace.blocked.start)[mine].sum() / 1e9
 
 
 def test_a_worker_whose_gil_is_held_is_not_transfer(client: Client) -> None:
