@@ -23,6 +23,9 @@ LIBRARIES = 0.25
 #: A worker whose threads compute for this many cores together may do so because of the GIL.
 ONE_CORE = (0.6, 1.15)
 
+#: Of two threads, one core may as well be two that wait for half of the time.
+MIN_THREADS = 3
+
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
 
@@ -52,7 +55,7 @@ class Facts:
     core_waiting: float
     #: Share of it in which threads that libraries started ran, or were ready to.
     libraries: float
-    #: Share of ``thread-noncpu`` in workers of several threads that computed for about one core together.
+    #: Share of ``thread-noncpu`` in workers of three threads or more that computed for about one core together.
     one_core: float
     #: Share of the settled time that was spilling.
     spilling: float
@@ -249,6 +252,6 @@ def _one_core(report: EfficiencyReport) -> float:
 
 
 def _cores_used(row: Breakdown, nthreads: int) -> float:
-    """How many cores a worker's tasks kept busy, in the mean while tasks held it; NaN for a single thread."""
+    """How many cores a worker's tasks kept busy, in the mean over the time with work; NaN for few threads."""
     there = (row.total_ns - row.ns(Bucket.NO_WORK)) / nthreads
-    return row.ns(Bucket.THREAD_CPU) / there if nthreads > 1 and there else math.nan
+    return row.ns(Bucket.THREAD_CPU) / there if nthreads >= MIN_THREADS and there else math.nan

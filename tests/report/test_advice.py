@@ -98,27 +98,27 @@ def test_losses_below_five_percent_get_no_advice() -> None:
 
 
 def test_the_facts_of_a_report_worked_out_by_hand() -> None:
-    # Two workers of two threads for 10 s: a keeps one core busy with both threads, b has a task half of the time.
+    # Two workers of three threads for 10 s: a keeps one core busy with all of them, b a task for a third of the time.
     report = report_of(
-        seconds(thread_cpu=10, thread_noncpu=10),
-        seconds(thread_cpu=4, thread_noncpu=4, spill=2, idle=10),
+        seconds(thread_cpu=10, thread_noncpu=20),
+        seconds(thread_cpu=4, thread_noncpu=4, spill=2, idle=20),
         cluster_seconds=10.0,
         window_seconds=10.0,
-        nthreads={"w0": 2, "w1": 2},
+        nthreads={"w0": 3, "w1": 3},
         tasks={"succeeded": 14, "failed": 1},
         cores=2.0,
-        details={"thread-noncpu: GPU wait": 3.5, "thread-noncpu: waiting for a core": 7.0},
-        outside={"CPU of other threads": 1.4, "other threads waiting for a core": 0.7},
+        details={"thread-noncpu: GPU wait": 6.0, "thread-noncpu: waiting for a core": 12.0},
+        outside={"CPU of other threads": 2.0, "other threads waiting for a core": 1.6},
         path=PathSummary("It took long", 10.0, {}, 9.0, 2.0, 8.0),
     )
     facts = facts_of(report)
-    assert facts.task_seconds == pytest.approx(28 / 15)
-    assert (facts.threads, facts.held_threads) == (4.0, 3.0)
-    assert facts.one_core == pytest.approx(10 / 14)
+    assert facts.task_seconds == pytest.approx(38 / 15)
+    assert (facts.threads, facts.held_threads) == (6.0, 4.0)
+    assert facts.one_core == pytest.approx(20 / 24)
     assert (facts.gpu_waiting, facts.core_waiting) == (0.25, 0.5)
     assert facts.libraries == pytest.approx(0.15)
-    assert facts.spilling == pytest.approx(0.05)
-    assert facts.load_balance == pytest.approx(0.75)
+    assert facts.spilling == pytest.approx(2 / 60)
+    assert facts.load_balance == pytest.approx(20 / 30)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
 
 

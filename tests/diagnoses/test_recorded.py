@@ -1,0 +1,34 @@
+"""What is said of the recorded workloads of ``benchmarks/diagnoses.py``, row by row: nothing that misleads.
+
+``python -m benchmarks.diagnoses --scale 0.4 --save tests/data/diagnoses`` recorded them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.diagnoses import DIAGNOSES, Diagnosis, said_of
+from benchmarks.diagnoses_work import Ran
+from dask_efficiency.report.advice import WORTH_ADVICE, advised
+
+RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_neither_the_verdict_nor_the_first_advice_misleads(diagnosis: Diagnosis) -> None:
+    said = said_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
+    assert said.misleads == []
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_only_losses_that_matter_get_advice(diagnosis: Diagnosis) -> None:
+    report = Ran.load(RECORDED, diagnosis.name).report
+    worth = [str(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE]
+    assert list(advised(report)) == worth
+
+
+def test_a_wrong_sentence_would_be_seen() -> None:
+    """The judge itself: each row names at least one sentence that is untrue of it, or a cause to be named."""
+    assert all(diagnosis.misleads or diagnosis.names for diagnosis in DIAGNOSES)
