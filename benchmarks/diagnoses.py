@@ -39,7 +39,7 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.report import path_sections, stragglers_text
 from dask_efficiency.report.advice import advised
 from dask_efficiency.report.sections import context
-from dask_efficiency.stragglers.offline import judge
+from dask_efficiency.straggler.offline import judge
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0

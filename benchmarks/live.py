@@ -28,9 +28,8 @@ from dask_efficiency.adapters.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome
-from dask_efficiency.plugins import accounts
-from dask_efficiency.plugins.meter import POLL_MS, RECENT_MOMENTS, Moment
-from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.plugins.scheduler.meter import POLL_MS, RECENT_MOMENTS, Moment, replies
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.wire import Snapshot, encode
 
 SECOND = 1_000_000_000
@@ -166,7 +165,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
         collected = time.thread_time_ns()
         generate_latest(SimpleNamespace(collect=lambda metrics=metrics: metrics))  # type: ignore[arg-type]
         written = time.thread_time_ns()
-        accounts.of_live(live)  # type: ignore[arg-type]
+        replies.of_live(live)  # type: ignore[arg-type]
         answered = time.thread_time_ns()
         for name, ns in zip(figures, (collected - began, written - collected, answered - written), strict=True):
             figures[name].append(ns / 1e6)

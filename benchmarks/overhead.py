@@ -33,12 +33,12 @@ from distributed.worker_state_machine import ExecuteSuccessEvent
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.executor import ActorTimer, TaskMeter, ThreadRun
-from dask_efficiency.plugins.submit import MeteredSubmit, WorkerCalls
-from dask_efficiency.plugins.trace_scheduler import ClusterRecorder
-from dask_efficiency.plugins.trace_worker import TOPIC, WorkerRecorder
-from dask_efficiency.plugins.work import WorkTracker
-from dask_efficiency.plugins.worker import WorkerMeter
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
+from dask_efficiency.plugins.worker.executor import ActorTimer, TaskMeter, ThreadRun
+from dask_efficiency.plugins.worker.meter import WorkerMeter
+from dask_efficiency.plugins.worker.recorder import TOPIC, WorkerRecorder
+from dask_efficiency.plugins.worker.submit import MeteredSubmit, WorkerCalls
 from dask_efficiency.trace.batch import RUN, encode
 
 #: What a no-op task goes through on a worker, and on the scheduler.

@@ -34,15 +34,15 @@ import numpy as np
 
 from benchmarks.stragglers_data import LabelledRun, bytedance, effective_cells, flowbench
 from benchmarks.stragglers_rivals import OWN_LIMITS, RIVALS
-from dask_efficiency.stragglers.finding import Cause
-from dask_efficiency.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
-from dask_efficiency.stragglers.score import Usual
-from dask_efficiency.stragglers.tables import Run, run_of_table
+from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.straggler.offline import FACTOR, find_stragglers, judge_run, usual
+from dask_efficiency.straggler.score import Usual
+from dask_efficiency.straggler.tables import Run, run_of_table
 
 FACTORS = tuple(round(float(factor), 2) for factor in np.arange(0.1, 2.01, 0.1))
 SOME_FACTORS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 LIMITS = tuple(round(float(limit), 3) for limit in np.arange(1.02, 4.0, 0.02))
-MOST_ALARMS = 0.05
+MAX_ALARMS = 0.05
 RESAMPLES = 2000
 SEED = 20250714
 
@@ -161,7 +161,7 @@ def chosen_elsewhere(runs: list[LabelledRun], make: Callable[[float], Detector])
             parts = [tried(factor, name) for name in workflows if name != held_out]
             alarms, healthy = sum(part[1] for part in parts), sum(part[2] for part in parts)
             f1 = _rates(np.concatenate([part[0].rows for part in parts]).sum(axis=0))[2]
-            return alarms <= MOST_ALARMS * healthy, f1 if alarms <= MOST_ALARMS * healthy else -alarms
+            return alarms <= MAX_ALARMS * healthy, f1 if alarms <= MAX_ALARMS * healthy else -alarms
 
         return max(SOME_FACTORS, key=merit)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from distributed import Client, LocalCluster
 
-from dask_efficiency.stragglers.finding import Cause
+from dask_efficiency.straggler.finding import Cause
 
 MEMORY_LIMIT = 600 * 2**20
 

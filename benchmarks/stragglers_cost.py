@@ -17,10 +17,10 @@ import numpy as np
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.gpu.totals import KernelTotals
-from dask_efficiency.plugins.meter import POLL_MS
-from dask_efficiency.plugins.straggler_watch import SLOT_SECONDS
-from dask_efficiency.stragglers.online import StragglerWatch
-from dask_efficiency.stragglers.pace import TASK_SUMS, TRANSFER_SUMS, PaceCounter, decode
+from dask_efficiency.plugins.scheduler.meter import POLL_MS
+from dask_efficiency.plugins.scheduler.straggler_watch import SLOT_SECONDS
+from dask_efficiency.straggler.online import StragglerWatch
+from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, PaceCounter, decode
 
 CLAIMED_POLL_MS = 5.0
 CLAIMED_MB = 30.0

@@ -29,15 +29,15 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
-from dask_efficiency.stragglers.lasting import independent, lasting
-from dask_efficiency.stragglers.levels import culprits, find_apart, measured
-from dask_efficiency.stragglers.minder.detector import WINDOW_SAMPLES, Minder, embedded
-from dask_efficiency.stragglers.minder.distances import pairwise_scores, robust_scores, standardised
-from dask_efficiency.stragglers.minder.files import load_minder
-from dask_efficiency.stragglers.minder.network import Autoencoder
-from dask_efficiency.stragglers.minder.train import fit, train_minder
-from dask_efficiency.stragglers.minder.windows import normalised, windowed
-from dask_efficiency.stragglers.samples import Samples, filled
+from dask_efficiency.straggler.lasting import independent, lasting
+from dask_efficiency.straggler.metric_series import Samples, filled
+from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded
+from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores, standardised
+from dask_efficiency.straggler.minder.files import load_minder
+from dask_efficiency.straggler.minder.network import Autoencoder
+from dask_efficiency.straggler.minder.train import fit, train_minder
+from dask_efficiency.straggler.minder.windows import normalised, windowed
+from dask_efficiency.straggler.outliers import culprits, find_apart, measured
 
 Scores = NDArray[np.float32]
 
@@ -46,7 +46,7 @@ CONTINUITY = 240 // STRIDE
 SHARES = (0.8, 0.9, 1.0)
 
 #: Ablations take long; windows of more machines go without.
-MOST_ABLATED = 200
+MAX_ABLATED = 200
 THREE = ("pfc", "cpu", "gpu_duty")
 
 #: Found machines by setting: (threshold, share of the continuity, or else how dominant the strongest is).
@@ -177,7 +177,7 @@ def levels(window: Window) -> Outcomes:
 
 def judged(window: Window, minder: Minder, integrated: Autoencoder, *, ablations: bool) -> dict[str, Outcomes]:
     """What each method says of a window, by setting."""
-    ablations = ablations and window.values.shape[1] <= MOST_ABLATED
+    ablations = ablations and window.values.shape[1] <= MAX_ABLATED
     names = tuple(METRICS) if ablations else SEVEN
     made = seen(window, minder, integrated, names=names)
     order = [name for name in minder.metrics if name in SEVEN]

@@ -28,8 +28,8 @@ from distributed import Client, Future, LocalCluster, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.plugins.straggler_watch import Stragglers
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
+from dask_efficiency.straggler.finding import Cause, Finding
 from tests.adapters.prometheus_process import Prometheus, scraping
 from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.tasks import fail, incompressible, nap, spin, weigh

@@ -12,41 +12,47 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
-    from dask_efficiency.paths.compare import compare_paths
-    from dask_efficiency.paths.path import CriticalPath, critical_path
-    from dask_efficiency.plugins.client import efficiency_report, get_trace, snapshot, unregister
-    from dask_efficiency.plugins.client import stragglers_now as stragglers
+    from dask_efficiency.critical_paths.compare import compare_paths
+    from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+    from dask_efficiency.plugins.client.efficiency_report import (
+        efficiency_report,
+        get_trace,
+        snapshot,
+        stragglers,
+        unregister,
+    )
+    from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
-    from dask_efficiency.plugins.questions import NotRegisteredError
-    from dask_efficiency.plugins.scheduler import EfficiencyPlugin
+    from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.report.compare import compare
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
-    from dask_efficiency.stragglers.finding import Finding
-    from dask_efficiency.stragglers.offline import find_stragglers
+    from dask_efficiency.straggler.finding import Finding
+    from dask_efficiency.straggler.offline import find_stragglers
     from dask_efficiency.trace.files import load_trace
     from dask_efficiency.trace.run_trace import RunTrace
 
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
     "Bucket": "dask_efficiency.buckets",
-    "CriticalPath": "dask_efficiency.paths.path",
-    "EfficiencyPlugin": "dask_efficiency.plugins.scheduler",
+    "CriticalPath": "dask_efficiency.critical_paths.path",
+    "EfficiencyPlugin": "dask_efficiency.plugins.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.model",
-    "Finding": "dask_efficiency.stragglers.finding",
-    "NotRegisteredError": "dask_efficiency.plugins.questions",
+    "Finding": "dask_efficiency.straggler.finding",
+    "NotRegisteredError": "dask_efficiency.plugins.client.questions",
     "RunTrace": "dask_efficiency.trace.run_trace",
     "compare": "dask_efficiency.report.compare",
-    "compare_paths": "dask_efficiency.paths.compare",
-    "critical_path": "dask_efficiency.paths.path",
+    "compare_paths": "dask_efficiency.critical_paths.compare",
+    "critical_path": "dask_efficiency.critical_paths.path",
     "dask_setup": "dask_efficiency.plugins.preload",
-    "efficiency_report": "dask_efficiency.plugins.client",
-    "find_stragglers": "dask_efficiency.stragglers.offline",
-    "get_trace": "dask_efficiency.plugins.client",
+    "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
+    "find_stragglers": "dask_efficiency.straggler.offline",
+    "get_trace": "dask_efficiency.plugins.client.efficiency_report",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.trace.files",
-    "snapshot": "dask_efficiency.plugins.client",
-    "unregister": "dask_efficiency.plugins.client",
+    "snapshot": "dask_efficiency.plugins.client.efficiency_report",
+    "stragglers": "dask_efficiency.plugins.client.efficiency_report",
+    "unregister": "dask_efficiency.plugins.client.efficiency_report",
 }
 
 __all__ = [
@@ -75,8 +81,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "stragglers":  # a package that can be called
-        return importlib.import_module("dask_efficiency.stragglers")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dask_efficiency' has no attribute {name!r}")

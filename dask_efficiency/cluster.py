@@ -12,9 +12,8 @@ from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Outcome
 from dask_efficiency.processors import Processors, decode_processors
-from dask_efficiency.standings import Standing
+from dask_efficiency.totals import Totals, WorkClock
 from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
-from dask_efficiency.workclock import WorkClock
 
 #: Departed workers whose name is no longer kept apart are booked under this one.
 DEPARTED = "(departed)"
@@ -103,9 +102,9 @@ class Presence:
         """Thread-nanoseconds booked so far."""
         return sum(self.booked.values())
 
-    def standing(self, at: int) -> Standing:
+    def standing(self, at: int) -> Totals:
         """Its totals, to compare with later ones."""
-        return Standing(at, dict(self.booked), self.running)
+        return Totals(at, dict(self.booked), self.running)
 
 
 class ClusterLedger:
@@ -132,7 +131,7 @@ class ClusterLedger:
         self.started = at
         self.work = WorkClock(at=at)
         self.present: dict[str, Presence] = {}
-        self.history: deque[Standing] = deque(maxlen=history)
+        self.history: deque[Totals] = deque(maxlen=history)
         self.tasks: dict[str, int] = {}
         self.outside: dict[str, int] = {}
         self.details: dict[str, int] = {}
@@ -305,10 +304,10 @@ class ClusterLedger:
         """Threads of the workers that are there."""
         return sum(presence.nthreads for presence in self.present.values())
 
-    def standing(self, *, at: int) -> Standing:
+    def standing(self, *, at: int) -> Totals:
         """The cluster's totals now."""
         work = self.work
-        return Standing(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
+        return Totals(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
 
     def settled(self) -> dict[str, int]:
         """Settled nanoseconds by bucket."""

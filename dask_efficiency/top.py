@@ -13,7 +13,7 @@ from typing import IO, Protocol
 from distributed import Security
 from distributed.core import rpc
 
-from dask_efficiency.plugins.questions import Caller, NotRegisteredError, Server, ask, check_answers
+from dask_efficiency.plugins.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.report.live import HEARTBEATS, Change, Reading, baseline, change, read
 from dask_efficiency.report.screen import coloured, plain
 from dask_efficiency.report.text import DISTINCT_COLOURS

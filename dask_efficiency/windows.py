@@ -11,8 +11,7 @@ from dask_efficiency.cluster import ClusterLedger, Presence
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
 from dask_efficiency.processors import cores
-from dask_efficiency.standings import Standing, between
-from dask_efficiency.workclock import WorkClock
+from dask_efficiency.totals import Totals, WorkClock, between
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
@@ -95,7 +94,7 @@ class ClusterWindow:
         self.graphs = Intervals(at=at, active=graphs)
         self.running = Intervals(at=at, active=running)
         without = cluster.work.without_work(at=at)
-        self._standings: dict[Presence, Standing] = {
+        self._standings: dict[Presence, Totals] = {
             p: replace(p.standing(at), without_work=without) for p in cluster.present.values()
         }
         #: Those that were there at the opening, and which ledger was theirs.
@@ -111,7 +110,7 @@ class ClusterWindow:
 
     def worker_joined(self, presence: Presence) -> None:
         """A worker came while the window was open; it counts from when it was there."""
-        self._standings[presence] = Standing(presence.joined, {}, 0, presence.without_work)
+        self._standings[presence] = Totals(presence.joined, {}, 0, presence.without_work)
 
     def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
         """A closing worker sent its part of the window ahead."""

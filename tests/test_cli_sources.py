@@ -15,9 +15,9 @@ from distributed import Client, LocalCluster
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cli import main
 from dask_efficiency.cli.source import Kind, look_at
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.straggler.finding import Cause, Finding
 from tests.report.samples import report_of, seconds
-from tests.stragglers.tables_of_tasks import slowed, tasks
+from tests.straggler.tables_of_tasks import slowed, tasks
 from tests.trace.samples import transfer_bound, wide
 
 SLOW = Finding("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())

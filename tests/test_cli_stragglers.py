@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dask_efficiency.cli import main
-from dask_efficiency.stragglers.finding import Finding
-from tests.stragglers.tables_of_tasks import slowed, tasks
+from dask_efficiency.straggler.finding import Finding
+from tests.straggler.tables_of_tasks import slowed, tasks
 from tests.trace.samples import wide
 
 

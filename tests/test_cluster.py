@@ -25,7 +25,7 @@ from dask_efficiency.cluster import (
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
-from dask_efficiency.standings import between
+from dask_efficiency.totals import between
 from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.cli import main
-from dask_efficiency.plugins.accounts import MAX_LIVE_WORKERS
+from dask_efficiency.plugins.scheduler.replies import MAX_LIVE_WORKERS
 from tests.plugins.tasks import Diary, wait_for_word
 from tests.plugins.watch import eventually
 
@@ -281,7 +281,7 @@ def test_without_rich_one_view_is_plain_and_a_terminal_is_told_what_to_install(a
 def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
     """What is told of a cluster with a few workers more than are told apart."""
     from dask_efficiency.cluster import ClusterLedger
-    from dask_efficiency.plugins.accounts import of_live
+    from dask_efficiency.plugins.scheduler.replies import of_live
 
     meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
     real, meter.cluster = meter.cluster, ClusterLedger(at=0)

@@ -19,7 +19,7 @@ from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import Outcome
 from dask_efficiency.report.figures import harmless, shorten
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK
 
 logger = logging.getLogger("dask_efficiency")

@@ -15,7 +15,7 @@ from dask_efficiency.cli.options import scheduler_options
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.paths.path import CriticalPath
+    from dask_efficiency.critical_paths.path import CriticalPath
     from dask_efficiency.trace.run_trace import RunTrace
 
 
@@ -109,7 +109,7 @@ def command(
             data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
     elif earlier is not None:
-        from dask_efficiency.paths.compare import compare_paths
+        from dask_efficiency.critical_paths.compare import compare_paths
         from dask_efficiency.report.path_text import comparison_document
 
         comparison_document(compare_paths(earlier, found)).show()
@@ -132,7 +132,7 @@ def command(
 def _recorded(source: str, connection: Connection) -> RunTrace:
     given = look_at(source)
     if given.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugins.questions import ask_trace
+        from dask_efficiency.plugins.client.questions import ask_trace
 
         return connection.ask(given.where, ask_trace)
     if given.kind not in (Kind.TRACE, Kind.OTHER):
@@ -149,7 +149,7 @@ def _paths(
     trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[CriticalPath, CriticalPath | None]:
     """The path as recorded, and with changes where there are any."""
-    from dask_efficiency.paths.path import critical_path
+    from dask_efficiency.critical_paths.path import critical_path
 
     found = critical_path(trace, **scope)
     return found, found.what_if(**changes) if any(changes.values()) else None

@@ -57,7 +57,7 @@ def command(
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
     if source.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugins.questions import ask_history
+        from dask_efficiency.plugins.client.questions import ask_history
 
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):

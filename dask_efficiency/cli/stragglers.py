@@ -16,8 +16,8 @@ from dask_efficiency.cli.source import Kind, Source, look_at
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.plugins.questions import Caller
-    from dask_efficiency.stragglers.offline import Judgement
+    from dask_efficiency.plugins.client.questions import Caller
+    from dask_efficiency.straggler.offline import Judgement
     from dask_efficiency.trace.run_trace import RunTrace
 
 
@@ -47,7 +47,7 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
 
 
 def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
-    from dask_efficiency.stragglers.offline import FACTOR, Judgement, judge
+    from dask_efficiency.straggler.offline import FACTOR, Judgement, judge
 
     found: Judgement | RunTrace | pd.DataFrame
     if source.kind is Kind.SCHEDULER:
@@ -70,9 +70,9 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
 async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     """What the cluster recorded; or what its scheduler found, where it does not record."""
-    from dask_efficiency.plugins.questions import ask, ask_trace
-    from dask_efficiency.stragglers.finding import Finding
-    from dask_efficiency.stragglers.offline import Judgement
+    from dask_efficiency.plugins.client.questions import ask, ask_trace
+    from dask_efficiency.straggler.finding import Finding
+    from dask_efficiency.straggler.offline import Judgement
 
     answer = await ask(caller, "stragglers")
     if answer["records"]:
@@ -84,7 +84,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
 
 def _of_report(source: Source) -> Judgement:
     from dask_efficiency.report import load_report
-    from dask_efficiency.stragglers.offline import Judgement
+    from dask_efficiency.straggler.offline import Judgement
 
     report = load_report(source.where)
     note = "As the scheduler found them during the run, by heartbeats; a recorded run can be judged more closely."

@@ -37,7 +37,7 @@ def command(scheduler: str, interval: float, once: bool, as_json: bool, connecti
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     import asyncio
 
-    from dask_efficiency.plugins.questions import NotRegisteredError
+    from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_changes, terminal
 
     address, security = connection.secured(address)

@@ -50,7 +50,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
                 raise ImportError(
                     f"dask_efficiency {dask_efficiency.__version__} is installed; the scheduler has {self.version}"
                 )
-            from dask_efficiency.plugins.worker import attach
+            from dask_efficiency.plugins.worker.meter import attach
 
             self.meter = attach(worker, self)
         except Exception as error:

@@ -143,7 +143,7 @@ def _timed(call: Callable[..., Any]) -> Callable[..., Any]:
 def _timed_elsewhere(thread: int, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     other = _others.get(thread)
     if other is None:
-        if not _loops or len(_others) >= _MOST_OTHERS:
+        if not _loops or len(_others) >= _MAX_OTHERS:
             return call(*args, **kwargs)
         other = _others.setdefault(thread, _Elsewhere())
     other.begin()
@@ -154,7 +154,7 @@ def _timed_elsewhere(thread: int, call: Callable[..., Any], args: Any, kwargs: A
 
 
 #: Threads that are no event loops and are looked after; more than Dask has by far.
-_MOST_OTHERS = 16
+_MAX_OTHERS = 16
 
 
 def _install() -> None:

@@ -16,16 +16,16 @@ from typing import Any
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.checks import RefusedSnapshot
 from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
-from dask_efficiency.stragglers.finding import Finding
-from dask_efficiency.stragglers.long_tail import LongTask
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"

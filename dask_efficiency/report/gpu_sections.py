@@ -34,7 +34,7 @@ from dask_efficiency.report.section import Section, name_of, named, sentence
 
 #: GPUs that are listed; of more, those with the smallest share of kernels.
 GPUS_IN_FULL = 8
-LEAST_BUSY = 5
+MIN_BUSY = 5
 
 TOP_PREFIXES = 8
 TOP_KERNELS = 8
@@ -69,8 +69,8 @@ def devices(report: EfficiencyReport, found: GpuSummary, *, in_full: int = GPUS_
     lines = [*sentences(report, found), *efficiencies(report, found), *meters(found)]
     shown = busiest_last(found)
     if len(shown) > in_full:
-        lines.append(f"{_spread(found)}; the {LEAST_BUSY} of {len(shown)} with the smallest share of kernels:")
-        shown = shown[:LEAST_BUSY]
+        lines.append(f"{_spread(found)}; the {MIN_BUSY} of {len(shown)} with the smallest share of kernels:")
+        shown = shown[:MIN_BUSY]
     rows = tuple(_device_row(device) for device in shown)
     heads = ("GPU", "worker", *(f"{name} %" for name in GPU_ACTIVITIES), "watched")
     return Section("GPUs", tuple(lines), heads if rows else (), rows, words=(0, 1))

@@ -16,10 +16,10 @@ from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.paths.path import CriticalPath
-    from dask_efficiency.paths.summary import PathSummary
-    from dask_efficiency.stragglers.finding import Finding
-    from dask_efficiency.stragglers.long_tail import LongTask
+    from dask_efficiency.critical_paths.path import CriticalPath
+    from dask_efficiency.critical_paths.summary import PathSummary
+    from dask_efficiency.straggler.finding import Finding
+    from dask_efficiency.straggler.long_tail import LongTask
     from dask_efficiency.trace.run_trace import RunTrace
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
@@ -333,14 +333,14 @@ class EfficiencyReport:
         Parameters
         ----------
         **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.paths.path.critical_path`.
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_paths.path.critical_path`.
 
         Raises
         ------
         ValueError
             If the report has no trace.
         """
-        from dask_efficiency.paths.path import critical_path
+        from dask_efficiency.critical_paths.path import critical_path
 
         if self.trace is None:
             raise ValueError(

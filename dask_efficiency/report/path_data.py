@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from dask_efficiency.paths.path import GROUPS, CriticalPath
+from dask_efficiency.critical_paths.path import GROUPS, CriticalPath
 
 
 def to_dict(path: CriticalPath) -> dict[str, Any]:

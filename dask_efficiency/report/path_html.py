@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.paths.kinds import KINDS, Kind
-from dask_efficiency.paths.path import CriticalPath
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.path import CriticalPath
 from dask_efficiency.report.blocks import Html, joined, line, safe, style, table
 from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.page import headline, lines_and_table, page, section
@@ -25,7 +25,7 @@ from dask_efficiency.storage import writing
 STEPS = 400
 
 #: Runs of a trace of which a page tells where an improvement would help: some 3 seconds of replays.
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 
 _RULES = """
 .dask-efficiency .de-path{display:block;margin:10px 0 2px}
@@ -147,7 +147,7 @@ def _bar(share: float) -> Html:
 
 def _improvements(path: CriticalPath) -> Html:
     """Where 10 % would help most, of a run that is replayed within a few seconds."""
-    part = improvements(path) if len(path.trace.runs) <= MOST_RUNS else Section("")
+    part = improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
     if not part.lines:
         return Html("")
     longest = max((float(row[1]) for row in part.rows), default=0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.paths.kinds import Kind
+from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
 
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, transfers purple, the

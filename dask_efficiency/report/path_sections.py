@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dask_efficiency.paths.compare import COMPARED, PathChange, PathComparison, compare_paths
-from dask_efficiency.paths.path import NOBODY, CriticalPath
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparison, compare_paths
+from dask_efficiency.critical_paths.path import NOBODY, CriticalPath
 from dask_efficiency.report.figures import (
     Scale,
     apportion,
@@ -23,7 +23,7 @@ from dask_efficiency.report.section import NOTE_LENGTH, Section, name_of
 TOP_NAMES = 8
 
 #: Rows of a table of differences.
-MOST_DIFFERENCES = 12
+MAX_DIFFERENCES = 12
 
 #: Characters of the longest bar in a table.
 BAR_LENGTH = 24
@@ -156,7 +156,7 @@ def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", 
 def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str]) -> Section:
     was, now = sum(change.before for change in changes), sum(change.after for change in changes)
     scale = time_scale(max(was, now))
-    worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MOST_DIFFERENCES]
+    worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MAX_DIFFERENCES]
     rest = len(changes) - len(worth)
     shown = [(_named(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
     if rest:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dask_efficiency.paths.compare import PathComparison
-from dask_efficiency.paths.path import CriticalPath
+from dask_efficiency.critical_paths.compare import PathComparison
+from dask_efficiency.critical_paths.path import CriticalPath
 from dask_efficiency.report.document import Document
 from dask_efficiency.report.path_sections import context, differences, improvements, sections, title, what_if
 from dask_efficiency.report.section import name_of

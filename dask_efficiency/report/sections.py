@@ -22,10 +22,10 @@ from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.wall_clock import lines as ideal_lines
-from dask_efficiency.stragglers.finding import Finding
-from dask_efficiency.stragglers.long_tail import LongTask
-from dask_efficiency.stragglers.score import SIZES_DIFFER
-from dask_efficiency.stragglers.wording import MEANINGS
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.straggler.score import SIZES_DIFFER
+from dask_efficiency.straggler.wording import MEANINGS
 
 #: What POP calls good.
 GOOD_FACTOR = 0.8

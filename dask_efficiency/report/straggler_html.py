@@ -10,8 +10,8 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.page import section
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, stragglers
-from dask_efficiency.stragglers.finding import Evidence, Finding
-from dask_efficiency.stragglers.signals import LIVE, SIGNALS
+from dask_efficiency.straggler.finding import Evidence, Finding
+from dask_efficiency.straggler.signals import LIVE, SIGNALS
 
 #: Signals of a finding that are drawn.
 MAX_EVIDENCE = 4

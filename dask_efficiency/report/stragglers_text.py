@@ -8,16 +8,16 @@ from dask_efficiency.report.figures import NAME_LENGTH, format_seconds, format_s
 from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
 from dask_efficiency.report.sections import long_task
 from dask_efficiency.report.text import NARROWEST, ascii_text, plain_section, wrapped
-from dask_efficiency.stragglers.finding import Evidence, Finding
-from dask_efficiency.stragglers.offline import Judgement
-from dask_efficiency.stragglers.signals import SIGNALS
-from dask_efficiency.stragglers.wording import MEANINGS
+from dask_efficiency.straggler.finding import Evidence, Finding
+from dask_efficiency.straggler.offline import Judgement
+from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.straggler.wording import MEANINGS
 
 #: Findings in full; of the rest the number is told.
-MOST_FINDINGS = 20
+MAX_FINDINGS = 20
 
 #: Long tasks that are named.
-MOST_LONG_TASKS = 5
+MAX_LONG_TASKS = 5
 
 #: Findings whose signals are shown one by one.
 WITH_SIGNALS = 3
@@ -69,13 +69,13 @@ def _times(finding: Finding) -> str:
 
 def sections(found: Judgement) -> tuple[Section, ...]:
     """Every section that has something to say."""
-    shown = found.findings[:MOST_FINDINGS]
+    shown = found.findings[:MAX_FINDINGS]
     parts = [_table(found), _advice(shown), *(_signals(one) for one in shown[:WITH_SIGNALS]), _notes(found)]
     return tuple(part for part in parts if part.lines or part.rows)
 
 
 def _table(found: Judgement) -> Section:
-    shown = found.findings[:MOST_FINDINGS]
+    shown = found.findings[:MAX_FINDINGS]
     rest = len(found.findings) - len(shown)
     rows = tuple(
         (
@@ -112,7 +112,7 @@ def _row(item: Evidence) -> tuple[str, ...]:
 def _notes(found: Judgement) -> Section:
     lines = list(found.notes)
     told = 0 if found.findings else 1
-    lines += [f"A long tail: {long_task(long)}." for long in found.long_tasks[told:MOST_LONG_TASKS]]
+    lines += [f"A long tail: {long_task(long)}." for long in found.long_tasks[told:MAX_LONG_TASKS]]
     if found.insufficient:
         named = ", ".join(map(name_of, found.insufficient[:NAMES_IN_A_LINE]))
         more = len(found.insufficient) - NAMES_IN_A_LINE

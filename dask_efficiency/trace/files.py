@@ -44,7 +44,7 @@ _DESCRIPTION = "trace.json"
 _LEVEL = 3
 
 #: What deflate can make of a byte, at most; a file that claims more is forged.
-_MOST_OUT_OF_ONE = 1032
+_MAX_OUT_OF_ONE = 1032
 
 _TABLES: dict[str, type[Table]] = {
     "tasks": Tasks,
@@ -282,7 +282,7 @@ def _member(archive: zipfile.ZipFile, name: str, nbytes: int) -> bytes:
         member = archive.getinfo(name)
     except KeyError:
         raise TraceFileError(f"lacks the column {name!r}; expected all of a {FORMAT!r} file") from None
-    if member.file_size != nbytes or nbytes > _MOST_OUT_OF_ONE * member.compress_size + _MOST_OUT_OF_ONE:
+    if member.file_size != nbytes or nbytes > _MAX_OUT_OF_ONE * member.compress_size + _MAX_OUT_OF_ONE:
         raise TraceFileError(f"{name!r} has {member.file_size} bytes in {member.compress_size}; expected {nbytes}")
     return archive.read(member)
 

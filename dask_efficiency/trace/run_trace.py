@@ -356,7 +356,7 @@ class RunTrace:
         EmptyTraceError
             If only the critical path is asked for, and no task ended in the trace.
         """
-        from dask_efficiency.paths.path import critical_path
+        from dask_efficiency.critical_paths.path import critical_path
         from dask_efficiency.trace.chrome import save_chrome
         from dask_efficiency.trace.errors import EmptyTraceError
 

@@ -14,7 +14,7 @@ from dask_efficiency.cluster import ACTIVITIES, RECENT_NS, ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome, Used
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode
 from tests.adapters.prometheus_process import lint, needs_promtool
 

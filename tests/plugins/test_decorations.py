@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
-from dask_efficiency.plugins import accounts, client
-from dask_efficiency.plugins.client import history_report
+from dask_efficiency.plugins.client import efficiency_report as client_half
+from dask_efficiency.plugins.client.efficiency_report import history_report
+from dask_efficiency.plugins.client.phases import ClientObserver
 from dask_efficiency.plugins.decorations import MAX_NOTE, Decoration, decorate
-from dask_efficiency.plugins.phases import ClientObserver
-from dask_efficiency.plugins.recording import Recording
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.plugins.scheduler import replies
+from dask_efficiency.plugins.scheduler.recording import Recording
+from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.timeline import TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
 from tests.plugins.tasks import increment, nap
@@ -108,7 +109,7 @@ class Closed:
 def closed() -> Closed:
     """The accounts of a window, with a trace and a straggler, after its cluster has gone."""
     kept: dict[str, Any] = {}
-    of_window, made_of = accounts.of_window, efficiency_report._made_of
+    of_window, made_of = replies.of_window, efficiency_report._made_of
 
     def keep_window(*args: Any) -> Any:
         kept["window"] = args
@@ -124,7 +125,7 @@ def closed() -> Closed:
         return report
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accounts, "of_window", keep_window)
+        patch.setattr(replies, "of_window", keep_window)
         patch.setattr(efficiency_report, "_made_of", keep_payload)
         report = asyncio.run(run())
     finding = Finding("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
@@ -163,7 +164,7 @@ def in_turn(patch: pytest.MonkeyPatch, module: Any, make: Any) -> Iterator[tuple
 @pytest.mark.cluster
 def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch):
     def make() -> dict[str, Any]:
-        return accounts.of_window(*closed.window)
+        return replies.of_window(*closed.window)
 
     def without(payload: dict[str, Any], *names: str) -> dict[str, Any]:
         return {name: value for name, value in payload.items() if name not in names}
@@ -171,13 +172,13 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
     whole = make()
     assert whole["notes"] == []
     names = set()
-    for broken, found in in_turn(monkeypatch, accounts, make):
+    for broken, found in in_turn(monkeypatch, replies, make):
         names.add(broken.name)
         (note,) = found["notes"]
         assert note.startswith(f"there is no {broken.words}: ")
         assert without(found, broken.name, "notes") == without(whole, broken.name, "notes")
-        report = accounts.report_of(found, name="x", started=0.0)
-        assert figures(report) == figures(accounts.report_of(whole, name="x", started=0.0))
+        report = replies.report_of(found, name="x", started=0.0)
+        assert figures(report) == figures(replies.report_of(whole, name="x", started=0.0))
         assert note in report.notes
     assert names == {
         "environment",
@@ -194,7 +195,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("module", [client, accounts])
+@pytest.mark.parametrize("module", [client_half, replies])
 def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch, tmp_path, module):
     def make() -> EfficiencyReport:
         return closed.report._made_of(copy.deepcopy(closed.payload), closed.stopped)
@@ -213,7 +214,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
     assert (
         names
         == {
-            client: {
+            client_half: {
                 "trace",
                 "record of the client's phases",
                 "list of the client's settings",
@@ -223,7 +224,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "search for long tasks",
                 "search for stragglers in the trace",
             },
-            accounts: {
+            replies: {
                 "environment",
                 "timeline",
                 "source listing",
@@ -251,9 +252,9 @@ def test_with_no_decoration_at_all_the_figures_are_there(closed, monkeypatch, tm
         return {}, [f"there is no {d.words}: injected" for d in decorations]
 
     whole = closed.report.report
-    monkeypatch.setattr(accounts, "decorate", nothing)
-    monkeypatch.setattr(client, "decorate", nothing)
-    payload = accounts.of_window(*closed.window)
+    monkeypatch.setattr(replies, "decorate", nothing)
+    monkeypatch.setattr(client_half, "decorate", nothing)
+    payload = replies.of_window(*closed.window)
     report = closed.report._made_of(payload, closed.stopped)
     assert figures(report) == figures(whole)
     shown_everywhere(report, report.notes[0], tmp_path)
@@ -269,17 +270,17 @@ def break_parsing(patch: pytest.MonkeyPatch) -> str:
 
 
 def break_environment(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(accounts.environment, "of_cluster", raising)
+    patch.setattr(replies.environment, "of_cluster", raising)
     return "environment"
 
 
 def break_settings(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client.environment, "of_client", raising)
+    patch.setattr(client_half.environment, "of_client", raising)
     return "list of the client's settings"
 
 
 def break_spans(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(accounts, "_by_name", raising)
+    patch.setattr(replies, "_by_name", raising)
     return "list of spans"
 
 
@@ -294,7 +295,7 @@ def break_timeline(patch: pytest.MonkeyPatch) -> str:
 
 
 def break_trace(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client, "build", raising)
+    patch.setattr(client_half, "build", raising)
     return "trace"
 
 
@@ -309,7 +310,7 @@ def break_collecting(patch: pytest.MonkeyPatch) -> str:
 
 
 def break_phases(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client, "split_phases", raising)
+    patch.setattr(client_half, "split_phases", raising)
     return "record of the client's phases"
 
 
@@ -334,17 +335,17 @@ def break_arrivals(patch: pytest.MonkeyPatch) -> str:
 
 
 def break_path(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client, "_path_summary", raising)
+    patch.setattr(client_half, "_path_summary", raising)
     return "critical path"
 
 
 def break_searching(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client, "_of_the_run", raising)
+    patch.setattr(client_half, "_of_the_run", raising)
     return "search for stragglers in the trace"
 
 
 def break_stragglers(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(accounts, "_stragglers", raising)
+    patch.setattr(replies, "_stragglers", raising)
     return "list of stragglers"
 
 

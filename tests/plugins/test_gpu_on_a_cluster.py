@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from dask_efficiency import EfficiencyPlugin, Finding, efficiency_report, load_report, snapshot, stragglers
 from dask_efficiency.buckets import HELD, combine
 from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.plugins import straggler_watch
-from dask_efficiency.stragglers.finding import Cause
+from dask_efficiency.plugins.scheduler import straggler_watch
+from dask_efficiency.straggler.finding import Cause
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
 from tests.plugins.watch import addresses, eventually, nothing_runs

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster, as_completed, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
-from dask_efficiency.plugins.worker import LAST_WORDS
+from dask_efficiency.plugins.worker.meter import LAST_WORDS
 from tests.plugins.tasks import (
     Stopwatch,
     burn,

@@ -16,8 +16,8 @@ from distributed import Client
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.stragglers.finding import Finding
-from dask_efficiency.stragglers.offline import judge
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.offline import judge
 from tests.plugins.tasks import spin
 from tests.plugins.watch import addresses, eventually, name_of
 

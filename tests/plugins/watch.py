@@ -21,7 +21,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency import efficiency_report
 from dask_efficiency.buckets import SETTLED, Breakdown
-from dask_efficiency.plugins.worker import LAST_WORDS
+from dask_efficiency.plugins.worker.meter import LAST_WORDS
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
 RELATIVE, ABSOLUTE = 0.03, 0.015

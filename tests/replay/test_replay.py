@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dask_efficiency.paths.path import critical_path
+from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.trace.run_trace import Runs, RunTrace

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.paths.summary import PathSummary
+from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.advice import RULES, Facts, advice, advised, facts_of
 from dask_efficiency.report.model import EfficiencyReport
 from tests.report.samples import report_of, reports, seconds

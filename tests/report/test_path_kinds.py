@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dask_efficiency.paths.kinds import Kind
+from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.report.path_kinds import KIND_COLOURS, MEANINGS
 
 

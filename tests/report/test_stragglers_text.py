@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from dask_efficiency.report.stragglers_text import MOST_FINDINGS, render_plain
-from dask_efficiency.stragglers.finding import Cause, Evidence, Finding
-from dask_efficiency.stragglers.offline import Judgement
+from dask_efficiency.report.stragglers_text import MAX_FINDINGS, render_plain
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+from dask_efficiency.straggler.offline import Judgement
 
 EVIDENCE = (
     Evidence("duration", 1.6, 1.0, 0.95, 1.05, 9.0, 40),
@@ -40,7 +40,7 @@ def test_nobody_found_is_said_with_who_could_not_be_judged() -> None:
 
 
 def test_the_rest_of_many_findings_is_a_number() -> None:
-    many = tuple(Finding(f"w{i}", "", Cause.UNKNOWN, 1.0, 0.5, 0.0, 1.2) for i in range(MOST_FINDINGS + 7))
+    many = tuple(Finding(f"w{i}", "", Cause.UNKNOWN, 1.0, 0.5, 0.0, 1.2) for i in range(MAX_FINDINGS + 7))
     assert "7 more are not shown." in render_plain(Judgement(many, 100), "run")
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 
-from dask_efficiency.paths.summary import PathSummary
+from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.paths.path import critical_path
+from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written

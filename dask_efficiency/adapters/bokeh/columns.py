@@ -22,8 +22,8 @@ from dask_efficiency.report.recent_workers import FEW_WORKERS, MANY_WORKERS, QUA
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import format_times
 from dask_efficiency.report.verdict import DESCRIPTIONS
-from dask_efficiency.stragglers.finding import Finding
-from dask_efficiency.stragglers.wording import MEANINGS
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers.
 MAX_STRAGGLERS = 5

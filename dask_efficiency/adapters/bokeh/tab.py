@@ -17,7 +17,7 @@ from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report import recent
 from dask_efficiency.report.recent_gpus import gpus_moment
 from dask_efficiency.report.recent_workers import WorkersMoment
-from dask_efficiency.stragglers.finding import Finding
+from dask_efficiency.straggler.finding import Finding
 
 logger = logging.getLogger("dask_efficiency")
 

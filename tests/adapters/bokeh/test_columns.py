@@ -10,7 +10,7 @@ from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.tab import Tab
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.stragglers.finding import Cause, Finding
+from dask_efficiency.straggler.finding import Cause, Finding
 from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
 
 

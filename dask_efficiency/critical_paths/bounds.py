@@ -1,0 +1,158 @@
+"""Bounds: how fast a run could have been, and how much each task had to spare."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.critical_paths.scope import Scope
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.clients import ClientLog
+from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING, Int64
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
+    """Of each task: for how long it computed within a scope, and when it began; the first time that it succeeded.
+
+    Returns
+    -------
+    work, start
+        Nanoseconds, shapes (tasks,); 0 and MISSING for a task that did not succeed in the scope.
+    """
+    runs, tasks = trace.runs, len(trace.tasks)
+    begin, end = np.maximum(runs.start, scope.start), np.minimum(runs.stop, scope.stop)
+    good = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
+    rows = np.flatnonzero(good & (begin <= end))[::-1]
+    work, start = np.zeros(tasks, np.int64), np.full(tasks, MISSING, np.int64)
+    # The first success is written last.
+    work[runs.task[rows]] = (end - begin)[rows]
+    start[runs.task[rows]] = begin[rows]
+    return work, start
+
+
+def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
+    """As :func:`work_ns`, but only for how long each task's thread computed or waited for the GPU's work for it."""
+    work, start = work_ns(trace, scope)
+    runs = trace.runs
+    used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
+    rows = np.flatnonzero((runs.outcome == Outcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[::-1]
+    useful = np.zeros_like(work)
+    useful[runs.task[rows]] = used[rows]
+    return np.minimum(useful, work), start
+
+
+def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
+    """Longest path of pure computing through the graph (CPM): infinitely many workers, free links, no scheduler.
+
+    Returns
+    -------
+    length, largest
+        Nanoseconds: of all of it, never more than the makespan, as far as inputs were computed before what needed
+        them; and of its longest task.
+    """
+    starts = trace.dependency_starts
+    needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
+    needing = needing[np.argsort(start[needing], kind="stable")]
+    finish: list[int] = work.tolist()
+    needed: list[int] = trace.dependencies.tolist()
+    rows = zip(needing.tolist(), starts[needing].tolist(), starts[needing + 1].tolist(), strict=True)
+    # Without inputs, a task's finish is its own work: half of the tasks of a tree need no turn of the loop.
+    for task, first, last in rows:
+        if last - first == 1:
+            finish[task] += finish[needed[first]]
+        else:
+            finish[task] += max([finish[i] for i in needed[first:last]])
+    length = max(finish, default=0)
+    if not length:
+        return 0, 0
+    task = finish.index(length)
+    largest = int(work[task])
+    for _ in range(len(finish)):  # a graph that is damaged may have circles
+        before = needed[starts[task] : starts[task + 1]]
+        task_before = max(before, key=finish.__getitem__, default=task)
+        if not before or finish[task_before] + int(work[task]) != finish[task]:
+            break
+        task = task_before
+        largest = max(largest, int(work[task]))
+    return length, largest
+
+
+def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
+    """By run: by how much it could have been reported later without delaying the end, all else as it was.
+
+    Inputs, the order on each slot, the order of the scheduler's queue, tries of the same task, and a client that
+    waits for one result before it asks for the next bind runs to each other; the delays between them are kept.
+
+    Returns
+    -------
+    array, shape (runs,)
+        Nanoseconds, at least 0; MISSING for a run that was not reported within the scope.
+    """
+    runs = trace.runs
+    known = (runs.reported != MISSING) & (runs.reported >= scope.start) & (runs.reported <= scope.stop)
+    end = int(runs.reported[scope.run]) if scope.run != MISSING else scope.stop
+    slack = np.where(known, np.maximum(end - runs.reported, 0), _NEVER)
+    order = np.where(runs.executing != MISSING, runs.executing, runs.assigned)
+    sources, targets, spare = _constraints(trace, causes)
+    keep = known[sources] & known[targets] & (order[sources] < order[targets])
+    sources, targets, spare = sources[keep], targets[keep], spare[keep]
+    latest_first = np.argsort(order[targets], kind="stable")[::-1]
+    sources, targets, spare = sources[latest_first], targets[latest_first], spare[latest_first]
+    found: list[int] = slack.tolist()
+    for source, target, ns in zip(sources.tolist(), targets.tolist(), spare.tolist(), strict=True):
+        ns += found[target]
+        if ns < found[source]:
+            found[source] = ns
+    return np.where(known, np.array(found, np.int64), MISSING)
+
+
+def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
+    """Which run had to end before which, and how much later it could have."""
+    runs = trace.runs
+    waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
+    making, needing = causes.inputs(trace)
+    last_input = np.full(len(runs), MISSING, np.int64)
+    np.maximum.at(last_input, needing, runs.reported[making])
+    # Where an input's end was the cause, it is there already. A try that follows on a failed one comes after that.
+    caused = np.flatnonzero((causes.run != MISSING) & (causes.queued | (runs.reported[causes.run] > last_input)))
+    last = last_input.copy()
+    last[caused] = np.maximum(last[caused], runs.reported[causes.run[caused]])
+    holding, held = _slot_order(trace)
+    bound = runs.after[held] != MISSING
+    freed = np.where(runs.seceded[holding] != MISSING, runs.seceded[holding], runs.ended[holding])
+    gap = np.where(bound, 0, np.maximum(runs.executing[held] - freed, 0))
+    waiting, asked = _client_order(trace, causes)
+    sources = np.concatenate([making, causes.run[caused], holding, waiting])
+    targets = np.concatenate([needing, caused, held, asked])
+    spare = np.concatenate(
+        [last[needing] - runs.reported[making] + waited[needing], waited[caused], gap, waited[asked]]
+    )
+    return sources, targets, np.maximum(spare, 0)
+
+
+def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
+    """Runs that followed on each other in a slot."""
+    runs = trace.runs
+    rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
+    place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
+    rows = rows[np.lexsort((runs.executing[rows], place))]
+    place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
+    same = place[1:] == place[:-1]
+    return rows[:-1][same], rows[1:][same]
+
+
+def _client_order(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64]:
+    """Results that a client waited for, and the runs that it asked for next."""
+    clients = ClientLog(trace)
+    roots: dict[int, list[int]] = {}
+    for run in np.flatnonzero(causes.graph != MISSING).tolist():
+        roots.setdefault(int(causes.graph[run]), []).append(run)
+    pairs: list[tuple[int, int]] = []
+    for graph, asked in roots.items():
+        _, run = clients.back(int(trace.graphs.client[graph]), int(trace.graphs.received[graph]), trace.start)
+        if run != MISSING:
+            pairs += [(run, other) for other in asked]
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]

@@ -1,0 +1,125 @@
+"""Two critical paths set against each other: what moved onto the path, and what off it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.critical_paths.path import GROUPS, NOBODY, CriticalPath
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class PathChange:
+    """Seconds of the makespan that one kind, prefix, worker or host made up, before and after."""
+
+    #: One of :data:`~dask_efficiency.critical_paths.path.GROUPS`.
+    by: str
+    name: str
+    before: float
+    after: float
+
+    @property
+    def seconds(self) -> float:
+        """By how much it grew; below 0 where it shrank."""
+        return self.after - self.before
+
+    @property
+    def moved(self) -> str:
+        """Whether it is new on the path, gone from it, or neither: ``onto``, ``off`` or nothing."""
+        if not self.before:
+            return "onto"
+        return "" if self.after else "off"
+
+
+@dataclass(frozen=True, slots=True)
+class PathComparison:
+    """What differs between the paths of two runs.
+
+    Parameters
+    ----------
+    before, after
+        The paths.
+    changes
+        By kind, then by prefix; within each the largest change first. Their sum, in each, is the makespan's.
+    """
+
+    before: CriticalPath
+    after: CriticalPath
+    changes: tuple[PathChange, ...]
+
+    @property
+    def verdict(self) -> str:
+        """How much longer or shorter, and the kind and the prefix that made most of it; without a full stop."""
+        was, now = self.before.makespan_seconds, self.after.makespan_seconds
+        if was == now:
+            return f"no difference: both took {now:.3g} s"
+        ratio = f"{100 * abs(now / was - 1):.2g} % " if was else ""
+        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s; most of that is "
+        sign = 1 if now > was else -1
+        return said + ", in ".join(_most([c for c in self.changes if c.by == by], sign) for by in COMPARED)
+
+    def to_frame(self, by: str = "kind") -> pd.DataFrame:
+        """The changes by kind or by prefix. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            By name: ``before`` and ``after`` (seconds), ``change`` (seconds), ``moved`` (``onto``, ``off`` or nothing).
+
+        Raises
+        ------
+        ValueError
+            If ``by`` is neither.
+        """
+        if by not in COMPARED:
+            raise ValueError(f"by is {by!r}; expected one of {', '.join(COMPARED)}")
+        import pandas as pd
+
+        rows = [change for change in self.changes if change.by == by]
+        return pd.DataFrame(
+            {
+                "before": [change.before for change in rows],
+                "after": [change.after for change in rows],
+                "change": [change.seconds for change in rows],
+                "moved": [change.moved for change in rows],
+            },
+            index=pd.Index([change.name for change in rows], name=by),
+        )
+
+    def __repr__(self) -> str:
+        from dask_efficiency.report.path_text import comparison_document
+
+        return comparison_document(self).plain()
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.path_text import comparison_document
+
+        yield comparison_document(self)
+
+
+#: What changes are told by; workers of two runs need not be the same.
+COMPARED = GROUPS[:2]
+
+
+def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
+    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
+
+    Parameters
+    ----------
+    before, after
+        Paths of two runs, or of a run and of a what-if.
+    """
+    found: list[PathChange] = []
+    for by in COMPARED:
+        was, now = before.seconds(by), after.seconds(by)
+        changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
+        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+    return PathComparison(before, after, tuple(found))
+
+
+def _most(changes: list[PathChange], sign: int) -> str:
+    change = max(changes, key=lambda change: sign * change.seconds)
+    return f"{'no task' if change.name == NOBODY else change.name:.60} ({change.seconds:+.2g} s)"

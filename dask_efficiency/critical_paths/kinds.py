@@ -1,0 +1,57 @@
+"""Kind: what a stretch of the critical path was spent on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a stretch of the critical path was spent on."""
+
+    #: The client optimised and sent a graph, or your own code was thinking.
+    CLIENT_SUBMIT = "client-submit"
+    #: The scheduler took a graph in, and gave the first task out.
+    GRAPH_UPDATE = "graph-update"
+    #: The scheduler was busy: between two steps that follow on each other, or with something else.
+    SCHEDULER_TRANSITION = "scheduler-transition"
+    #: Waited on the scheduler for a worker with room.
+    SCHEDULER_QUEUE = "scheduler-queue"
+    #: The message to the worker.
+    SCHEDULER_TO_WORKER = "scheduler-to-worker"
+    #: Waited on the worker for its turn to fetch an input.
+    TRANSFER_QUEUE = "transfer-queue"
+    #: An input came from another worker.
+    TRANSFER = "transfer"
+    #: Could have run, but no slot was free; the path follows the task that held it.
+    READY_WAIT = "ready-wait"
+    #: Inputs were read back from disk.
+    UNSPILL = "unspill"
+    #: Results were written to disk.
+    SPILL = "spill"
+    #: From the event loop to the thread.
+    EXECUTOR_HANDOFF = "executor-handoff"
+    #: The task's thread computed.
+    COMPUTE_CPU = "compute-cpu"
+    #: The task ran but its thread did not compute: reading, writing, waiting for a lock, the GIL or a core.
+    COMPUTE_NONCPU = "compute-noncpu"
+    #: The task's own work on the GPU.
+    GPU_COMPUTE = "gpu-compute"
+    #: The worker's event loop was busy.
+    WORKER_LOOP = "worker-loop"
+    #: The message that a task has ended.
+    REPORT = "report"
+    #: The client fetched results.
+    RESULT_GATHER = "result-gather"
+    #: There was no worker at all, and work that waited for one.
+    NO_WORKERS = "no-workers"
+    #: Lost with a worker that vanished: what it ran, or results that were only there.
+    LOST_WORKER = "lost-worker"
+    #: Nothing that was recorded explains it.
+    UNATTRIBUTED = "unattributed"
+
+
+#: Kinds by position, as :class:`~dask_efficiency.critical_paths.segments.Segments` holds them.
+KINDS = tuple(Kind)
+
+#: The task itself.
+COMPUTE = (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU, Kind.GPU_COMPUTE)

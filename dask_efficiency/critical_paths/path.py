@@ -1,0 +1,440 @@
+"""CriticalPath: what every second of a run's wall clock was spent on, and what would make it shorter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_efficiency.critical_paths.blocked import loop_causes, relabel
+from dask_efficiency.critical_paths.bounds import longest_chain, slack_ns, useful_ns, work_ns
+from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.critical_paths.presence import name_without_workers, slots
+from dask_efficiency.critical_paths.scope import Question, Scope
+from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.speedups import Speedup, replays, speedups
+from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.critical_paths.verdict import verdict
+from dask_efficiency.critical_paths.walk import walk
+from dask_efficiency.replay.changes import Changes, changes
+from dask_efficiency.replay.replay import replay_with
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.chrome import PathSlice, save_chrome
+from dask_efficiency.trace.events import Written
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What segments can be added up by.
+GROUPS = ("kind", "prefix", "worker", "host")
+
+#: How many prefixes a table of speed-ups tries.
+CANDIDATES = 10
+
+#: Kinds that each part of a replay's changes is about.
+PARTS = {
+    "transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
+    "spill": (Kind.SPILL, Kind.UNSPILL),
+    "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
+}
+
+#: Where a segment belongs to no task or worker: the client's and the graph's own time.
+NOBODY = "-"
+
+
+# Without slots: what takes long is worked out when it is first asked for.
+@dataclass(frozen=True)
+class CriticalPath:
+    """The chain of events that a run's end waited for; its segments tile the makespan exactly.
+
+    Parameters
+    ----------
+    trace
+        The recorded run.
+    question
+        What was asked for.
+    scope
+        The stretch of the run that answers it.
+    segments
+        In time order; the first begins where the scope does, each other where the one before stops.
+    causes
+        What each run came after.
+    """
+
+    trace: RunTrace
+    question: Question
+    scope: Scope
+    segments: Segments
+    causes: Causes
+
+    @property
+    def makespan_seconds(self) -> float:
+        """Wall clock from the client's first activity to the last result."""
+        return (self.scope.stop - self.scope.start) / 1e9
+
+    @property
+    def unattributed(self) -> float:
+        """Share of the makespan that nothing recorded explains, in [0, 1]."""
+        return self.seconds("kind").get(Kind.UNATTRIBUTED, 0.0) / self.makespan_seconds if len(self.segments) else 0.0
+
+    def seconds(self, by: str = "kind") -> dict[str, float]:
+        """Seconds of the makespan by kind, prefix, worker or host; largest first. Their sum is the makespan.
+
+        Time of no task, or of no worker, is under :data:`NOBODY`.
+
+        Raises
+        ------
+        ValueError
+            If ``by`` is none of :data:`GROUPS`.
+        """
+        if by not in GROUPS:
+            raise ValueError(f"by is {by!r}; expected one of {', '.join(GROUPS)}")
+        return self._seconds(by, np.ones(len(self.segments), np.bool_))
+
+    def _seconds(self, by: str, among: Bool) -> dict[str, float]:
+        length = self.segments.stop - self.segments.start
+        found: dict[str, int] = {}
+        position, names = self._grouped(by)
+        added = np.zeros(len(names) + 1, np.int64)
+        np.add.at(added, position[among], length[among])
+        for name, ns in zip([*names, NOBODY], added.tolist(), strict=True):
+            if ns:
+                found[name] = found.get(name, 0) + ns
+        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
+
+    def _grouped(self, by: str) -> tuple[Int64, list[str]]:
+        """By segment a position in the names; -1 is nobody."""
+        if by == "kind":
+            return self.segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
+        if by == "prefix":
+            return self._prefix, list(self.trace.prefixes)
+        names = [worker.name if by == "worker" else worker.host for worker in self.trace.workers]
+        return _within(self.segments.worker, len(names)), names
+
+    @property
+    def _prefix(self) -> Int64:
+        tasks = self.trace.tasks
+        task = _within(self.segments.task, len(tasks))
+        if not len(tasks):
+            return task
+        return _within(np.where(task == MISSING, MISSING, tasks.prefix[task]), len(self.trace.prefixes))
+
+    def summary(self) -> pd.Series[float]:
+        """Share of the makespan by kind, in (0, 1]; largest first. Needs pandas."""
+        return self._series("kind") / self.makespan_seconds if len(self.segments) else self._series("kind")
+
+    def by_prefix(self) -> pd.Series[float]:
+        """Seconds of the makespan by task prefix, largest first. Needs pandas."""
+        return self._series("prefix")
+
+    def by_worker(self) -> pd.Series[float]:
+        """Seconds of the makespan by worker, largest first. Needs pandas."""
+        return self._series("worker")
+
+    def by_host(self) -> pd.Series[float]:
+        """Seconds of the makespan by host, largest first. Needs pandas."""
+        return self._series("host")
+
+    def _series(self, by: str) -> pd.Series[float]:
+        import pandas as pd
+
+        series: pd.Series[float] = pd.Series(self.seconds(by), dtype=float, name="seconds")
+        return series.rename_axis(by)
+
+    def breakdown(self) -> pd.DataFrame:
+        """The segments in time order. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``kind``, ``start``, ``stop`` (integer nanoseconds since the epoch, on the scheduler's clock),
+            ``duration_seconds``, ``key``, ``prefix``, ``worker``, ``host``; missing where a segment has none.
+        """
+        import pandas as pd
+
+        segments, keys = self.segments, self.trace.keys
+        prefix, prefixes = self._grouped("prefix")
+        worker, workers = self._grouped("worker")
+        hosts = [spec.host for spec in self.trace.workers]
+        task = _within(segments.task, len(keys))
+        return pd.DataFrame(
+            {
+                "kind": [str(KINDS[i]) for i in segments.kind.tolist()],
+                "start": segments.start,
+                "stop": segments.stop,
+                "duration_seconds": (segments.stop - segments.start) / 1e9,
+                "key": [keys[i] if i != MISSING else None for i in task.tolist()],
+                "prefix": [prefixes[i] if i != MISSING else None for i in prefix.tolist()],
+                "worker": [workers[i] if i != MISSING else None for i in worker.tolist()],
+                "host": [hosts[i] if i != MISSING else None for i in worker.tolist()],
+            }
+        )
+
+    def slices(self) -> list[PathSlice]:
+        """The segments as :func:`~dask_efficiency.trace.chrome.save_chrome` takes them."""
+        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path, only_critical, **storage_options
+            As of :func:`~dask_efficiency.trace.chrome.save_chrome`.
+        """
+        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        from dask_efficiency.report.path_html import save_page
+
+        save_page(self, path, **storage_options)
+
+    @cached_property
+    def _work(self) -> tuple[Int64, Int64]:
+        return work_ns(self.trace, self.scope)
+
+    @cached_property
+    def loop_causes(self) -> dict[str, float]:
+        """Seconds of ``worker-loop`` by what kept the event loop busy, as far as it was recorded; largest first.
+
+        Names are those of :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`: ``computing`` itself, as a coroutine or
+        a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
+        standing in a ``call`` that blocks.
+        """
+        return loop_causes(self.segments, self.trace)
+
+    @cached_property
+    def floor_seconds(self) -> float:
+        """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
+        return self._chain[0] / 1e9
+
+    @property
+    def longest_task_seconds(self) -> float:
+        """The longest task on that path: where it is most of it, one task is what takes long, and no chain."""
+        return self._chain[1] / 1e9
+
+    @cached_property
+    def _chain(self) -> tuple[int, int]:
+        return longest_chain(self.trace, *self._work)
+
+    @cached_property
+    def chain_seconds(self) -> float:
+        """Useful seconds on the longest chain of tasks that need one another: CPU and GPU, without any waiting."""
+        return longest_chain(self.trace, *useful_ns(self.trace, self.scope))[0] / 1e9
+
+    @property
+    def slots(self) -> float:
+        """Mean number of slots while there was any worker."""
+        return slots(self.trace, self.scope)
+
+    @property
+    def slot_bound_seconds(self) -> float:
+        """Work divided by :attr:`slots`: all slots computing all the time; infinite without slots."""
+        work, there = float(self._work[0].sum()) / 1e9, self.slots
+        return work / there if there else float("inf") if work else 0.0
+
+    @cached_property
+    def run_slack_ns(self) -> Int64:
+        """By run of the trace: :func:`~dask_efficiency.critical_paths.bounds.slack_ns`."""
+        return slack_ns(self.trace, self.causes, self.scope)
+
+    def slack(self) -> pd.Series[float]:
+        """Seconds that each task could have ended later without delaying the end; all else as it was. Needs pandas.
+
+        Returns
+        -------
+        Series
+            By key, at least 0; 0 on the path. Tasks that did not end in the scope are left out. Of a task
+            that was done more than once, the least.
+        """
+        import pandas as pd
+
+        runs = self.trace.runs
+        rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task >= 0) & (runs.task < len(self.trace.tasks)))
+        least = np.full(len(self.trace.tasks), np.iinfo(np.int64).max)
+        np.minimum.at(least, runs.task[rows], self.run_slack_ns[rows])
+        there = np.flatnonzero(least != np.iinfo(np.int64).max)
+        keys = list(self.trace.keys)
+        found: pd.Series[float] = pd.Series(least[there] / 1e9, index=[keys[i] for i in there.tolist()], name="slack")
+        return found.rename_axis("key")
+
+    @cached_property
+    def verdict(self) -> str:
+        """One sentence, without a full stop: what bounds this run, and what would help most."""
+        return verdict(
+            makespan=self.makespan_seconds,
+            kinds=self.seconds("kind"),
+            compute=self.seconds_computing(),
+            floor=self.floor_seconds,
+            longest_task=self.longest_task_seconds,
+            loops=self.loop_causes,
+            slot_bound=self.slot_bound_seconds,
+        )
+
+    def to_summary(self) -> PathSummary:
+        """What this path says, small enough to be kept with a report."""
+        return PathSummary(
+            verdict=self.verdict,
+            makespan_seconds=self.makespan_seconds,
+            seconds_by_kind=self.seconds("kind"),
+            floor_seconds=self.floor_seconds,
+            longest_task_seconds=self.longest_task_seconds,
+            chain_seconds=self.chain_seconds,
+        )
+
+    def seconds_computing(self) -> dict[str, float]:
+        """Seconds of the makespan in which tasks computed, by prefix; largest first."""
+        computing = np.isin(self.segments.kind, [KINDS.index(kind) for kind in COMPUTE])
+        return self._seconds("prefix", computing)
+
+    def what_if(
+        self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
+    ) -> CriticalPath:
+        """The path of the same run with changes; its arguments and errors are those of `replay`.
+
+        All times follow anew from their causes, the slots and the queue: the answer is the path of another run, not
+        this one with parts left out. It is an estimate, and what a replay cannot know is in its notes.
+        """
+        return self._of(replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes))
+
+    def speedups(self, percent: float = 10.0) -> pd.DataFrame:
+        """Where an improvement by some percent would help most: replays for each prefix and part. Needs pandas.
+
+        Parameters
+        ----------
+        percent
+            How much less time each prefix's computing, transfers, the disk and the scheduler take; in (0, 100].
+
+        Returns
+        -------
+        DataFrame
+            By ``what``, a prefix or one of :data:`PARTS` in parentheses, most helpful first: ``saved_seconds`` of the
+            makespan; ``error_seconds``, the standard error of that over several replays (NaN of a large trace, which
+            is replayed once); and ``saved``, the share of the makespan. Of the prefixes, the :data:`CANDIDATES` that
+            are longest on the path. What is not clearly above its error may be nothing, or less: a faster part can
+            also put tasks into a worse order.
+
+        Raises
+        ------
+        ValueError
+            If percent is out of range.
+        """
+        import pandas as pd
+
+        found = self.improvements(percent)
+        columns = {
+            "saved_seconds": [speedup.saved_seconds for speedup in found],
+            "error_seconds": [speedup.error_seconds for speedup in found],
+        }
+        frame = pd.DataFrame(columns, index=pd.Index([speedup.what for speedup in found], name="what"), dtype=float)
+        frame["saved"] = frame["saved_seconds"] / self.makespan_seconds if self.makespan_seconds else 0.0
+        return frame
+
+    def improvements(self, percent: float = 10.0) -> list[Speedup]:
+        """What :meth:`speedups` tells, without pandas."""
+        if not 0 < percent <= 100:
+            raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
+        factor, kinds = 1.0 - percent / 100, self.seconds("kind")
+        prefixes = [name for name in self.seconds_computing() if name in self.trace.prefixes][:CANDIDATES]
+        parts = [name for name, members in PARTS.items() if any(kind in kinds for kind in members)]
+        tried = {name: Changes(prefixes={name: factor}) for name in prefixes}
+        tried |= {f"({name})": Changes(parts={name: factor}) for name in parts}
+        return speedups(self._makespan, tried, replays(len(self.trace.runs)))
+
+    def _makespan(self, changed: Changes) -> float:
+        again = replay_with(self.trace, changed, self.causes)
+        scope = self._question_of_a_replay().scope(again)
+        return (scope.stop - scope.start) / 1e9
+
+    def _of(self, trace: RunTrace) -> CriticalPath:
+        """The same question of another trace of this run."""
+        return _path(trace, self._question_of_a_replay())
+
+    def _question_of_a_replay(self) -> Question:
+        if self.question.window is None:
+            return self.question
+        # The window's times mean nothing there; the task that ended it does.
+        run = self.scope.run
+        task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
+        return Question(target=self.trace.keys[task]) if task != MISSING else Question()
+
+    def __repr__(self) -> str:
+        from dask_efficiency.report.path_text import path_document
+
+        return path_document(self).plain()
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.report.path_text import path_document
+
+        yield path_document(self)
+
+    def _repr_html_(self) -> str:
+        from dask_efficiency.report.path_html import render_html
+
+        return render_html(self)
+
+
+def critical_path(
+    trace: RunTrace,
+    *,
+    target: str | None = None,
+    span: str | None = None,
+    window: tuple[int, int] | None = None,
+) -> CriticalPath:
+    """What every second of a run's wall clock was spent on.
+
+    From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
+    start to the input, the slot or the message that came last, and so on, to the client's first activity.
+
+    Parameters
+    ----------
+    trace
+        A recorded run, or a replayed one.
+    target
+        Only what the end of the task with this key waited for.
+    span
+        Only what the end of this span's last task waited for.
+    window
+        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
+
+    Returns
+    -------
+    CriticalPath
+        Its segments tile the makespan exactly.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in what was asked for.
+    UnknownNameError
+        If there is no such task or span.
+    ValueError
+        If more than one of the restrictions is given, or the window does not end after its start.
+    """
+    given = [name for name, value in (("target", target), ("span", span), ("window", window)) if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
+    return _path(trace, Question(target, span, window))
+
+
+def _path(trace: RunTrace, question: Question) -> CriticalPath:
+    scope = question.scope(trace)
+    causes = Causes(trace)
+    segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
+    return CriticalPath(trace, question, scope, segments, causes)
+
+
+def _within(position: Int32 | Int64, length: int) -> Int64:
+    """Positions, MISSING where they are out of range."""
+    return np.where((position >= 0) & (position < length), position, MISSING).astype(np.int64)

@@ -1,0 +1,86 @@
+"""Presence: when each worker of a trace was there, how many slots that made, and when there was no worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.scope import Scope
+from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.trace.run_trace import RunTrace, WorkerChange
+
+Interval = tuple[int, int]
+
+#: What goes on whether there is a worker or not, and what was lost with one.
+_NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
+
+
+def presence(trace: RunTrace, scope: Scope) -> list[list[Interval]]:
+    """When each worker was there during a scope, nanoseconds; one of which no coming is known, from its start."""
+    here: list[int | None] = [scope.start] * len(trace.workers)
+    found: list[list[Interval]] = [[] for _ in trace.workers]
+    events = trace.worker_events
+    for at, worker, change in zip(events.at.tolist(), events.worker.tolist(), events.change.tolist(), strict=True):
+        if not 0 <= worker < len(here):
+            continue
+        at = min(max(at, scope.start), scope.stop)
+        since = here[worker]
+        if change == WorkerChange.JOINED:
+            here[worker] = at
+        elif change == WorkerChange.LEFT and since is not None:
+            found[worker].append((since, at))
+            here[worker] = None
+    for worker, since in enumerate(here):
+        if since is not None:
+            found[worker].append((since, scope.stop))
+    return found
+
+
+def without_workers(trace: RunTrace, scope: Scope) -> list[Interval]:
+    """The stretches of a scope in which there was no worker, in time order."""
+    gaps, covered = [], scope.start
+    for start, stop in sorted(interval for intervals in presence(trace, scope) for interval in intervals):
+        if start > covered:
+            gaps.append((covered, start))
+        covered = max(covered, stop)
+    return [*gaps, (covered, scope.stop)] if covered < scope.stop else gaps
+
+
+def slots(trace: RunTrace, scope: Scope) -> float:
+    """Mean number of slots while there was any worker in a scope; 0.0 where there never was one."""
+    if scope.stop <= scope.start:
+        return float(sum(worker.nthreads for worker in trace.workers))
+    there = scope.stop - scope.start - sum(stop - start for start, stop in without_workers(trace, scope))
+    held = sum(
+        (stop - start) * worker.nthreads
+        for worker, intervals in zip(trace.workers, presence(trace, scope), strict=True)
+        for start, stop in intervals
+    )
+    return held / there if there else 0.0
+
+
+def name_without_workers(segments: Segments, trace: RunTrace, scope: Scope) -> Segments:
+    """The same segments, those parts named :attr:`Kind.NO_WORKERS` in which work waited for a worker to come."""
+    gaps = without_workers(trace, scope)
+    if not gaps:
+        return segments
+    columns = (column.tolist() for column in segments.columns().values())
+    rows = [row for given in zip(*columns, strict=True) for row in _cut(given, gaps)]
+    names = Segments.dtypes()
+    return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
+
+
+def _cut(row: tuple[int, ...], gaps: list[Interval]) -> Iterator[tuple[int, ...]]:
+    kind, start, stop, *rest = row
+    if KINDS[kind] not in _NEEDS_NO_WORKER:
+        for first, last in gaps:
+            first, last = max(first, start), min(last, stop)
+            if first < last:
+                if start < first:
+                    yield (kind, start, first, *rest)
+                yield (KINDS.index(Kind.NO_WORKERS), first, last, *rest)
+                start = last
+    if start < stop:
+        yield (kind, start, stop, *rest)

@@ -1,0 +1,24 @@
+"""PathSummary: what a critical path says, small enough to be kept with a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PathSummary:
+    """What the critical path of a recorded run says."""
+
+    #: One sentence, without a full stop.
+    verdict: str
+    #: Seconds from the client's first activity to the last result.
+    makespan_seconds: float
+    #: Seconds of the makespan by :class:`~dask_efficiency.critical_paths.kinds.Kind`, largest first.
+    seconds_by_kind: Mapping[str, float]
+    #: Seconds of the longest path of pure computing through the graph.
+    floor_seconds: float
+    #: Seconds of the longest task on that path.
+    longest_task_seconds: float
+    #: Useful seconds on the longest chain of tasks that need one another.
+    chain_seconds: float

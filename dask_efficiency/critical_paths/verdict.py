@@ -1,0 +1,155 @@
+"""The verdict on a critical path: what bounds the run, and what would help most, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
+
+EVENT_LOOPS = "the workers' event loops"
+
+#: What keeps an event loop busy: by its name in a trace, words for it, and what helps.
+LOOPS = {
+    "computing": (", which computed", "shorter coroutines and callbacks, smaller results, and fewer and longer tasks"),
+    "core": (", which waited for a core", "more cores, or fewer threads on them"),
+    "gil": (", while other threads kept the GIL", "tasks that let go of the GIL, or processes instead of threads"),
+    "call": (", which stood in calls that block", "coroutines that await instead of blocking"),
+}
+
+#: Kinds that one measure helps against, by what they are called in a sentence, and that measure.
+CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
+    "waiting until there was any worker": (
+        (Kind.NO_WORKERS,),
+        "workers that are there sooner, started before the work or kept by a minimum in adapt()",
+    ),
+    "moving results between workers": (
+        (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
+        "smaller results, fewer and larger workers, or tasks that run where their inputs are",
+    ),
+    "the scheduler and its messages": (
+        (
+            Kind.GRAPH_UPDATE,
+            Kind.SCHEDULER_TRANSITION,
+            Kind.SCHEDULER_QUEUE,
+            Kind.SCHEDULER_TO_WORKER,
+            Kind.REPORT,
+        ),
+        "fewer and longer tasks",
+    ),
+    "moving results between memory and disk": ((Kind.SPILL, Kind.UNSPILL), "more memory, or smaller partitions"),
+    EVENT_LOOPS: (
+        (Kind.WORKER_LOOP, Kind.EXECUTOR_HANDOFF),
+        "longer tasks, and less that keeps these loops busy, such as a GIL that is held",
+    ),
+    "the client, which prepares graphs or runs your own code": (
+        (Kind.CLIENT_SUBMIT,),
+        "one compute() for several results, less code between them, and smaller graphs",
+    ),
+    "fetching results to the client": ((Kind.RESULT_GATHER,), "results that are smaller, or that stay on the workers"),
+    "free slots that no task was given": ((Kind.READY_WAIT,), "more threads, or workers that are not paused"),
+    "work that was lost with a worker": ((Kind.LOST_WORKER,), "workers that live: see why it died"),
+}
+
+#: A bound is what the run is up against when it makes up this share of the makespan.
+CLOSE = 0.8
+
+#: A task is what a run is up against when it alone makes up this share of the makespan.
+ONE_TASK = 0.5
+
+#: Share of the tasks' time in which they wait that is worth words.
+WORTH_SAYING = 0.1
+
+
+def verdict(
+    *,
+    makespan: float,
+    kinds: Mapping[str, float],
+    compute: Mapping[str, float],
+    floor: float,
+    slot_bound: float,
+    longest_task: float = 0.0,
+    loops: Mapping[str, float] | None = None,
+) -> str:
+    """What bounds a run, and what would help most.
+
+    Parameters
+    ----------
+    makespan, floor, slot_bound, longest_task
+        Seconds; the last is of the longest task on the path that sets the floor.
+    kinds
+        Seconds of the makespan by kind.
+    compute
+        Seconds of the makespan in which tasks ran, by prefix, largest first.
+    loops
+        Seconds of ``worker-loop`` by what kept the event loop busy, as far as that was recorded, largest first.
+
+    Returns
+    -------
+    str
+        One sentence, without a full stop.
+    """
+    if not makespan:
+        return "Nothing took any time"
+    named = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, (members, _) in CAUSES.items()}
+    running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
+    unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
+    cause, seconds = max(named.items(), key=lambda item: item[1])
+    took = f"The makespan is {makespan:.3g} s"
+    if unknown >= max(seconds, running):
+        return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded"
+    if seconds > running:
+        reason, advice = "", CAUSES[cause][1]
+        busy, most = next(iter((loops or {}).items()), ("", 0.0))
+        if cause == EVENT_LOOPS and busy in LOOPS and most > seconds / 2:
+            reason, advice = LOOPS[busy]
+        return f"{took}, {_share(seconds, makespan)} of it for {cause}{reason}: what helps most is {advice}"
+    waiting = kinds.get(Kind.COMPUTE_NONCPU, 0.0)
+    where = f"{took}, {_share(running, makespan)} of it in tasks"
+    prefix, most = next(iter(compute.items()), ("-", 0.0))
+    name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
+    longest = f"{name!r}, {_share(most, makespan)} of the path"
+    with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
+    bound = _bound(with_workers, floor, slot_bound, longest_task)
+    order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))
+    return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, bound, order)
+
+
+#: What tasks are up against, by words for it: one of them, one another, the slots, or nothing of these.
+_ORDERS = {
+    "task": ", one of which takes {longest:.3g} s, {share}",
+    "chain": ", one after the other",
+    "slots": ", on slots that were nearly always busy",
+    "": "",
+}
+
+#: What helps tasks that compute, by the same; the prefix that is longest on the path is put in.
+_HELPS = {
+    "task": "to split that task, or a faster {}; more workers do not help",
+    "chain": "a faster {}; more workers do not help",
+    "slots": "more threads, or a faster {}",
+    "": "a faster {}",
+}
+
+
+def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float) -> str:
+    if longest_task >= ONE_TASK * makespan:  # one task that is most of a chain is no chain
+        return "task"
+    if floor >= CLOSE * makespan:
+        return "chain"
+    return "slots" if slot_bound >= CLOSE * makespan else ""
+
+
+def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
+    """Tasks that mostly compute: a faster one helps; on a cluster that is full, more threads do too."""
+    said = f" that mostly compute ({_share(waiting, 1.0)} waiting)" if waiting >= WORTH_SAYING else " that compute"
+    return f"{said}{order}: what helps most is {_HELPS[bound].format(longest)}"
+
+
+def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
+    """Tasks that are mostly off the CPU: nobody knows why, so no promise is made of more workers."""
+    said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
+    return f"{said}: see what {longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
+
+
+def _share(seconds: float, makespan: float) -> str:
+    return f"{100 * seconds / makespan:.0f} %"

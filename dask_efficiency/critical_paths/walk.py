@@ -1,0 +1,337 @@
+"""The walk: backwards from the end of a run, from each event to the one that let it happen last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.nested import Nested
+from dask_efficiency.critical_paths.scope import Scope
+from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.clients import ClientLog
+from dask_efficiency.trace.run_trace import STATES, Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING, Int64
+
+#: The instants of a run, in the order in which they come; a stage is a position in here.
+INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
+_ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(INSTANTS))
+
+_CODE = {kind: i for i, kind in enumerate(KINDS)}
+_WAITS = (STATES.index("queued"), STATES.index("no-worker"))
+
+
+def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
+    """The path that ends a scope: segments that tile it exactly.
+
+    A segment is cut off where the one after it begins, so clocks that disagree make no overlaps, and
+    what no rule explains is ``unattributed``, so there are no gaps. No run is walked through twice, but for one that
+    waited for tasks of its own: it is come back to once for each of them.
+    """
+    return _Walk(trace, scope, causes).segments()
+
+
+class _Walk:
+    """Everything before :attr:`at` is still to be explained."""
+
+    def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
+        self._trace = trace
+        self._scope = scope
+        self._causes = causes
+        self._clients = ClientLog(trace)
+        self._nested = Nested(trace)
+        runs = trace.runs
+        self._instants = np.stack([getattr(runs, name) for name in INSTANTS], axis=1)
+        self._transfers = _TransferIndex(trace)
+        self._seen: set[int] = set()
+        #: Runs by when they were reported; made when the thread is lost for the first time.
+        self._reports: list[int] | None = None
+        #: By task: the transition by which it was queued; made when first needed.
+        self._queued: Int64 | None = None
+        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self.at = scope.stop
+
+    def segments(self) -> Segments:
+        """Walk to the start of the scope."""
+        following = self._end()
+        while self.at > self._scope.start:
+            if following is None:
+                following = self._lost_thread()
+                if following is None:
+                    self._to(self._scope.start, Kind.UNATTRIBUTED)
+                    break
+            run, stage = following
+            if run in self._seen:
+                following = None
+                continue
+            self._seen.add(run)
+            following = self._through(run, stage)
+        columns = list(zip(*reversed(self._rows), strict=True)) or [()] * 7
+        names = Segments.dtypes()
+        return Segments(**{name: np.array(c, d) for (name, d), c in zip(names.items(), columns, strict=True)})
+
+    def _to(self, since: int, kind: Kind, run: int = MISSING, *, sender: int = MISSING, task: int = MISSING) -> None:
+        """What came before :attr:`at`, down to ``since``, was of this kind."""
+        since = max(since, self._scope.start)
+        if since >= self.at:
+            return
+        worker = MISSING
+        if run != MISSING:
+            worker = int(self._trace.runs.worker[run])
+            if task == MISSING:
+                task = int(self._trace.runs.task[run])
+        self._rows.append((_CODE[kind], since, self.at, task, run, worker, sender))
+        self.at = since
+
+    # Where the walk begins, and where it goes on when it knows no cause
+
+    def _end(self) -> tuple[int, int] | None:
+        scope = self._scope
+        if scope.gather != MISSING:
+            return self._client(int(self._trace.phases.client[scope.gather]))
+        return (scope.run, _REPORTED) if scope.run != MISSING else None
+
+    def _lost_thread(self) -> tuple[int, int] | None:
+        """No cause is known: what was reported last before now, that has not been walked through."""
+        reported = self._trace.runs.reported
+        if self._reports is None:
+            rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
+            self._reports = rows[np.argsort(reported[rows], kind="stable")].tolist()
+        while self._reports:
+            run = self._reports.pop()
+            if run not in self._seen and reported[run] < self.at:
+                self._to(int(reported[run]), Kind.UNATTRIBUTED)
+                return run, _REPORTED
+        return None
+
+    # A run
+
+    def _through(self, run: int, stage: int) -> tuple[int, int] | None:
+        """From an instant of a run back to what came before it was given out."""
+        runs = self._trace.runs
+        row = self._instants[run].tolist()
+        if runs.outcome[run] == Outcome.LOST:
+            stage = self._cut_off(run, min(stage, _ENDED), row, Kind.LOST_WORKER)
+        elif runs.outcome[run] == Outcome.CANCELLED and row[_START] == MISSING:
+            # It did not run: another worker took it, or it was taken back, while it waited here.
+            stage = self._cut_off(run, min(stage, _EXECUTING), row, Kind.READY_WAIT)
+        while stage > _ASSIGNED:
+            before = stage - 1
+            while before > _ASSIGNED and row[before] == MISSING:
+                before -= 1
+            if before < stage - 1 or row[before] == MISSING:
+                # One was not recorded: nobody knows what the time between its neighbours went to.
+                if row[before] == MISSING:
+                    return None
+                self._to(row[before], Kind.UNATTRIBUTED, run)
+            else:
+                holder = self._step(run, stage, row)
+                if holder is not None:
+                    return holder
+            stage = before
+        return self._cause(run)
+
+    def _cut_off(self, run: int, stage: int, row: list[int], kind: Kind) -> int:
+        """The last instant of a run that was cut off; what came after it is of this kind."""
+        while stage > _ASSIGNED and (row[stage] == MISSING or row[stage] > self.at):
+            stage -= 1
+        if row[stage] != MISSING:
+            self._to(row[stage], kind, run)
+        return stage
+
+    def _step(self, run: int, stage: int, row: list[int]) -> tuple[int, int] | None:
+        """From one instant of a run back to the one before; another run where that one had the slot."""
+        runs = self._trace.runs
+        since = row[stage - 1]
+        if stage == _REPORTED:
+            self._to(since, Kind.REPORT, run)
+        elif stage == _ENDED:
+            self._to(max(row[_ENDED] - max(int(runs.spill_ns[run]), 0), since), Kind.SPILL, run)
+            self._to(since, Kind.WORKER_LOOP, run)
+        elif stage == _STOP:
+            return self._compute(run, since, row[_STOP])
+        elif stage == _START:
+            self._to(since, Kind.EXECUTOR_HANDOFF, run)
+        elif stage == _SUBMITTED:
+            self._to(max(row[_SUBMITTED] - max(int(runs.unspill_ns[run]), 0), since), Kind.UNSPILL, run)
+            self._to(since, Kind.WORKER_LOOP, run)
+        elif stage == _EXECUTING:
+            return self._slot(run, since)
+        elif stage == _READY:
+            self._inputs(run, since)
+        else:
+            self._to(since, Kind.SCHEDULER_TO_WORKER, run)
+        return None
+
+    def _compute(self, run: int, start: int, stop: int) -> tuple[int, int] | None:
+        """CPU, GPU and the rest in proportion, also of a part; where it waited for tasks of its own, on to them."""
+        if stop <= start:
+            return None
+        runs = self._trace.runs
+        child = self._nested.last_result(run, self.at)
+        if child in self._seen or runs.reported[child] <= start:
+            child = MISSING
+        since = start if child == MISSING else int(runs.reported[child])
+        visible = max(min(self.at, stop) - since, 0)
+        cpu = min(max(int(runs.cpu_ns[run]), 0), stop - start)
+        gpu = min(max(int(runs.gpu_ns[run]), 0), stop - start - cpu)
+        cpu, gpu = cpu * visible // (stop - start), gpu * visible // (stop - start)
+        self._to(since + cpu + gpu, Kind.COMPUTE_NONCPU, run)
+        self._to(since + cpu, Kind.GPU_COMPUTE, run)
+        self._to(since, Kind.COMPUTE_CPU, run)
+        if child == MISSING:
+            return None
+        # It is come back to, where it asked for the child. That ends, as no child is gone to twice.
+        self._seen.discard(run)
+        return child, _REPORTED
+
+    def _slot(self, run: int, ready: int) -> tuple[int, int] | None:
+        """It had to wait for a slot: go on with the task that had it."""
+        runs = self._trace.runs
+        worker = runs.worker[run]
+        holder, freed = MISSING, MISSING
+        for other in self._causes.by_task.of(int(runs.after[run])):
+            left = int(runs.seceded[other]) if runs.seceded[other] != MISSING else int(runs.ended[other])
+            if runs.worker[other] == worker and freed < left <= self.at:
+                holder, freed = other, left
+        if holder == MISSING or freed <= ready or holder in self._seen:
+            self._to(ready, Kind.READY_WAIT, run)
+            return None
+        self._to(freed, Kind.READY_WAIT, run)
+        return holder, (_STOP if runs.seceded[holder] != MISSING else _ENDED)
+
+    def _inputs(self, run: int, received: int) -> None:
+        """The input that arrived last, and tries to get it that failed."""
+        transfers = self._trace.transfers
+        for i in self._transfers.of(run):
+            start, stop = int(transfers.start[i]), int(transfers.stop[i])
+            if self.at <= received:
+                return
+            if stop > self.at or stop <= received or start == MISSING:
+                continue
+            sender, task = int(transfers.sender[i]), int(transfers.task[i])
+            self._to(stop, Kind.WORKER_LOOP, run)
+            self._to(max(start, received), Kind.TRANSFER, run, sender=sender, task=task)
+            queued = int(transfers.queued[i])
+            if queued != MISSING:
+                self._to(max(queued, received), Kind.TRANSFER_QUEUE, run, sender=sender, task=task)
+        self._to(received, Kind.WORKER_LOOP, run)
+
+    # What gave a run to its worker
+
+    def _cause(self, run: int) -> tuple[int, int] | None:
+        causes, outcome = self._causes, self._trace.runs.outcome
+        task = int(self._trace.runs.task[run])
+        earlier = causes.by_task.before(run)
+        row = int(causes.transition[run])
+        if row == MISSING:
+            # A stolen task makes no transition.
+            return (earlier, _REPORTED) if earlier != MISSING else self._inferred(task)
+        if causes.graph[run] != MISSING:
+            return self._graph(int(causes.graph[run]), run)
+        cause = int(causes.run[run])
+        if cause == MISSING and causes.queued[run]:
+            return self._queue(task, row, run)
+        if cause != MISSING and outcome[cause] == Outcome.LOST and earlier != MISSING:
+            # Of all that was lost with the worker, its own.
+            cause = earlier if outcome[earlier] == Outcome.LOST else cause
+        if cause != MISSING:
+            return self._after(cause, row, run)
+        if earlier != MISSING:
+            # Its result was lost, and with it what had been done since.
+            self._to(int(self._trace.runs.reported[earlier]), Kind.LOST_WORKER, run)
+            return earlier, _REPORTED
+        return self._inferred(task)
+
+    def _after(self, cause: int, row: int, run: int) -> tuple[int, int]:
+        """In the stimulus that a run's end made."""
+        reported = int(self._trace.runs.reported[cause])
+        if reported == MISSING:
+            reported = int(self._trace.transitions.at[row])
+        self._to(reported, Kind.SCHEDULER_TRANSITION, run)
+        return cause, _REPORTED
+
+    def _queue(self, task: int, row: int, run: int) -> tuple[int, int] | None:
+        """Room came with something else than a task's end, such as a new worker: go on where it was queued."""
+        transitions, stimuli = self._trace.transitions, self._trace.stimuli
+        if self._queued is None:
+            self._queued = np.full(len(self._trace.tasks), MISSING, np.int64)
+            entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task >= 0))
+            entered = entered[transitions.task[entered] < len(self._queued)]
+            self._queued[transitions.task[entered]] = entered
+        entry = int(self._queued[task])
+        if entry == MISSING or entry >= row:
+            return self._inferred(task)
+        self._to(int(transitions.at[entry]), Kind.SCHEDULER_QUEUE, run)
+        stimulus = int(transitions.stimulus[entry])
+        if not 0 <= stimulus < len(stimuli):
+            return self._inferred(task)
+        if 0 <= stimuli.graph[stimulus] < len(self._trace.graphs):
+            return self._graph(int(stimuli.graph[stimulus]), run)
+        first = int(self._causes.first[stimulus])
+        if transitions.start[first] != STATES.index("processing"):
+            return self._inferred(task)
+        at = transitions.at[first : first + 1]
+        cause = int(self._causes.by_task.latest(transitions.task[first : first + 1], self._trace.runs.assigned, at)[0])
+        return self._after(cause, entry, run) if cause != MISSING else self._inferred(task)
+
+    def _inferred(self, task: int) -> tuple[int, int] | None:
+        """No transition says it: after the last input that was there, or after the graph."""
+        trace = self._trace
+        if not 0 <= task < len(trace.tasks):
+            return None
+        needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
+        making = self._causes.by_task.latest(needed, trace.runs.reported, np.full(len(needed), self.at))
+        making = making[making != MISSING]
+        making = making[trace.runs.reported[making] <= self.at]
+        if len(making):
+            last = int(making[np.argmax(trace.runs.reported[making])])
+            if last not in self._seen:
+                self._to(int(trace.runs.reported[last]), Kind.SCHEDULER_TRANSITION)
+                return last, _REPORTED
+        graph = int(trace.tasks.graph[task])
+        if not len(needed) and 0 <= graph < len(trace.graphs):
+            return self._graph(graph, MISSING)
+        return None
+
+    def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
+        """A graph came in, when its client sent it."""
+        self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)
+        parent = self._nested.parent(graph)
+        if parent != MISSING and parent not in self._seen:
+            return parent, _STOP
+        return self._client(int(self._trace.graphs.client[graph]))
+
+    def _client(self, client: int) -> tuple[int, int] | None:
+        """Back through what a client did, to a result that it waited for."""
+        steps, run = self._clients.back(client, self.at, self._scope.start)
+        for since, gathering in steps:
+            self._to(since, Kind.RESULT_GATHER if gathering else Kind.CLIENT_SUBMIT)
+        return (run, _REPORTED) if run != MISSING else None
+
+
+class _TransferIndex:
+    """Transfers by who got what; sorted when first asked."""
+
+    def __init__(self, trace: RunTrace) -> None:
+        self._trace = trace
+        self._order: Int64 | None = None
+        self._keys = np.empty(0, np.int64)
+
+    def of(self, run: int) -> list[int]:
+        """Transfers of a run's inputs to its worker; the last to arrive comes first."""
+        trace = self._trace
+        transfers, tasks = trace.transfers, len(trace.tasks)
+        if self._order is None:
+            keys = transfers.receiver.astype(np.int64) * tasks + transfers.task
+            self._order = np.argsort(keys, kind="stable")
+            self._keys = keys[self._order]
+        task = int(trace.runs.task[run])
+        if not len(transfers) or not 0 <= task < tasks:
+            return []
+        needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
+        keys = int(trace.runs.worker[run]) * tasks + needed.astype(np.int64)
+        first = np.searchsorted(self._keys, keys)
+        last = np.searchsorted(self._keys, keys, side="right")
+        rows = [int(i) for f, e in zip(first.tolist(), last.tolist(), strict=True) for i in self._order[f:e]]
+        return sorted(rows, key=transfers.stop.__getitem__, reverse=True)

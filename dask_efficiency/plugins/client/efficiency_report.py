@@ -1,0 +1,523 @@
+"""What a user calls: ``efficiency_report``, ``snapshot``, ``unregister``, and reports in retrospect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Generator
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any
+
+import cloudpickle
+from distributed import Client, get_client
+
+from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.plugins import environment
+from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.plugins.client.questions import (
+    NotRegisteredError,
+    ask,
+    ask_history,
+    ask_life,
+    ask_stragglers,
+    ask_trace,
+    with_cost,
+)
+from dask_efficiency.plugins.client.scaling import ScalingWatch
+from dask_efficiency.plugins.client.source import block_at, place_of
+from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.plugins.scheduler.recorder import recording_of
+from dask_efficiency.plugins.scheduler.replies import report_of
+from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.long_tail import long_tail
+from dask_efficiency.trace.build import build
+from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.run_trace import RunTrace
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Said in the first report of a client whose scheduler has the plugin only while reports are open.
+LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
+_TOLD: set[str] = set()
+
+_OBSERVED = "record of what the client did"
+
+#: Tasks of the long tail that a report keeps.
+MAX_LONG_TASKS = 20
+
+#: Reads of the scheduler's clock, of which the quickest counts.
+_CLOCK_READS = 3
+
+
+class efficiency_report:  # noqa: N801  # named as distributed names its context managers
+    """Report where the cluster's threads spent the time inside a ``with`` or ``async with`` block.
+
+    After the block, the object is the report: every attribute and method of
+    :class:`~dask_efficiency.EfficiencyReport`, and its rendering in a terminal or notebook.
+    Without the plugin on the scheduler, it is registered for as long as reports are open.
+
+    Parameters
+    ----------
+    filename
+        Path or fsspec URL where the report is written when the block ends: as a page for people
+        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
+        otherwise. Both hold the source of the block. It may also be given first, without its name.
+    client
+        The client whose cluster is reported; the current one by default. It, too, may be given first.
+    name
+        What the report is called, and the span of the tasks submitted in it outside any span of the
+        user's own. Upstream gives all tasks of one name that are there at the same time (of
+        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
+        only where their names differ.
+    storage_options
+        Passed to fsspec with ``filename``.
+    trace
+        Whether to record every task and transfer in the block, as :attr:`trace`.
+
+    Raises
+    ------
+    TypeError
+        If what is given first is neither a path nor a client, or given again by its name.
+    ValueError
+        On entering, if there is no client.
+    NotRegisteredError
+        On entering, if the scheduler cannot load the plugin.
+
+    Examples
+    --------
+    >>> with efficiency_report() as report:  # doctest: +SKIP
+    ...     df.groupby("name").x.mean().compute()
+    >>> report.efficiency  # doctest: +SKIP
+    0.62
+    """
+
+    def __init__(
+        self,
+        first: str | os.PathLike[str] | Client | None = None,
+        /,
+        *,
+        filename: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
+        name: str | None = None,
+        storage_options: dict[str, Any] | None = None,
+        trace: bool = False,
+    ) -> None:
+        self._filename, self._client = _file_and_client(first, filename, client)
+        self._name = name or "efficiency_report"
+        self._storage_options = storage_options or {}
+        self._traced = trace
+        self._report: EfficiencyReport | None = None
+        self._why_not = "the report is there when its block has ended"
+
+    def __enter__(self) -> efficiency_report:
+        client = self._begin(sys._getframe(1))
+        if client.asynchronous:
+            raise RuntimeError("the client is asynchronous; use `async with efficiency_report()`")
+        try:
+            client.sync(self._open)
+        except NotRegisteredError:
+            raise
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._observe()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._opened:  # it could not be, and has said so
+            return
+        self._unobserve()
+        try:
+            self._client.sync(self._close)  # type: ignore[union-attr]
+        except Exception as failure:
+            self._failed(failure)
+            return
+        try:
+            self._save()
+        except Exception as failure:
+            self._unsaved(failure)
+
+    async def __aenter__(self) -> efficiency_report:
+        self._begin(sys._getframe(1))
+        try:
+            await self._open()
+        except NotRegisteredError:
+            raise
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._observe()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._opened:  # it could not be, and has said so
+            return
+        self._unobserve()
+        try:
+            await self._close()
+        except Exception as failure:
+            self._failed(failure)
+            return
+        try:
+            await asyncio.to_thread(self._save)
+        except Exception as failure:
+            self._unsaved(failure)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._ready(), name)
+
+    def __repr__(self) -> str:
+        if self._report is None:
+            return f"<efficiency_report {self._name!r}: {self._why_not}>"
+        return repr(self._report)
+
+    def __rich_console__(self, console: Any, options: Any) -> Generator[Any, None, None]:
+        yield self._report if self._report is not None else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        return self._report._repr_html_() if self._report is not None else None
+
+    @property
+    def report(self) -> EfficiencyReport:
+        """The report itself, a value that outlives the client."""
+        return self._ready()
+
+    @property
+    def trace(self) -> RunTrace | None:
+        """What happened in the block, task by task; None if ``trace=True`` was not given."""
+        self._ready()
+        return self._trace
+
+    def _ready(self) -> EfficiencyReport:
+        if self._report is None:
+            raise RuntimeError(self._why_not)
+        return self._report
+
+    # -- the window --------------------------------------------------------------------------
+
+    def _begin(self, caller: FrameType | None) -> Client:
+        if self._client is None:
+            self._client = get_client()
+        self._report = None
+        self._trace: RunTrace | None = None
+        self._observer: ClientObserver | None = None
+        self._opened = False
+        self._notes: list[str] = []
+        self._window = uuid.uuid4().hex
+        self._phases = ClientPhases(self._name, str(uuid.uuid4()))
+        self._place = place_of(caller)
+        self._started = time.time()
+        return self._client
+
+    async def _open(self) -> None:
+        client = self._client
+        assert client is not None
+        await _register(client, EfficiencyPlugin.leased_to(client.id))
+        try:
+            reply = await ask(
+                client, "open", window=self._window, client=client.id, span=self._phases.span, trace=self._traced
+            )
+            self._behind = await _clock_offset(client)
+        except BaseException:
+            await ask(client, "release", client=client.id)
+            raise
+        self._scaling = ScalingWatch(client.cluster)
+        self._scaling.start()
+        self._began = time.monotonic_ns()
+        if reply["leased"] and client.id not in _TOLD:
+            _TOLD.add(client.id)
+            self._notes.append(LEASED)
+            logger.info("dask_efficiency: %s", LEASED)
+
+    async def _close(self) -> None:
+        client = self._client
+        assert client is not None
+        stopped = time.monotonic_ns()
+        self._scaling.stop()
+        try:
+            payload = await ask(client, "close", window=self._window)
+        finally:
+            await ask(client, "release", client=client.id)
+        self._report = await asyncio.to_thread(self._made_of, payload, stopped)
+
+    def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
+        """The report that the scheduler's answer makes, and the trace."""
+        found, missing = decorate(
+            [
+                Decoration("trace", "trace", lambda: self._trace_of(payload.get("trace"))),
+                Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
+                Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
+                Decoration("settings", "list of the client's settings", environment.of_client),
+                Decoration("code", "source listing", lambda: block_at(self._place)),
+            ]
+        )
+        self._trace = trace = found.pop("trace", None)
+        notes = (*self._notes, *missing)
+        report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
+        if trace is None:
+            return report
+        told = report.stragglers
+        said, missing = decorate(
+            [
+                Decoration("path", "critical path", lambda: _path_summary(trace)),
+                Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, told)),
+            ]
+        )
+        return replace(report, trace=trace, notes=(*report.notes, *missing), **said)
+
+    def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
+        """The workers that came, and when the cluster's manager was asked for each."""
+
+        def after(at: int | None) -> float:
+            return math.nan if at is None else (at - payload["opened"]) / 1e9
+
+        def asked(name: str) -> int | None:
+            at = self._scaling.asked_for(name)
+            return None if at is None else at + self._behind
+
+        return tuple(
+            Arrival(name, after(asked(name)), after(joined), after(first_task))
+            for name, (joined, first_task) in payload.get("arrivals", {}).items()
+        )
+
+    def _save(self) -> None:
+        if self._filename is None:
+            return
+        report = self._ready()
+        is_page = self._filename.lower().endswith((".html", ".htm"))
+        write = report.to_html if is_page else report.save
+        write(self._filename, **self._storage_options)
+
+    def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
+        if payload is None:
+            return None
+        assert self._client is not None
+        phases = {
+            phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
+            for phase, pairs in self._phases.intervals.items()
+        }
+        return build(
+            recording_of(payload), name=self._name, start=payload["start"], phases=phases, client=self._client.id
+        )
+
+    def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
+        if "graphs" not in payload or "running" not in payload:  # the scheduler says why
+            return {}
+        behind = self._behind
+        graphs, running = (
+            [(start - behind, stop - behind) for start, stop in payload[name]] for name in ("graphs", "running")
+        )
+        mine = self._phases.intervals
+        intervals = {
+            **mine,
+            "upload": uploads_until_taken_in(mine["upload"], graphs),
+            "schedule": graphs,
+            "run": running,
+        }
+        return split_phases(intervals, start=self._began, stop=stopped)
+
+    def _observe(self) -> None:
+        self._opened = True
+        with decoration(_OBSERVED, self._notes):
+            observer = ClientObserver.of(self._client)
+            observer.add(self._phases)
+            self._observer = observer
+
+    def _unobserve(self) -> None:
+        if self._observer is not None:
+            with decoration(_OBSERVED, self._notes):
+                self._observer.remove(self._phases)
+
+    def _failed(self, failure: Exception) -> None:
+        """The user's results must not be lost with a report: warn, and say so when it is asked for."""
+        self._why_not = f"there is no report: {type(failure).__name__}: {failure}"
+        warnings.warn(f"efficiency_report {self._name!r}: {self._why_not}", RuntimeWarning, stacklevel=3)
+
+    def _unsaved(self, failure: Exception) -> None:
+        """Neither the user's results nor the report must be lost with a file."""
+        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {failure}"
+        warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
+
+
+def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
+    """What a report is given first is its file, as with Dask's ``performance_report``, or a client."""
+    if isinstance(first, Client) and client is None:
+        first, client = None, first
+    if filename is None:
+        first, filename = None, first
+    if first is not None:
+        raise TypeError(f"{first!r:.80} is given first, and again by its name; expected one file and one client")
+    if filename is not None and not isinstance(filename, (str, os.PathLike)):
+        raise TypeError(f"filename is {filename!r:.80}; expected a path or URL such as 'run.html', or one client")
+    if client is not None and not isinstance(client, Client):
+        raise TypeError(f"client is {client!r:.80}; expected a distributed.Client")
+    return None if filename is None else os.fspath(filename), client
+
+
+def snapshot(client: Client | None = None) -> Any:
+    """The cluster's accounts since the plugin was registered, exact to this instant.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    EfficiencyReport
+        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_life)
+
+
+def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
+    """A report in retrospect, of the last seconds or of all that the scheduler remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    last_seconds
+        How far back; None for all of it. The window begins at the last point before that which the scheduler
+        remembers (option ``history_interval``), and the report says how long it is.
+
+    Returns
+    -------
+    EfficiencyReport
+        Of all workers together. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_history, last_seconds)
+
+
+def get_trace(client: Client | None = None) -> Any:
+    """What the cluster recorded: every task, transition and transfer that it still remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    RunTrace
+        Of what was recorded until now. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    RuntimeError
+        If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
+        ``efficiency_report(trace=True)`` is open.
+    """
+    return _sync(client, ask_trace)
+
+
+def stragglers(client: Client | None = None) -> Any:
+    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    tuple of Finding
+        The most certain first; empty if there is none. An awaitable if the client is asynchronous. While the cluster
+        records, ``seconds_lost`` comes from a replay of what was recorded, which takes this process seconds for a
+        hundred thousand tasks; else it is None.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_stragglers)
+
+
+def unregister(client: Client | None = None) -> Any:
+    """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
+    return _sync(client, _unregister)
+
+
+def _path_summary(trace: RunTrace) -> PathSummary | None:
+    """What the critical path says; None where no task ended."""
+    from dask_efficiency.critical_paths.path import critical_path
+
+    try:
+        return critical_path(trace).to_summary()
+    except EmptyTraceError:
+        return None
+
+
+def _of_the_run(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings of a live view with what they cost the run, then those that only the whole run shows."""
+    from dask_efficiency.straggler.offline import find_stragglers
+
+    known = {(finding.worker, finding.host) for finding in findings}
+    found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
+    return (*with_cost(trace, findings), *found)
+
+
+async def _unregister(client: Client) -> None:
+    with contextlib.suppress(NotRegisteredError):
+        await ask(client, "unregister")
+
+
+def _sync(client: Client | None, function: Any, *args: Any) -> Any:
+    client = client if client is not None else get_client()
+    return client.sync(function, client, *args)
+
+
+async def _register(client: Client, plugin: EfficiencyPlugin) -> None:
+    try:
+        scheduler: Any = client.scheduler
+        await scheduler.register_scheduler_plugin(
+            plugin=cloudpickle.dumps(plugin), name=EfficiencyPlugin.name, idempotent=False
+        )
+    except ImportError as error:
+        raise NotRegisteredError(
+            f"the scheduler cannot load dask_efficiency ({error}): install it where the scheduler runs"
+        ) from error
+
+
+async def _clock_offset(client: Client) -> int:
+    """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
+    best = None
+    for _ in range(_CLOCK_READS):
+        sent = time.monotonic_ns()
+        at = (await ask(client, "clock"))["at"]
+        took = time.monotonic_ns() - sent
+        if best is None or took < best[0]:
+            best = took, at - sent - took // 2
+    assert best is not None
+    return int(best[1])

@@ -1,0 +1,121 @@
+"""What a client asks the scheduler's half, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from dask_efficiency.plugins.scheduler.recorder import recording_of
+from dask_efficiency.plugins.scheduler.replies import report_of
+from dask_efficiency.plugins.worker.meter import NAME
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.trace.build import build
+from dask_efficiency.trace.run_trace import RunTrace
+
+logger = logging.getLogger("dask_efficiency")
+
+
+class NotRegisteredError(RuntimeError):
+    """The plugin is not on that scheduler; says how to put it there."""
+
+
+class NoAnswerError(OSError):
+    """No scheduler answered in time."""
+
+
+class Caller(Protocol):
+    """A client, or who else can call a scheduler's handlers."""
+
+    @property
+    def scheduler(self) -> Any:
+        """Calls the handler of an attribute's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Asks a scheduler by a bare connection, without being a client of its."""
+
+    scheduler: Any
+
+
+async def check_answers(caller: Caller, address: str, *, seconds: float) -> None:
+    """Raise NoAnswerError if no scheduler answers at an address, NotRegisteredError if it has no plugin."""
+    try:
+        clock = await asyncio.wait_for(ask(caller, "clock"), seconds)
+    except OSError as error:
+        cause = " ".join(str(error.__cause__ or "").split())
+        raise NoAnswerError(
+            f"no scheduler answered at {address} in {seconds:g} s{f' ({cause})' if cause else ''}; "
+            "is it running, and is this its address?"
+        ) from error
+    if "wall" in clock:  # a worker's half has that action, too
+        raise NoAnswerError(f"{address} is a worker; expected the scheduler's address")
+
+
+async def ask_life(caller: Caller) -> EfficiencyReport:
+    """The accounts since they began."""
+    payload = await ask(caller, "life")
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
+
+
+async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
+    """A report in retrospect."""
+    payload = await ask(caller, "history", last=last)
+    seconds = payload["window"] / 1e9
+    name = "all history" if last is None else f"last {seconds:.3g} s"
+    return report_of(payload, name=name, started=time.time() - seconds)
+
+
+async def ask_trace(caller: Caller) -> RunTrace:
+    """What the cluster recorded. Raises RuntimeError if it does not record."""
+    payload = await ask(caller, "trace")
+    return await asyncio.to_thread(build, recording_of(payload), name="trace")
+
+
+async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
+    """Who is slow now."""
+    payload = await ask(caller, "stragglers")
+    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
+    if not (findings and payload["records"]):
+        return findings
+    try:
+        trace = await ask_trace(caller)
+    except RuntimeError:  # no longer
+        return findings
+    return await asyncio.to_thread(with_cost, trace, findings)
+
+
+def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings with the time that each cost the recorded run, where a replay can tell."""
+    from dask_efficiency.straggler.offline import REPLAYED, REPLAYS, seconds_lost
+
+    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
+    known = list(findings)
+    for i, finding in enumerate(findings[:REPLAYS]):
+        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
+            try:
+                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
+            except Exception:  # the finding must not be lost with its cost
+                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
+    return tuple(known)
+
+
+async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
+    """The answer of the scheduler's half to one of its actions.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    reply = await getattr(caller.scheduler, NAME)(action=action, **kwargs)
+    if reply is None:  # upstream's answer to an op that it does not know
+        raise NotRegisteredError(
+            "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
+        )
+    answer: dict[str, Any] = reply
+    return answer

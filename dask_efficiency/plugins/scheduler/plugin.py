@@ -1,0 +1,197 @@
+"""EfficiencyPlugin: one registration that meters every worker and keeps the cluster's accounts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_efficiency.plugins import options
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+    from dask_efficiency.straggler.finding import Finding
+
+logger = logging.getLogger("dask_efficiency")
+
+
+class EfficiencyPlugin(SchedulerPlugin):
+    """Meters the thread time of every worker, now and later.
+
+    ``client.register_plugin(EfficiencyPlugin())`` is all there is to do: the scheduler sends the
+    workers their half. Registering it again with the same options changes nothing; with others,
+    they take effect and the accounts go on. ``dask_efficiency.unregister(client)`` takes all of it
+    away again.
+
+    Every option is also read from Dask's configuration under ``efficiency.*``: on the client that
+    makes the plugin, then on the scheduler.
+
+    Parameters
+    ----------
+    price_per_worker_hour
+        What an hour of one worker costs, in any currency: lost time is then shown as money too.
+    save_to
+        Path or fsspec URL of a report of the cluster's whole life, written when the scheduler
+        closes.
+    report_timeout
+        Seconds, or a duration such as ``"5s"``, that a report waits for a silent worker.
+    history_interval
+        Seconds or a duration between the points of the scheduler's history.
+    max_prefixes
+        Task prefixes that a worker's heartbeat tells apart, at least 1.
+    trace
+        Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
+    trace_max_tasks
+        Tasks that a recording keeps at most, at least 1; when there are more, the oldest are dropped.
+    gpu
+        How GPU time is measured once a task uses a GPU: ``"cupti"`` exactly, ``"torch-events"`` as an upper bound, for
+        workers of one thread, ``"auto"`` as well as can be, ``"off"`` not at all.
+    on_straggler
+        ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
+        scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
+
+    Raises
+    ------
+    ValueError
+        If an option cannot be read; names it and its value.
+    """
+
+    name = "dask-efficiency"
+    #: False, so that a second registration reaches ``start`` and can change the options.
+    idempotent = False
+
+    def __init__(
+        self,
+        *,
+        price_per_worker_hour: float | None = None,
+        save_to: str | None = None,
+        report_timeout: float | str | None = None,
+        history_interval: float | str | None = None,
+        max_prefixes: int | None = None,
+        trace: bool | None = None,
+        trace_max_tasks: int | None = None,
+        gpu: str | None = None,
+        on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
+    ) -> None:
+        self._given = options.given(
+            {
+                "price_per_worker_hour": price_per_worker_hour,
+                "save_to": save_to,
+                "report_timeout": report_timeout,
+                "history_interval": history_interval,
+                "max_prefixes": max_prefixes,
+                "trace": trace,
+                "trace_max_tasks": trace_max_tasks,
+                "gpu": gpu,
+                "on_straggler": on_straggler,
+            }
+        )
+        #: The client that a report registered it for; None for good.
+        self._lease: str | None = None
+        self._meter: ClusterMeter | None = None
+
+    @classmethod
+    def leased_to(cls, client_id: str) -> EfficiencyPlugin:
+        """A registration that lasts as long as this client's reports, and never changes options."""
+        plugin = cls()
+        plugin._lease = client_id
+        return plugin
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Take the accounts over from a former registration, or begin them, and meter the workers."""
+        from dask_efficiency.plugins.scheduler.meter import turn
+
+        async with turn(scheduler):
+            await self._start(scheduler)
+
+    async def _start(self, scheduler: Scheduler) -> None:
+        from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+
+        former = {n: p for n, p in scheduler.plugins.items() if p is not self and isinstance(p, EfficiencyPlugin)}
+        meters = [plugin._meter for plugin in former.values() if plugin._meter and not plugin._meter.closed]
+        meter = meters[-1] if meters else None
+        # First of all, so that an option that cannot be read changes nothing.
+        opts = meter.options if meter is not None and self._lease is not None else options.resolve(self._given)
+        failed = meter if meter is not None and meter.off is not None else None
+        if failed is not None:  # begin anew
+            await failed.take_away()
+            meter = None
+        # Preloaded, it is among the plugins before it starts; registered, upstream adds it after.
+        added = any(plugin is self for plugin in scheduler.plugins.values())
+        for name in former:
+            # Upstream would warn that it overwrites; and under another name both would stay.
+            scheduler.plugins.pop(name, None)
+        if not added:  # until upstream adds it, hooks would be missed
+            scheduler.plugins[self.name] = self
+        try:
+            if meter is None:
+                meter = ClusterMeter(scheduler, opts)
+                if failed is not None:
+                    meter.stay_as_long_as(failed)
+                self._take(meter)
+                await meter.start()
+            else:
+                self._take(meter)
+                await meter.reconfigure(opts)
+        except BaseException:
+            if self._meter is not None:
+                await self._meter.take_away()
+            if scheduler.plugins.get(self.name) is self and not added:
+                del scheduler.plugins[self.name]
+            raise
+        meter.lease(self._lease)
+        if not added:
+            del scheduler.plugins[self.name]
+
+    def _take(self, meter: ClusterMeter) -> None:
+        self._meter = meter
+        meter.plugin = self
+        # Bound to the instance: the scheduler calls it for every transition of every task.
+        self.transition = meter.hook  # type: ignore[method-assign]
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """A worker joined."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.reconcile)
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
+        """A worker was removed."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.worker_left, worker, time.monotonic_ns(), stimulus_id)
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        """A client is gone; so are its leases and windows."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.client_left, client)
+
+    def update_graph(
+        self, scheduler: Scheduler, *, client: str, tasks: list[Any], keys: Any, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """A graph was taken in."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.graph_taken_in, client, tasks, keys, stimulus_id)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """A closing worker may send its last snapshot this way."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.event, topic, msg)
+
+    def restart(self, scheduler: Scheduler) -> None:
+        """The scheduler forgot all its tasks."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.restarted)
+
+    async def before_close(self) -> None:
+        """Write the report of the cluster's life while the workers still answer."""
+        if self._meter is not None:
+            await self._meter.save_life()
+
+    async def close(self) -> None:
+        """The scheduler closes."""
+        if self._meter is not None:
+            await self._meter.take_away(workers=False)

@@ -1,0 +1,457 @@
+"""ClusterRecorder: feeds a recorder from the scheduler's hooks and the workers' batches."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+from distributed.protocol import Serialize, to_serialize
+
+import dask_efficiency
+from dask_efficiency.plugins.loop_watch import LoopWatch
+from dask_efficiency.plugins.worker.meter import RECOMPUTED
+from dask_efficiency.plugins.worker.recorder import TOPIC
+from dask_efficiency.trace.batch import RefusedBatch, decode
+from dask_efficiency.trace.recorder import SERIES, Recorder, Recording, TaskFacts
+from dask_efficiency.trace.run_trace import WorkerChange
+from dask_efficiency.trace.tables import MISSING, Texts
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import TaskState, WorkerState
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Dask configuration that a simulation of the scheduler must know.
+CONFIG = (
+    "distributed.scheduler.allowed-failures",
+    "distributed.scheduler.bandwidth",
+    "distributed.scheduler.default-data-size",
+    "distributed.scheduler.default-task-durations",
+    "distributed.scheduler.rootish-taskgroup",
+    "distributed.scheduler.rootish-taskgroup-dependencies",
+    "distributed.scheduler.unknown-task-duration",
+    "distributed.scheduler.work-stealing",
+    "distributed.scheduler.work-stealing-interval",
+    "distributed.scheduler.worker-saturation",
+    "distributed.scheduler.worker-ttl",
+    "distributed.scheduler.active-memory-manager.start",
+    "distributed.worker.connections",
+    "distributed.worker.memory",
+    "distributed.worker.transfer",
+)
+
+#: The status of a worker, by the change that leads to it.
+_CHANGES = {
+    "running": WorkerChange.RESUMED,
+    "paused": WorkerChange.PAUSED,
+    "closing_gracefully": WorkerChange.RETIRING,
+}
+
+#: Where a heartbeat's metrics have a column of the series; the rest are activities.
+_METRICS: dict[str, tuple[str, ...]] = {
+    "cpu": ("cpu",),
+    "memory": ("memory",),
+    "managed": ("managed_bytes",),
+    "spilled": ("spilled_bytes", "disk"),
+    "net_read": ("host_net_io", "read_bps"),
+    "net_write": ("host_net_io", "write_bps"),
+    "disk_read": ("host_disk_io", "read_bps"),
+    "disk_write": ("host_disk_io", "write_bps"),
+    "loop_interval": ("event_loop_interval",),
+}
+
+_PERCENT = 0.01
+
+
+class ClusterRecorder:
+    """Records a cluster from when it is made until :meth:`stop`.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    metered
+        The meter's own hook for transitions.
+    max_tasks
+        As of :class:`~dask_efficiency.trace.recorder.Recorder`.
+    """
+
+    def __init__(self, scheduler: Scheduler, metered: Callable[..., object], *, max_tasks: int) -> None:
+        self.scheduler = scheduler
+        self._metered = metered
+        self.id = uuid.uuid4().hex
+        #: Why it records nothing any more; None while it works.
+        self.off: str | None = None
+        self.started = monotonic_ns()
+        self._epoch = time_ns() - self.started
+        self._tasks = scheduler.tasks
+        self._recorder = Recorder(self._read, max_tasks=max_tasks)
+        self._note = self._recorder.transition
+        self._workers: list[dict[str, Any]] = []
+        #: Address to the number of the worker that is, or was last, there.
+        self._numbers: dict[str, int] = {}
+        self._present: set[str] = set()
+        #: Address to the number of the last batch that came.
+        self.heard: dict[str, int] = {}
+        self._refused = 0
+        self._notes: list[str] = []
+        self._metrics: dict[str, Any] = {}
+        self._activity: dict[str, Mapping[str, int]] = {}
+        self._span_names: dict[str | None, str] = {}
+        self._bandwidth = float(scheduler.bandwidth)
+        self._wrapped: dict[str, tuple[Any, Any]] = {}
+        for ws in scheduler.workers.values():
+            self._meet(ws, MISSING)
+        for address, ws in scheduler.workers.items():
+            for ts in ws.processing:
+                self._recorder.processing_again(
+                    self.started, ts.key, self._numbers[address], self._run_id(ts), stimulus_id=None
+                )
+        self._watch = LoopWatch(scheduler, self._recorder.blocked)
+        self._wrap("client-releases-keys", self._noting_releases)
+        self._wrap("steal-response", self._noting_steals)
+        self._wrap("worker-status-change", self._noting_status)
+
+    def limit(self, max_tasks: int) -> None:
+        """Keep so many tasks from now on."""
+        self._recorder.limit(max_tasks)
+
+    def stop(self) -> None:
+        """Record no more."""
+        self._watch.stop()
+        for op, (wrapper, original) in self._wrapped.items():
+            if self.scheduler.stream_handlers.get(op) is wrapper:
+                self.scheduler.stream_handlers[op] = original
+        self._wrapped.clear()
+
+    def fail(self, error: Exception) -> None:
+        """Log once and record nothing more; metering and the scheduler go on."""
+        if self.off is None:
+            self.off = f"the recorder on the scheduler failed: {type(error).__name__}: {error}"[:500]
+            logger.error("dask_efficiency switched its recorder on the scheduler off", exc_info=error)
+            self.stop()
+
+    def _guard(self, function: Callable[..., object], *args: Any) -> None:
+        if self.off is None:
+            try:
+                function(*args)
+            except Exception as error:
+                self.fail(error)
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **told: Any) -> None:
+        """A task changed state; ``told`` is what the worker said with it. Calls the meter's hook, too."""
+        if self.off is None:
+            at = monotonic_ns()
+            try:
+                worker = extra = MISSING
+                if start == "processing":
+                    if told:
+                        worker = self._numbers.get(told.get("worker", ""), MISSING)
+                        if finish == "memory":
+                            extra = int(told.get("nbytes", MISSING))
+                            self._computed(told.get("startstops") or ())
+                elif finish == "processing":
+                    ts = self._tasks[key]
+                    worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
+                    extra = self._run_id(ts)
+                elif finish == "memory":
+                    extra = int(self._tasks[key].nbytes)
+                self._note(at, key, start, finish, stimulus_id, worker, extra)
+            except Exception as error:
+                self.fail(error)
+        self._metered(key, start, finish, stimulus_id, told.get("worker", ""))
+
+    def _run_id(self, ts: TaskState) -> int:
+        """The number of the run that a worker was just told of; noted where it computes a lost result again."""
+        run_id = ts.run_id or 0
+        if ts.annotations and RECOMPUTED in ts.annotations:
+            self._recorder.recomputed(run_id)
+        return run_id
+
+    def _computed(self, startstops: Sequence[Mapping[str, Any]]) -> None:
+        for startstop in reversed(startstops):
+            if startstop["action"] == "compute":
+                self._recorder.computed(startstop["start"], startstop["stop"])
+                break
+
+    def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
+        """A graph was taken in."""
+        self._guard(self._graph, client, tasks, wanted, stimulus_id)
+
+    def _graph(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
+        at = monotonic_ns()
+        received = at
+        # Upstream makes the stimulus from the time at which it began.
+        kind, _, when = stimulus_id.rpartition("-")
+        if kind == "update-graph":
+            received = min(at, round(float(when) * 1e9) - self._epoch)
+        self._recorder.graph(tasks, wanted, client=client, stimulus_id=stimulus_id, received=received, at=at)
+
+    def worker_joined(self, address: str) -> None:
+        """A worker is there."""
+        ws = self.scheduler.workers.get(address)
+        if ws is not None and (address not in self._present):
+            self._guard(self._meet, ws, monotonic_ns())
+
+    def worker_left(self, address: str, stimulus_id: str | None) -> None:
+        """A worker was removed."""
+        self._guard(self._left, address, stimulus_id)
+
+    def _left(self, address: str, stimulus_id: str | None) -> None:
+        if address in self._present:
+            self._present.discard(address)
+            self._metrics.pop(address, None)
+            self._activity.pop(address, None)
+            self._recorder.worker_changed(
+                monotonic_ns(), self._numbers[address], WorkerChange.LEFT, stimulus_id=stimulus_id
+            )
+
+    def _meet(self, ws: WorkerState, at: int) -> None:
+        self._numbers[ws.address] = number = len(self._workers)
+        self._present.add(ws.address)
+        self.heard.pop(ws.address, None)
+        self._workers.append(
+            {
+                "name": str(ws.name),
+                "address": ws.address,
+                "host": ws.host,
+                "nthreads": ws.nthreads,
+                "memory_limit": ws.memory_limit,
+                "resources": {str(name): float(amount) for name, amount in ws.resources.items()},
+                "offset": 0,
+                "error": MISSING,
+                "wall": self._epoch,
+            }
+        )
+        if at != MISSING:
+            self._recorder.worker_changed(at, number, WorkerChange.JOINED)
+
+    def _read(self, key: Any) -> TaskFacts | None:
+        ts = self._tasks.get(key)
+        if ts is None:
+            return None
+        span_id = ts.group.span_id
+        span = self._span_names.get(span_id)
+        if span is None:
+            span = self._name_of_span(span_id)
+        constraints = None
+        if ts.host_restrictions or ts.worker_restrictions or ts.resource_restrictions or ts.retries or ts.actor:
+            constraints = _constraints(ts)
+        dependencies = [dependency.key for dependency in ts.dependencies] if ts.dependencies else ()
+        priority: Any = ts.priority
+        # Of tasks that a task submits the second part is not whole.
+        if priority is None or len(priority) != 3 or not type(priority[0]) is type(priority[1]) is int:
+            priority = _priority(priority)
+        return ts.prefix.name, span, priority, dependencies, constraints
+
+    def _name_of_span(self, span_id: str | None) -> str:
+        spans = getattr(self.scheduler.extensions.get("spans"), "spans", {})
+        span = spans.get(span_id)
+        name = "/".join(span.name) if span is not None else ""
+        if len(self._span_names) > 10_000:
+            self._span_names.clear()
+        self._span_names[span_id] = name
+        return name
+
+    # -- handlers that no hook tells of --------------------------------------------------------
+
+    def _wrap(self, op: str, wrapper: Any) -> None:
+        original = self.scheduler.stream_handlers.get(op)
+        if original is None:  # upstream renamed it: that table stays empty, and nothing breaks
+            return
+        wrapped = wrapper(original)
+        self.scheduler.stream_handlers[op] = wrapped
+        self._wrapped[op] = wrapped, original
+
+    def _noting_releases(self, original: Any) -> Any:
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            self._guard(self._released, kwargs)
+            return original(*args, **kwargs)
+
+        return noting
+
+    def _released(self, told: Mapping[str, Any]) -> None:
+        self._recorder.released(monotonic_ns(), str(told.get("client")), told.get("keys") or ())
+
+    def _noting_steals(self, original: Any) -> Any:
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            ts = self._tasks.get(kwargs.get("key"))  # type: ignore[arg-type]
+            before = ts.run_id if ts is not None else None
+            result = original(*args, **kwargs)
+            if ts is not None and ts.run_id != before and ts.state == "processing":
+                self._guard(self._stolen, ts, str(kwargs.get("stimulus_id")))
+            return result
+
+        return noting
+
+    def _stolen(self, ts: Any, stimulus_id: str) -> None:
+        thief = self._numbers.get(ts.processing_on.address, MISSING)
+        self._recorder.processing_again(monotonic_ns(), ts.key, thief, self._run_id(ts), stimulus_id=stimulus_id)
+
+    def _noting_status(self, original: Any) -> Any:
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            self._guard(self._changed, kwargs)
+            return original(*args, **kwargs)
+
+        return noting
+
+    def _changed(self, told: Mapping[str, Any]) -> None:
+        change = _CHANGES.get(str(told.get("status")))
+        number = self._numbers.get(str(told.get("worker")))
+        if change is not None and number is not None:
+            self._recorder.worker_changed(monotonic_ns(), number, change)
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def event(self, topic: str, message: Any) -> None:
+        """Keep a worker's batch; the scheduler's own log of such events is emptied."""
+        if topic == TOPIC:
+            self.scheduler._broker.truncate(TOPIC)
+            self._guard(self._receive, message)
+
+    def _receive(self, message: Any) -> None:
+        try:
+            batch = decode(message)
+        except RefusedBatch as refusal:
+            self._refused += 1
+            logger.warning("dask_efficiency refused a batch: %s", refusal)
+            return
+        worker = self._numbers.get(batch.worker)
+        if batch.recording != self.id or worker is None:
+            return
+        lost = batch.seq - self.heard.get(batch.worker, 0) - 1
+        if lost > 0:
+            self._recorder.dropped["batches"] += lost
+        self.heard[batch.worker] = batch.seq
+        self._workers[worker]["wall"] = batch.wall
+        senders = [self._numbers.get(sender, MISSING) for sender in batch.senders]
+        self._recorder.batch(worker, senders, batch)
+
+    def read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
+        """A worker told its clock: of all readings the one with the quickest answer counts."""
+        self._guard(self._read_clock, address, sent, answer, came)
+
+    def _read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
+        number = self._numbers.get(address)
+        if number is None:
+            return
+        worker = self._workers[number]
+        error = (came - sent) // 2
+        if worker["error"] != MISSING and error >= worker["error"]:
+            return
+        offset = sent + error - int(answer["at"])
+        # Within the error the clocks are the same one, as on one machine.
+        worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
+
+    def heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+        """Note how the workers are, as far as heartbeats have come; activity is in nanoseconds by name."""
+        self._guard(self._heartbeats, activity)
+
+    def _heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+        at = monotonic_ns()
+        for address, ws in self.scheduler.workers.items():
+            number = self._numbers.get(address)
+            if number is None or ws.metrics is self._metrics.get(address):
+                continue
+            first = address not in self._metrics
+            self._metrics[address] = ws.metrics
+            now = activity.get(str(ws.name), {})
+            before = self._activity.get(address, {})
+            self._activity[address] = dict(now)
+            if first:
+                continue
+            age = min(max(0, time_ns() - round(ws.last_seen * 1e9)), at - self.started)
+            values = []
+            for name in SERIES:
+                if name in _METRICS:
+                    values.append(_metric(ws.metrics, _METRICS[name]) * (_PERCENT if name == "cpu" else 1.0))
+                else:
+                    activity_name = name.replace("_", "-")
+                    values.append((now.get(activity_name, 0) - before.get(activity_name, 0)) / 1e9)
+            self._recorder.heartbeat(at - age, number, values)
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def freeze(self, notes: Sequence[str] = ()) -> Callable[[], dict[str, Any]]:
+        """What is there now; the function that it gives packs it, on any thread."""
+        stopped = monotonic_ns()
+        frozen = self._recorder.freeze()
+        told = [self.off] if self.off is not None else []
+        if self._refused:
+            told.append(f"{self._refused} batches of rows were refused: the scheduler's log names why")
+        frozen.facts.update(
+            epoch=self._epoch,
+            started=self.started,
+            stopped=stopped,
+            workers=[dict(worker) for worker in self._workers],
+            config={
+                **{name: dask.config.get(name) for name in CONFIG if dask.config.get(name, None) is not None},
+                "bandwidth": self._bandwidth,
+            },
+            versions={
+                "dask-efficiency": dask_efficiency.__version__,
+                "dask": dask.__version__,
+                "distributed": distributed.__version__,
+                "python": platform.python_version(),
+            },
+            notes=[*self._notes, *told, *notes],
+        )
+
+        def pack() -> dict[str, Any]:
+            recording = frozen.pack()
+            columns = {**recording.columns, "keys.block": recording.keys.block, "keys.offsets": recording.keys.offsets}
+            return {
+                "columns": {name: to_serialize(column) for name, column in columns.items()},
+                "facts": recording.facts,
+            }
+
+        return pack
+
+
+def recording_of(payload: Mapping[str, Any]) -> Recording:
+    """What :meth:`ClusterRecorder.freeze` packed, on the client."""
+    # Within one process they travel as they are, wrapped.
+    columns = {
+        name: column.data if isinstance(column, Serialize) else column for name, column in payload["columns"].items()
+    }
+    keys = Texts(columns.pop("keys.block"), columns.pop("keys.offsets"))
+    return Recording(columns, keys, payload["facts"])
+
+
+def _priority(priority: Any) -> tuple[int, int, int]:
+    """The three parts of a priority; zeros for data that was scattered, or where upstream changed them."""
+    if priority is None or len(priority) != 3:
+        return 0, 0, 0
+    user, graph, order = map(int, priority)
+    return user, graph, order
+
+
+def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:
+    value: Any = metrics
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def _constraints(ts: Any) -> dict[str, Any]:
+    constraints: dict[str, Any] = {}
+    restrictions = [*(ts.host_restrictions or ()), *(ts.worker_restrictions or ())]
+    if restrictions:
+        constraints["restrictions"] = sorted(map(str, restrictions))
+        constraints["loose_restrictions"] = bool(ts.loose_restrictions)
+    if ts.resource_restrictions:
+        constraints["resources"] = {str(name): float(amount) for name, amount in ts.resource_restrictions.items()}
+    if ts.retries:
+        constraints["retries"] = int(ts.retries)
+    if ts.actor:
+        constraints["actor"] = True
+    return constraints

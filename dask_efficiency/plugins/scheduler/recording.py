@@ -1,0 +1,158 @@
+"""Recording: the cluster's recorder while somebody wants a trace, and the workers' part in it."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
+from dask_efficiency.plugins.worker.meter import NAME
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+
+#: Readings of the workers' clocks when a recording begins and when it is asked for; the quickest counts.
+CLOCK_READINGS = 3
+
+#: How often to look whether the last batches have come.
+_LOOK_SECONDS = 0.005
+
+
+class Recording:
+    """Records as long as the option asks for it or a window is open that wants a trace.
+
+    Parameters
+    ----------
+    meter
+        Whose hooks feed it.
+    """
+
+    def __init__(self, meter: ClusterMeter) -> None:
+        self._meter = meter
+        self._always = False
+        self._windows: set[str] = set()
+        #: Beginning and ending wait for the workers: one after the other.
+        self._turn = asyncio.Lock()
+        self.recorder: ClusterRecorder | None = None
+
+    @property
+    def id(self) -> str | None:
+        """Which recording goes on, for workers that join."""
+        return self.recorder.id if self.recorder is not None else None
+
+    async def always(self, wanted: bool) -> None:
+        """Record all the time, or only for windows."""
+        self._always = wanted
+        if self.recorder is not None:
+            self.recorder.limit(self._meter.options.trace_max_tasks)
+        await self._adjust()
+
+    async def begin(self, window: str) -> None:
+        """Record for a window."""
+        self._windows.add(window)
+        await self._adjust()
+
+    def wanted(self, window: str) -> bool:
+        """Whether this window wants a trace."""
+        return window in self._windows
+
+    def worker_joined(self, address: str) -> None:
+        """A worker is there; its clock is read as soon as it answers."""
+        if self.recorder is not None:
+            self.recorder.worker_joined(address)
+            self._meter.scheduler._ongoing_background_tasks.call_soon(self._read_clock, address)
+
+    async def end(self, window: str) -> None:
+        """Record no more for a window."""
+        self._windows.discard(window)
+        await self._adjust()
+
+    def forget(self, window: str) -> None:
+        """The same where nobody can wait."""
+        if window in self._windows:
+            self._meter.scheduler._ongoing_background_tasks.call_soon(self.end, window)
+
+    def stop(self) -> None:
+        """Record no more; the workers are told otherwise."""
+        if self.recorder is not None:
+            self.recorder.stop()
+            self.recorder = None
+            self._meter.rebind()
+
+    async def _adjust(self) -> None:
+        async with self._turn:
+            wanted = (self._always or bool(self._windows)) and not self._meter.closed
+            if self.recorder is not None and (not wanted or self.recorder.off is not None):
+                self.stop()
+                if not wanted:
+                    await self._tell_workers()
+            if wanted and self.recorder is None:
+                meter = self._meter
+                self.recorder = ClusterRecorder(
+                    meter.scheduler, meter.transition, max_tasks=meter.options.trace_max_tasks
+                )
+                meter.rebind()
+                await self._tell_workers()
+                await self._read_clocks()
+
+    async def _tell_workers(self) -> None:
+        if self._meter.closed:
+            return
+        self._meter.set_worker_half()
+        await self._meter.ask_all({"op": NAME, "action": "record", "window": self.id or ""})
+
+    async def _read_clocks(self) -> None:
+        for _ in range(CLOCK_READINGS):
+            if self.recorder is None:
+                return
+            await asyncio.gather(*map(self._read_clock, list(self._meter.scheduler.workers)))
+
+    async def _read_clock(self, address: str) -> None:
+        sent = monotonic_ns()
+        answer, came = (await self._meter.ask_all({"op": NAME, "action": "clock"}, [address]))[address]
+        if self.recorder is not None and isinstance(answer, dict) and "at" in answer:
+            self.recorder.read_clock(address, sent, answer, came)
+
+    async def collect(self) -> dict[str, Any]:
+        """All that is recorded until now, as a client is sent it.
+
+        Raises
+        ------
+        RuntimeError
+            If the cluster does not record.
+        """
+        recorder = self.recorder
+        if recorder is None:
+            raise RuntimeError(
+                "the cluster does not record: use EfficiencyPlugin(trace=True) or efficiency_report(trace=True)"
+            )
+        notes = await self._flush(recorder)
+        await self._read_clocks()
+        pack = recorder.freeze(notes)
+        return await asyncio.to_thread(pack)
+
+    async def _flush(self, recorder: ClusterRecorder) -> list[str]:
+        """Have the workers send what they have, and wait for it; gives what is missing."""
+        missing: dict[str, str] = {}
+        awaited: dict[str, int] = {}
+        for address, (answer, _) in (await self._meter.ask_all({"op": NAME, "action": "flush"})).items():
+            if isinstance(answer, dict) and "seq" in answer:
+                awaited[address] = answer["seq"]
+            elif isinstance(answer, dict) and "recorder_off" in answer:
+                missing[address] = str(answer["recorder_off"])
+            else:
+                missing[address] = str(answer) if isinstance(answer, Exception) else "it is not metered"
+        until = monotonic_ns() + round(self._meter.options.report_timeout * 1e9)
+        # They ride another connection than the answers. A recorder that failed does not take them in.
+        while awaited and recorder.off is None and monotonic_ns() < until:
+            awaited = {
+                address: seq
+                for address, seq in awaited.items()
+                if recorder.heard.get(address, 0) < seq and address in self._meter.scheduler.workers
+            }
+            if awaited:
+                await asyncio.sleep(_LOOK_SECONDS)
+        if recorder.off is None:
+            missing.update(dict.fromkeys(awaited, "its last rows did not come in time"))
+        return [f"worker {address} is recorded in part: {reason}" for address, reason in missing.items()]

@@ -1,0 +1,172 @@
+"""WorkerGpu: what a worker's meter asks of the watch of its GPUs, whichever watch that is, or none."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.sums import add_totals
+from dask_efficiency.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH
+from dask_efficiency.plugins.worker.threads import TaskThreads
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Threads of Dask's own by the beginnings of their names: what they ask of a GPU is no task's.
+_NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
+
+
+class Watch(Protocol):
+    """Watches the GPUs of this process from a thread of its own, once a task uses one."""
+
+    def ended(self, task: TaskId, prefix: str) -> None:
+        """A task ended; this is its prefix."""
+
+    def running(self, tasks: Mapping[TaskId, str]) -> None:
+        """Prefixes of the tasks that run."""
+
+    def use(self, task: TaskId) -> GpuUse | None:
+        """What an ended task's thread did in calls that wait for the GPU; None while that is not known."""
+
+    def totals(self) -> GpuTotals:
+        """The accounts so far; of meter ``none`` without a description while nothing has asked for a GPU."""
+
+    async def catch_up(self) -> None:
+        """Wait for all that is known of now, a second at most."""
+
+    def close(self) -> None:
+        """Take in what there is, and end; what it knows can still be asked. Safe to call twice."""
+
+
+class WorkerGpu:
+    """One worker's GPU accounts, over all the times that its meter is put in place.
+
+    A failure of it is logged once, and nothing more is told of GPUs: the thread accounts go on.
+    """
+
+    def __init__(self, worker: Worker, threads: TaskThreads) -> None:
+        self._worker = worker
+        self._threads = threads
+        self._watch: Watch | None = None
+        self._closed = True
+        #: Of the watches that ended, and of all as last told.
+        self._before: GpuTotals | None = None
+        self._told: GpuTotals | None = None
+        self._failed: str | None = None
+
+    def start(self, option: str) -> None:
+        """Watch from now on, unless the option is ``off``."""
+        if option == "off" or not self._closed or self._failed is not None:
+            return
+        try:
+            self._watch = new_watch(option, self._threads, self._worker)
+            self._closed = False
+        except Exception as error:
+            self._fail(error)
+
+    def stop(self) -> None:
+        """Take in what there is, and watch no more."""
+        if self._watch is None or self._closed:
+            return
+        try:
+            self._closed = True
+            self._watch.close()
+            self._before = self._sum()
+        except Exception as error:
+            self._fail(error)
+        self._threads.unwatch()
+
+    def use(self, task: TaskId) -> GpuUse | None:
+        """What an ended task had of the GPU; None while that is not known."""
+        if self._watch is None:
+            return None
+        try:
+            return self._watch.use(task)
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def ended(self, task: TaskId, prefix: str) -> None:
+        """A task ended, whose window was noted."""
+        if self._watch is not None:
+            try:
+                self._watch.ended(task, prefix)
+            except Exception as error:
+                self._fail(error)
+
+    def name_running(self) -> None:
+        """Tell the prefixes of the tasks that run; and note no windows any more where nobody looks at them."""
+        watch = self._watch
+        if watch is None or not self._threads.watched:
+            return
+        try:
+            tasks = self._worker.state.tasks
+            running = {task: tasks[key].prefix for task, key in self._threads.running().items() if key in tasks}
+            watch.running({task: prefix[:MAX_PREFIX_LENGTH] for task, prefix in running.items()})
+            if watch.totals().meter == "none":
+                self._threads.unwatch()
+        except Exception as error:
+            self._fail(error)
+
+    async def catch_up(self) -> None:
+        """Wait for all that is known of now, a second at most; not at all where nothing is watched."""
+        if self._watch is not None and self._threads.watched:
+            try:
+                await self._watch.catch_up()
+            except Exception as error:
+                self._fail(error)
+
+    def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
+        """The accounts so far; None where nothing has asked for a GPU."""
+        try:
+            self._told = self._before if self._closed else self._sum()
+        except Exception as error:
+            self._fail(error)
+        found = self._told
+        if self._failed is not None:  # what was told stays
+            found = replace(found or GpuTotals(), meter="none", description=self._failed)
+        return None if found is None else replace(found, unknown_tasks=unknown_tasks)
+
+    def _sum(self) -> GpuTotals | None:
+        """The present watch's and those of the former ones."""
+        now = None if self._watch is None else self._watch.totals()
+        if now is None or (now.meter == "none" and not now.description):
+            return self._before
+        return now if self._before is None else add_totals(self._before, now)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failed is None:
+            self._before = self._told
+            self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
+            logger.error("dask_efficiency tells nothing of GPUs of %s any more", self._worker.address, exc_info=error)
+        self._watch = None
+        self._closed = True
+        self._threads.unwatch()
+
+
+def new_watch(option: str, threads: TaskThreads, worker: Worker) -> Watch:
+    """The watch of this process; called in the event loop's thread."""
+    from dask_efficiency.plugins.worker.gpu_watch import GpuWatch
+
+    own = worker.executors.keys() - {"default", "offload", "actor"}
+    return GpuWatch(
+        option,
+        windows=threads.windows,
+        not_tasks=partial(threads_of_no_task, threading.get_ident()),
+        surround=threads.surround,
+        task_threads=worker.state.nthreads + len(own),
+    )
+
+
+def threads_of_no_task(event_loop: int) -> set[int]:
+    """Idents of the event loop's thread and of others of Dask's own."""
+    own = {thread.ident for thread in threading.enumerate() if thread.name.startswith(_NOT_TASKS)}
+    return {event_loop, *(ident for ident in own if ident is not None)}

@@ -1,0 +1,126 @@
+"""LoopSpills: what a worker's slots wait for while its event loop spills."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from distributed.worker_state_machine import ComputeTaskEvent
+
+from dask_efficiency.ledger import Hold, Ledger
+from dask_efficiency.plugins.worker.executor import ThreadRun
+from dask_efficiency.plugins.worker.spill_watch import SpillWatch
+from dask_efficiency.plugins.worker.threads import TaskThreads
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+#: How often in a row accounts may be kept back, for tasks that may be in messages that are not read yet.
+MAX_KEPT_BACK = 3
+
+
+class LoopSpills:
+    """Tells a worker's ledger when the event loop spilled, and what of it each task waited for.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    ledger
+        Its accounts.
+    threads
+        Its tasks' threads.
+    look_back
+        Brings the ledger's knowledge of pauses up to an instant.
+    failed
+        Called where something of this fails.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        ledger: Ledger,
+        threads: TaskThreads,
+        look_back: Callable[[int], object],
+        failed: Callable[[Exception], object],
+    ) -> None:
+        self._state = worker.state
+        self._ledger = ledger
+        self._threads = threads
+        self._look_back = look_back
+        self._failed = failed
+        self.watch = SpillWatch(worker.data, self._spilled)
+        #: Nanoseconds in which the memory manager spilled and no slot waited; None where nobody can tell.
+        self.unnoticed: int | None = None
+        #: When the spilling ended because of which accounts were kept back last, and how often in a row they were.
+        self._kept_back_for = 0
+        self._kept_back = 0
+
+    def start(self) -> None:
+        """Watch the worker's data; called on the event loop."""
+        self.watch.start()
+        if self.watch.watching and self.unnoticed is None:
+            self.unnoticed = 0
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self.watch.stop()
+
+    def _spilled(self, start: int, stop: int, asked: bool) -> None:
+        try:
+            free = self._ledger.slots_free
+            ready = len(self._state.ready)
+            if free:
+                self._look_back(start)
+                self._ledger.spilled(ready, start=start, stop=stop)
+            if asked and not (free and (ready or self._state.waiting)) and self._threads.waiting() <= 0:
+                self.unnoticed = (self.unnoticed or 0) + stop - start
+        except Exception as error:
+            self._failed(error)
+
+    def keep_back(self) -> bool:
+        """Whether this heartbeat should not tell the accounts yet, for told ones stay as they are.
+
+        The first one after spilling comes before the loop reads the messages that lay unread meanwhile, and there may
+        be tasks in them for the slots that were free.
+        """
+        last = self.watch.last
+        if not self._ledger.undecided or last == self._kept_back_for or self._kept_back >= MAX_KEPT_BACK:
+            self._kept_back = 0
+            return False
+        self._kept_back_for = last
+        self._kept_back += 1
+        return True
+
+    def delayed(self, at: int) -> None:
+        """A task takes a slot now; where a message brought it, it may have lain there while the loop spilled."""
+        event = self._state.stimulus_log[-1]
+        if isinstance(event, ComputeTaskEvent):
+            sent = sent_at(event)
+            if sent is not None:
+                self._ledger.delayed(at - round((time.time() - sent) * 1e9))
+
+    def beside(self, key: Any, hold: Hold) -> int | None:
+        """Nanoseconds in which the loop spilled while an ended task held its slot and was not in its thread.
+
+        To be asked before the task's run is claimed from ``state.threads``; None where nobody can tell.
+        """
+        watch = self.watch
+        if watch.last <= hold.start:
+            return 0 if watch.watching else None
+        released = hold.start + hold.ns
+        spilled = watch.between(hold.start, released)
+        run = self._state.threads.get(key)
+        if type(run) is ThreadRun:
+            start, stop, _ = run.used
+            spilled -= watch.between(max(start, hold.start), min(stop, released))
+        return spilled
+
+
+def sent_at(event: ComputeTaskEvent) -> float | None:
+    """When the scheduler sent a task, by its clock of the day; upstream's private matter, in the stimulus's name."""
+    try:
+        return float(event.stimulus_id.rpartition("-")[2])
+    except ValueError:
+        return None

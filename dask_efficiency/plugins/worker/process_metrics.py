@@ -1,0 +1,87 @@
+"""Vitals: what a worker's process waited for and moved, beside its tasks."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH, SPILL_LABELS
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, PaceCounter, Running
+
+if TYPE_CHECKING:
+    from distributed import Worker
+    from distributed.worker_state_machine import TaskState
+
+#: A running task is told of when it has taken so many times as long as its prefix usually does here.
+LONG = 2.0
+
+#: Inputs that are looked at to tell the size of a task's.
+MAX_INPUTS = 64
+
+
+class Vitals:
+    """Reads a worker's pace from where Dask and the system keep it, for each heartbeat."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.counter = PaceCounter()
+        self._worker = worker
+        self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
+        self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
+        self._digests = 0
+
+    def encode(self, used: dict[object, tuple[int, int]], core_wait: int | None = None) -> dict[str, Any]:
+        """What travels with a heartbeat.
+
+        Parameters
+        ----------
+        used
+            (CPU, wall) nanoseconds of the running tasks so far.
+        core_wait
+            Nanoseconds that the threads of this process waited for a core; None where that is not known.
+        """
+        self._read_transfers()
+        seconds, nbytes = self._disk_totals()
+        of_tasks = self.counter.cpu_seconds + sum(cpu for cpu, _ in used.values()) / 1e9
+        vitals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), of_tasks)
+        longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
+        running = [
+            Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
+            for ts in longest[:MAX_RUNNING]
+            if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
+        ]
+        return self.counter.encode(vitals, running)
+
+    def _read_transfers(self) -> None:
+        """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""
+        new = []
+        for entry in reversed(self._worker.transfer_incoming_log):
+            if entry is self._last_transfer:
+                break
+            new.append(entry)
+        for entry in reversed(new):
+            self.counter.transfer(str(entry["who"]), seconds=float(entry["duration"]), nbytes=int(entry["total"]))
+        if new:
+            self._last_transfer = new[0]
+
+    def _disk_totals(self) -> tuple[float, float]:
+        total = self._worker.digests_total
+        if len(total) != self._digests:
+            for key in islice(list(total), self._digests, None):
+                if isinstance(key, tuple) and len(key) >= 3 and key[-2] in _DISK_LABELS and key[-1] in self._disk:
+                    self._disk[key[-1]].append(key)
+            self._digests = len(total)
+        seconds, nbytes = (sum(total.get(key, 0.0) for key in self._disk[unit]) for unit in ("seconds", "bytes"))
+        return float(seconds), float(nbytes)
+
+
+#: Of spilling, what is the disk's own; the rest is (de)serialising and (de)compressing.
+_DISK_LABELS = frozenset(label for label in SPILL_LABELS if label.startswith("disk-"))
+
+
+def input_bytes(ts: TaskState) -> float:
+    """Bytes of a task's inputs; of many, as far as a part of them tells."""
+    count = len(ts.dependencies)
+    if count <= MAX_INPUTS:
+        return float(sum([dependency.nbytes or 0 for dependency in ts.dependencies]))
+    return count / MAX_INPUTS * sum([dependency.nbytes or 0 for dependency in islice(ts.dependencies, MAX_INPUTS)])

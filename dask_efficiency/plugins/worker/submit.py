@@ -1,0 +1,115 @@
+"""MeteredSubmit: in the place of an executor's own ``submit``, it sends each worker's calls through their meters."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dask_efficiency.plugins.worker.executor import ActorTimer, TaskMeter
+
+logger = logging.getLogger("dask_efficiency")
+
+#: A call with more arguments is none of upstream's, which have seven.
+_MAX_ARGUMENTS = 16
+
+#: Workers of one process may come and go in several threads.
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerCalls:
+    """What one worker meters on one executor."""
+
+    #: The worker's ``active_threads``, which upstream hands to each of its tasks and methods of actors.
+    table: dict[Any, Any]
+    tasks: TaskMeter
+    methods: ActorTimer
+
+
+class MeteredSubmit:
+    """One executor's ``submit``, while workers meter what they run there.
+
+    The executor stays the object that users know. Several workers may share it, as they do with
+    ``executor="offload"``: by its table each call finds its worker. Calls that carry no worker's table are
+    passed on as they are.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        #: What instances have in its place, if anything.
+        self._former = vars(executor).get("submit")
+        self._submit: Callable[..., Future[Any]] = executor.submit
+        #: By the identity of their tables.
+        self._workers: dict[int, WorkerCalls] = {}
+
+    @classmethod
+    def attach(cls, executor: Executor, calls: WorkerCalls) -> MeteredSubmit | None:
+        """Meter a worker's calls on an executor; None, and nothing changed, where it takes no other ``submit``."""
+        with _LOCK:
+            try:
+                attributes = vars(executor)
+                present = attributes.get("submit")
+                placed = present if type(present) is cls else cls(executor)
+                placed._workers[id(calls.table)] = calls
+                attributes["submit"] = placed
+                if executor.submit is placed:  # and no descriptor of its class
+                    return placed
+                placed._take_away(calls)
+            except Exception as error:
+                logger.info("dask_efficiency does not measure CPU on %s: %s", type(executor).__name__, error)
+            return None
+
+    def detach(self, calls: WorkerCalls) -> None:
+        """Meter these calls no more; with the last ones, the executor is as it was. Safe to call twice."""
+        with _LOCK:
+            self._take_away(calls)
+
+    def _take_away(self, calls: WorkerCalls) -> None:
+        if self._workers.get(id(calls.table)) is calls:
+            del self._workers[id(calls.table)]
+        attributes = vars(self.executor)
+        if self._workers or attributes.get("submit") is not self:  # somebody else put theirs over it
+            return
+        if self._former is None:
+            del attributes["submit"]
+        else:
+            attributes["submit"] = self._former
+
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit, metered if it is a worker's task or an actor's method."""
+        if args:
+            # Methods of actors come with their arguments, tasks as a closure that brings their context along.
+            calls = self._whose(args)
+            if calls is not None and not kwargs:
+                return calls.methods.submit(self._submit, fn, args)
+        elif type(fn) is FunctionType and fn.__closure__ is not None and not kwargs:
+            for cell in fn.__closure__:
+                try:
+                    value = cell.cell_contents
+                except ValueError:  # empty
+                    continue
+                if type(value) is tuple:
+                    calls = self._whose(value)
+                    if calls is not None:
+                        return calls.tasks.submit(self._submit, fn)
+        return self._submit(fn, *args, **kwargs)
+
+    def _whose(self, arguments: tuple[Any, ...]) -> WorkerCalls | None:
+        """The worker whose table is among these arguments."""
+        workers = self._workers
+        if len(arguments) <= _MAX_ARGUMENTS:
+            for argument in arguments:
+                if type(argument) is dict and id(argument) in workers:
+                    return workers.get(id(argument))
+        return None
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Executor, str]]:
+        # A copy of the executor has its own, and where it travels nobody needs to have this package.
+        return getattr, (self.executor, "submit")

@@ -1,0 +1,1 @@
+"""Stragglers: workers that take longer than their peers for the same work."""

@@ -1,0 +1,88 @@
+"""Causes: what slows a worker, from which of its signals stand out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dask_efficiency.straggler.finding import Cause
+
+#: A share of CPU time that is lower than the peers' by less is the same.
+FLAT_SHARE = 0.08
+
+#: Tasks that compute for less of their time wait for something else than the CPU.
+COMPUTING_SHARE = 0.5
+
+#: Of the time in which its threads want a core, so much more than the peers' is waiting for it.
+MUCH_WAIT = 0.1
+
+#: CPU seconds a second that its process uses beside its tasks, more than the peers'.
+MUCH_BESIDE = 0.1
+
+#: The event loop turns so many times as slowly.
+LAGGING = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A number of a worker beside the median of its peers; NaN where it is not known."""
+
+    own: float = math.nan
+    peers: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Symptoms:
+    """What is known of a worker whose tasks take longer.
+
+    Parameters
+    ----------
+    share
+        Of its tasks' time, the share on the CPU.
+    lag
+        Seconds between two turns of its event loop.
+    core_wait, beside_tasks
+        More than its peers: of the time in which its threads want a core, the share that they wait for it; and the CPU
+        seconds a second that its process uses beside its tasks. NaN where they are not known.
+    disk, network
+        Whether its disk, or its transfers, stand out too.
+    """
+
+    share: Beside = Beside()
+    lag: Beside = Beside()
+    core_wait: float = math.nan
+    beside_tasks: float = math.nan
+    disk: bool = False
+    network: bool = False
+
+
+def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
+    """What slows the tasks of a worker.
+
+    Tasks that compute as much of their time as the peers' and take longer have a slow CPU. Else the CPU is taken from
+    them: from inside, if something else in the process computes; from outside, if its threads wait for a core or the
+    whole process stands still.
+    """
+    share = symptoms.share
+    lower = share.peers - share.own > FLAT_SHARE * share.peers
+    if not lower and share.peers >= COMPUTING_SHARE:
+        return Cause.SLOW_CPU
+    taken = who_takes_the_cpu(symptoms)
+    if taken is not None:
+        return taken
+    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+        return Cause.CONTENTION
+    return _of_waiting(symptoms)
+
+
+def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
+    """What keeps a process's tasks from the CPU, however little they compute; None if nothing does."""
+    if symptoms.beside_tasks >= MUCH_BESIDE:
+        return Cause.GIL
+    return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
+
+
+def _of_waiting(symptoms: Symptoms) -> Cause:
+    if symptoms.disk:
+        return Cause.DISK
+    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN

@@ -1,0 +1,90 @@
+"""The long tail: tasks that took far longer than the others of their prefix, and whether their size explains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.straggler.tables import sizes_of_work
+from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING
+
+#: A task is told of if it took this many times the median of its prefix, and this part of the run.
+TIMES_LONGER = 4.0
+PART_OF_RUN = 0.05
+
+#: Tasks of a prefix that make a median.
+MIN_TASKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LongTask:
+    """The longest task of a prefix.
+
+    Parameters
+    ----------
+    prefix, key, worker
+        Names.
+    count
+        Tasks of the prefix that succeeded.
+    median_seconds, seconds
+        Of all of them, and of this one.
+    median_bytes, nbytes
+        The same of what they get; of tasks without inputs, of their results. 0 where that is not known.
+    """
+
+    prefix: str
+    key: str
+    worker: str
+    count: int
+    median_seconds: float
+    seconds: float
+    median_bytes: float
+    nbytes: float
+
+    @property
+    def times_longer(self) -> float:
+        """How many times the median it took."""
+        return self.seconds / self.median_seconds
+
+    @property
+    def times_larger(self) -> float:
+        """How many times the median its size is; 1 where that is not known."""
+        return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
+
+
+def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
+    """The longest task of each prefix, where it took far longer than the others and a good part of the run.
+
+    Returns
+    -------
+    tuple of LongTask
+        The longest first.
+    """
+    runs = trace.runs
+    ended = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
+    ended &= (runs.task >= 0) & (runs.task < len(trace.tasks)) & (runs.worker >= 0)
+    rows = np.flatnonzero(ended & (runs.worker < len(trace.workers)))
+    seconds = (runs.stop[rows] - runs.start[rows]) / 1e9
+    prefixes = trace.tasks.prefix[runs.task[rows]]
+    nbytes = sizes_of_work(trace)[runs.task[rows]]
+    found = []
+    for prefix in np.unique(prefixes[(prefixes >= 0) & (prefixes < len(trace.prefixes))]).tolist():
+        own = np.flatnonzero(prefixes == prefix)
+        longest = own[np.argmax(seconds[own])]
+        row = rows[longest]
+        one = LongTask(
+            prefix=trace.prefixes[prefix],
+            key=trace.keys[int(runs.task[row])],
+            worker=trace.workers[int(runs.worker[row])].name,
+            count=len(own),
+            median_seconds=float(np.median(seconds[own])),
+            seconds=float(seconds[longest]),
+            median_bytes=float(np.median(nbytes[own])),
+            nbytes=float(nbytes[longest]),
+        )
+        matters = one.seconds >= PART_OF_RUN * (trace.stop - trace.start) / 1e9
+        if one.count >= MIN_TASKS and matters and one.times_longer > TIMES_LONGER:
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: -one.seconds))

@@ -1,0 +1,122 @@
+"""Detectors in files: arrays in an npz archive, and never a program."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.storage import writing
+from dask_efficiency.straggler.minder.detector import Minder
+from dask_efficiency.straggler.minder.network import Autoencoder
+
+FORMAT = "dask-efficiency-minder"
+VERSION = 1
+
+_SETTINGS = ("threshold", "continuity_seconds", "share")
+_WEIGHTS = tuple(field.name for field in fields(Autoencoder))
+
+#: A detector takes a few kilobytes a metric; more than this is no detector.
+MAX_BYTES = 1 << 26
+
+
+class MinderFileError(ValueError):
+    """What was read is not a detector that this version understands."""
+
+
+def save_minder(minder: Minder, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write a detector; what :meth:`Minder.save` does.
+
+    Parameters
+    ----------
+    path
+        A local path or any fsspec URL; ``.npz`` is a good ending. A local file is replaced as a whole or not at all.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+    """
+    arrays: dict[str, NDArray[Any]] = {
+        "format": np.array([FORMAT]),
+        "version": np.array([VERSION]),
+        "metrics": np.array(minder.metrics),
+        "settings": np.array([getattr(minder, name) for name in _SETTINGS], np.float64),
+    }
+    for number, model in enumerate(minder.models.values()):
+        arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
+    with writing(path, **storage_options) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
+    """The detector that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`Minder.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    MinderFileError
+        If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
+        content = file.read(MAX_BYTES + 1)
+    try:
+        return _minder(_arrays(content))
+    except MinderFileError as error:
+        raise MinderFileError(f"{target}: {error}") from error.__cause__
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise MinderFileError(
+            f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
+        ) from error
+
+
+def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        nbytes = sum(member.file_size for member in archive.infolist())
+    if nbytes > MAX_BYTES or len(content) > MAX_BYTES:
+        raise MinderFileError(f"holds {max(nbytes, len(content))} bytes; expected at most {MAX_BYTES}")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _minder(arrays: dict[str, NDArray[Any]]) -> Minder:
+    kind = _part(arrays, "format", 1, "U")
+    if str(kind[0]) != FORMAT:
+        raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
+    version = _part(arrays, "version", 1, "i")
+    if version[0] != VERSION:
+        raise MinderFileError(
+            f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
+        )
+    metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
+    settings = _part(arrays, "settings", len(_SETTINGS), "f").tolist()
+    known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
+    if set(arrays) != known or len(set(metrics)) != len(metrics):
+        raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
+    models = {
+        name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
+        for number, name in enumerate(metrics)
+    }
+    return Minder(models, **dict(zip(_SETTINGS, settings, strict=True)))
+
+
+def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:
+    part = arrays.get(name)
+    if part is None or part.ndim != 1 or part.dtype.kind != kind or (length is not None and len(part) != length):
+        found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+        raise MinderFileError(f"{name!r} is {found}; expected {'any number' if length is None else length} of {kind!r}")
+    return part

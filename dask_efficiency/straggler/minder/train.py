@@ -1,0 +1,171 @@
+"""Training of the autoencoders with torch, and of the metrics' order; the detector itself needs neither."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.straggler.metric_series import REACH_SECONDS, Samples, filled, samples_of
+from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder
+from dask_efficiency.straggler.minder.network import Autoencoder
+from dask_efficiency.straggler.minder.priority import prioritised
+from dask_efficiency.straggler.minder.windows import normalised, windowed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dask_efficiency.trace.run_trace import RunTrace
+
+#: The paper's: one layer.
+HIDDEN = 4
+LATENTS = 8
+
+#: Windows of each metric that are learnt from; more of them change little.
+_MAX_WINDOWS = 16_384
+
+_BATCH = 256
+_RATE = 1e-2
+
+#: Weight of the latent's distance from a normal distribution; the paper does not tell its own.
+_DIVERGENCE = 1e-4
+
+
+def train_minder(
+    runs: Sequence[Samples | RunTrace | pd.DataFrame],
+    faulty: Sequence[Collection[str]] | None = None,
+    *,
+    steps: int = 800,
+    seed: int = 0,
+) -> Minder:
+    """Learn how the metrics of a cluster behave, and which of them show faults best.
+
+    Parameters
+    ----------
+    runs
+        Recorded runs, or tables as :func:`~dask_efficiency.straggler.metric_series.samples_of` takes them. Faults in
+        them do little harm while they are rare.
+    faulty
+        The names of the workers that were at fault, by run; the order of the metrics is learnt from it. Without it they
+        are tried in the order in which they come.
+    steps
+        Of the optimiser, for each metric; each takes 256 windows.
+    seed
+        Of the initial weights and of the choice of windows.
+
+    Raises
+    ------
+    ImportError
+        If torch is not installed; the extra ``minder`` has it.
+    ValueError
+        If there is no run, or none long enough for a window.
+    """
+    samples = [part for run in runs for part in samples_of(run).comparable()]
+    names = tuple(dict.fromkeys(name for part in samples for name in part.metrics))
+    models: dict[str, Autoencoder] = {}
+    for number, name in enumerate(names):
+        windows = _windows(samples, name, np.random.default_rng([seed, number]))
+        if len(windows):
+            models[name] = fit(windows[:, :, None], steps=steps, seed=seed)
+    if not models:
+        raise ValueError(f"{len(runs)} runs have no {WINDOW_SAMPLES} samples of any metric in a row; expected some")
+    order = prioritised(samples, faulty=_by_part(runs, faulty), metrics=tuple(models)) if faulty else tuple(models)
+    return Minder({name: models[name] for name in order})
+
+
+def _by_part(
+    runs: Sequence[Samples | RunTrace | pd.DataFrame], faulty: Sequence[Collection[str]]
+) -> list[Collection[str]]:
+    if len(faulty) != len(runs):
+        raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(runs)}")
+    return [workers for run, workers in zip(runs, faulty, strict=True) for _ in samples_of(run).comparable()]
+
+
+def _windows(samples: Sequence[Samples], name: str, random: np.random.Generator) -> NDArray[np.float32]:
+    """Windows of a metric, as many of each run."""
+    having = [part for part in samples if name in part.metrics]
+    each = max(_MAX_WINDOWS // max(len(having), 1), 1)
+    chosen = []
+    for part in having:
+        j = part.metrics.index(name)
+        reach = max(int(REACH_SECONDS / part.step_seconds), 1)
+        series = filled(normalised(part.values[j : j + 1])[0], reach=reach)
+        series = series[np.isfinite(series).all(axis=1)]
+        windows = windowed(series, length=WINDOW_SAMPLES)
+        count = windows.shape[0] * windows.shape[1]
+        if count:
+            picked = random.choice(count, min(each, count), replace=False)
+            chosen.append(windows[picked // windows.shape[1], picked % windows.shape[1]])
+    return np.concatenate(chosen) if chosen else np.empty((0, WINDOW_SAMPLES), np.float32)
+
+
+def fit(windows: NDArray[np.float32], *, steps: int, seed: int) -> Autoencoder:
+    """An autoencoder trained on windows of shape (windows, steps, channels)."""
+    import torch
+
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)  # a network this small only loses by more
+        torch.manual_seed(seed)
+        network = _network(windows.shape[2])
+        optimiser = torch.optim.Adam(network.parameters(), _RATE)
+        data = torch.from_numpy(np.ascontiguousarray(windows, np.float32))
+        for _ in range(steps):
+            optimiser.zero_grad()
+            _loss(network, data[torch.randint(len(data), (_BATCH,))]).backward()
+            optimiser.step()
+    finally:
+        torch.random.set_rng_state(state)
+        torch.set_num_threads(threads)
+    return _weights(network)
+
+
+def _network(channels: int) -> Any:
+    from torch import nn
+
+    return nn.ModuleDict(
+        {
+            "encoder": nn.LSTM(channels, HIDDEN, batch_first=True),
+            "mean": nn.Linear(HIDDEN, LATENTS),
+            "log_variance": nn.Linear(HIDDEN, LATENTS),
+            "start": nn.Linear(LATENTS, HIDDEN),
+            "decoder": nn.LSTM(HIDDEN, HIDDEN, batch_first=True),
+            "output": nn.Linear(HIDDEN, channels),
+        }
+    )
+
+
+def _loss(network: Any, batch: Any) -> Any:
+    """Squared error of what comes back, and the divergence of the latent from a normal distribution."""
+    import torch
+
+    last = network["encoder"](batch)[1][0][0]
+    mean, log_variance = network["mean"](last), network["log_variance"](last)
+    latent = mean + torch.randn_like(mean) * torch.exp(log_variance / 2)
+    error = torch.mean((decoded(network, latent, batch.shape[1]) - batch) ** 2)
+    divergence = -0.5 * torch.mean(torch.sum(1 + log_variance - mean**2 - torch.exp(log_variance), dim=1))
+    return error + _DIVERGENCE * divergence
+
+
+def decoded(network: Any, latent: Any, steps: int) -> Any:
+    """Windows from latents."""
+    given = network["start"](latent).unsqueeze(1).expand(-1, steps, -1)
+    return network["output"](network["decoder"](given)[0])
+
+
+def _weights(network: Any) -> Autoencoder:
+    """What the trained network is worth without torch."""
+
+    def taken(tensor: Any) -> NDArray[np.float32]:
+        return np.ascontiguousarray(tensor.detach().cpu().numpy().T, np.float32)
+
+    def lstm(name: str) -> list[NDArray[np.float32]]:
+        part = network[name]
+        return [taken(part.weight_ih_l0), taken(part.weight_hh_l0), taken(part.bias_ih_l0 + part.bias_hh_l0)]
+
+    def linear(name: str) -> list[NDArray[np.float32]]:
+        return [taken(network[name].weight), taken(network[name].bias)]
+
+    return Autoencoder(*lstm("encoder"), *linear("mean"), *linear("start"), *lstm("decoder"), *linear("output"))

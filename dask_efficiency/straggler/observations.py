@@ -1,0 +1,190 @@
+"""Readings: one signal of a run, a number for each task, transfer or heartbeat, ready to compare workers by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.trace.tables import Bool, Float64, Int64
+
+#: A task that is on its CPU for less of its time says nothing about its CPU.
+MIN_SHARE = 0.02
+
+#: Transfers of fewer bytes tell of latency, not of bandwidth.
+MIN_BYTES = 65_536.0
+
+#: Longer tasks count for more, up to this many times the median of their work.
+MAX_WEIGHT = 4.0
+
+#: Waiting for the disk for less than this is nothing: kernels count it in hundredths of a second or in tenths.
+IO_WAIT_SECONDS = 0.1
+
+#: Clocks are not finer than this.
+CLOCK_SECONDS = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """A signal of a run; larger values are worse. All arrays have a row for each reading.
+
+    Parameters
+    ----------
+    signal
+        Its name, one of those in :data:`~dask_efficiency.straggler.signals.SIGNALS`.
+    worker
+        Position of the worker.
+    work
+        Position in ``kinds``: readings are compared where this is the same.
+    value
+        Logarithm of a time, of a time a byte, or of a share. A worker's difference from its peers is then the
+        logarithm of how many times as long it takes.
+    weight
+        How much the reading counts for its worker, above 0.
+    size
+        Logarithm of the bytes that the value may depend on; NaN where that is not known.
+    at
+        When it was, in seconds.
+    censored
+        Whether the value is only a lower bound, as the task has not ended.
+    kinds
+        Names of the kinds of work, for history.
+
+    Raises
+    ------
+    ValueError
+        If there is no such signal.
+    """
+
+    signal: str
+    worker: Int64
+    work: Int64
+    value: Float64
+    weight: Float64
+    size: Float64
+    at: Float64
+    censored: Bool
+    kinds: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.signal not in SIGNALS:
+            raise ValueError(f"there is no signal {self.signal[:80]!r}; expected one of {', '.join(SIGNALS)}")
+
+    def take(self, rows: Bool) -> Readings:
+        """The same for some of the rows."""
+        names = ("worker", "work", "value", "weight", "size", "at", "censored")
+        columns = {name: getattr(self, name)[rows] for name in names}
+        return Readings(signal=self.signal, kinds=self.kinds, **columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Tasks that ran, or run: what a table or a trace tells of them. NaN is not known; seconds and bytes.
+
+    Parameters
+    ----------
+    worker, kind
+        Positions of the worker, and of the prefix within a comparability group in ``kinds``.
+    start, stop
+        In the thread; ``stop`` of a task that has not ended is the last instant of the run.
+    running
+        Whether it has not ended.
+    cpu, disk, io_wait, transfer
+        On the CPU; moving its data between memory and disk, before ``start`` or after ``stop``; blocked on the disk
+        between them; getting its inputs from elsewhere.
+    input_bytes, output_bytes
+        Sizes.
+    """
+
+    worker: Int64
+    kind: Int64
+    kinds: tuple[str, ...]
+    start: Float64
+    stop: Float64
+    running: Bool
+    cpu: Float64
+    disk: Float64
+    io_wait: Float64
+    transfer: Float64
+    input_bytes: Float64
+    output_bytes: Float64
+
+
+def readings_of(work: Work) -> list[Readings]:
+    """The signals that the tasks tell."""
+    took = work.stop - work.start
+    tick = _tick(took)
+    took = np.maximum(took, tick)
+    cpu = np.minimum(work.cpu, took)
+    computing = cpu >= MIN_SHARE * took
+    share = np.where(computing, np.maximum(cpu, MIN_SHARE * took) / took, np.nan)
+    spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
+    size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
+    of_time = np.sqrt(np.minimum(took, MAX_WEIGHT * medians(took, work.kind, len(work.kinds))[work.kind]))
+    alike = np.ones(len(took))
+    unsized = np.full(len(took), np.nan)
+    ended = ~work.running
+    moving = np.fmax(work.disk, 0.0)
+    whole = np.where(np.isfinite(work.disk) & np.isfinite(work.io_wait), took + moving, np.nan)
+    blocked = whole - cpu
+    found = [
+        _of_tasks(work, "duration", np.log(took), of_time, size, np.ones(len(took), np.bool_)),
+        _of_tasks(work, "cpu_share", -np.log(share), of_time, unsized, ended),
+        _of_tasks(
+            work, "non_cpu", (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2, of_time, unsized, ended
+        ),
+        _of_tasks(work, "disk", np.log(np.maximum(work.disk, _tick(work.disk))), alike, size, ended),
+        _of_tasks(work, "io_wait", np.log(work.io_wait + IO_WAIT_SECONDS), alike, unsized, ended),
+        _of_tasks(work, "blocked", np.log(blocked + tick), alike, unsized, ended),
+        _of_tasks(work, "staging", np.log(moving + tick), alike, unsized, ended & np.isfinite(whole)),
+        _of_tasks(work, "whole", np.log(whole), alike, unsized, ended),
+    ]
+    moved = np.maximum(work.input_bytes, 1.0)
+    large = ended & (work.transfer > 0) & ~(moved < MIN_BYTES)
+    found.append(_of_tasks(work, "receive", np.log(np.where(large, work.transfer, 1.0)), alike, size, large))
+    return [readings for readings in found if len(readings.value)]
+
+
+def _of_tasks(work: Work, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Readings:
+    rows = rows & np.isfinite(value)
+    whole = Readings(signal, work.worker, work.kind, value, weight, size, work.start, work.running, work.kinds)
+    return whole.take(rows)
+
+
+def _tick(seconds: Float64) -> float:
+    """Of the clock that measured them: one second where all are whole."""
+    known = seconds[np.isfinite(seconds)]
+    return 1.0 if len(known) and known.max() > 0 and bool((known == np.rint(known)).all()) else CLOCK_SECONDS
+
+
+def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64, at: Float64) -> Readings:
+    """Readings of a worker against something else, such as the other end of a transfer."""
+    names, work = np.unique(np.asarray(other, dtype=object).astype(str), return_inverse=True)
+    count = len(value)
+    known = np.isfinite(value)
+    return Readings(
+        signal,
+        worker,
+        work.astype(np.int64),
+        value,
+        np.ones(count),
+        np.full(count, np.nan),
+        at,
+        np.zeros(count, np.bool_),
+        tuple(names.tolist()),
+    ).take(known)
+
+
+def medians(values: Float64, group: Int64, groups: int) -> Float64:
+    """The median of the values of each group; NaN for a group without any."""
+    order = np.lexsort((values, group))
+    counts = np.bincount(group, minlength=groups)
+    first = np.cumsum(counts) - counts
+    found = np.full(groups, np.nan)
+    some = counts > 0
+    ordered = values[order]
+    low, high = first[some] + (counts[some] - 1) // 2, first[some] + counts[some] // 2
+    found[some] = (ordered[low] + ordered[high]) / 2
+    return found

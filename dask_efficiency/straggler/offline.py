@@ -1,0 +1,332 @@
+"""Stragglers of a run that is over: from a recorded trace, or from a table of anybody's tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dask_efficiency.replay.replay import replay
+from dask_efficiency.straggler.disk import AGAINST_USUAL, Disks, judge_disks
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+from dask_efficiency.straggler.long_tail import LongTask, long_tail
+from dask_efficiency.straggler.observations import Readings, medians
+from dask_efficiency.straggler.peers import healthy_spread
+from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
+from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.straggler.tables import Run, run_of_table, run_of_trace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Float64
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import pandas as pd
+
+    Source: TypeAlias = RunTrace | pd.DataFrame
+
+#: Of :func:`~dask_efficiency.straggler.score.threshold`.
+FACTOR = 1.0
+
+#: A worker whose work takes longer by less is not worth a word.
+MIN_EFFECT = 1.1
+
+#: Signals that tell what slows a worker, and are no slowness themselves.
+ONLY_EVIDENCE = frozenset({"loop_lag"})
+
+#: Signals of a worker that uses a slow disk, or may.
+AT_THE_DISK = frozenset({"io_wait", "blocked"})
+
+#: How often somebody is right to be blamed who is blocked by the host's disk, when nothing tells by whom: on FlowBench.
+OF_A_SUSPECT = 0.5
+
+#: What rises on a worker that waits for a disk that another one holds up.
+SLOWED_BY_DISKS = frozenset({"duration", "cpu_share", "non_cpu", "disk"})
+
+#: Hosts that it takes to blame one of them, and the part of its workers that must be slow.
+MIN_HOSTS = 3
+MAX_OF_A_HOST = 0.8
+
+#: Findings whose cost is replayed; each takes as long as a replay of the run.
+REPLAYS = 10
+
+#: What a replay can put right: how long tasks compute.
+REPLAYED = frozenset({Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.GPU, Cause.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a run says of its workers.
+
+    Parameters
+    ----------
+    findings
+        The stragglers, the most certain first.
+    workers
+        How many workers there were.
+    insufficient
+        Names of those that ran too little, or did nothing that others did too.
+    notes
+        What a reader must know, a sentence each.
+    long_tasks
+        Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
+    """
+
+    findings: tuple[Finding, ...]
+    workers: int
+    insufficient: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    long_tasks: tuple[LongTask, ...] = ()
+
+
+def find_stragglers(
+    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+) -> list[Finding]:
+    """Workers that took longer than their peers for the same work.
+
+    Parameters
+    ----------
+    source
+        A recorded run, or a table with a row for each task: columns ``worker``, ``prefix``, ``start`` and ``stop`` in
+        seconds (``stop`` is NaN for a task that has not ended); where known ``cpu_seconds``, ``io_wait_seconds``
+        (blocked on the disk), ``disk_seconds`` and ``transfer_seconds`` (moving data, before start or after stop),
+        ``input_bytes``, ``output_bytes``, ``group`` (only workers of one group are compared), ``host`` and ``key``.
+    history
+        Runs of the same kind in which nothing was wrong, or what :func:`usual` made of them. With them two workers
+        can be told apart, and a minority that is healthy; and where ``cpu_seconds``, ``io_wait_seconds`` and
+        ``disk_seconds`` are known, who holds up the disk of a host from those that wait for it.
+    factor
+        How far a worker must stand out, above 0: more makes fewer findings. 1.0 is where the most extreme of
+        healthy workers is expected.
+
+    Returns
+    -------
+    list of Finding
+        The most certain first. ``seconds_lost`` comes from a replay of the run with the worker at its peers' level. It
+        is None for a table, which does not tell what waited for what, and where the slow part is not the computing.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, or holds what it cannot.
+    ValueError
+        If the factor is not a positive number.
+    """
+    return list(judge(source, history=history, factor=factor).findings)
+
+
+def judge(
+    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+) -> Judgement:
+    """The same with what could not be judged, and why; parameters as of :func:`find_stragglers`."""
+    if not (isinstance(factor, int | float) and 0 < factor < math.inf):
+        raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
+    run = _run(source)
+    found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
+    if isinstance(source, RunTrace):
+        return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
+    return found
+
+
+def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
+    """What is usual in runs in which nothing was wrong, by signal."""
+    sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
+    by_signal: dict[str, list[tuple[Readings, int]]] = {}
+    for source in sources:
+        run = _run(source)
+        for readings in run.readings:
+            by_signal.setdefault(readings.signal, []).append((readings, len(run.workers)))
+    return {signal: usual_of(runs) for signal, runs in by_signal.items()}
+
+
+def _run(source: Source) -> Run:
+    return run_of_trace(source) if isinstance(source, RunTrace) else run_of_table(source)
+
+
+def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
+    """Judge the workers of a run by all signals."""
+    count = len(run.workers)
+    compared = [readings for readings in run.readings if readings.signal not in AGAINST_USUAL]
+    scores = {one.signal: one for one in (score(r, count, usuals.get(r.signal)) for r in compared)}
+    enough = np.zeros(count, np.bool_)
+    for one in scores.values():
+        enough |= one.enough
+    lacking = tuple(name for name, judged in zip(run.workers, enough.tolist(), strict=True) if not judged)
+    if count <= 2 and not usuals:
+        return Judgement((), count, (), _of_two(run))
+    limit = threshold(int(enough.sum()), len(set(scores) - ONLY_EVIDENCE), factor)
+    behind = scores["disk"].level if "disk" in scores else np.zeros(count)
+    disks = judge_disks({one.signal: one for one in run.readings}, run.hosts, usuals, behind, limit)
+    if disks is not None:
+        scores = scores | {one.signal: one for one in disks.scores}
+    found = [_finding(run, worker, scores, limit, disks) for worker in range(count)]
+    findings = _with_hosts(run, scores, [one for one in found if one is not None], factor)
+    return Judgement(tuple(sorted(findings, key=lambda one: -one.score)), count, lacking)
+
+
+def _finding(
+    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
+) -> Finding | None:
+    silent = ONLY_EVIDENCE | (SLOWED_BY_DISKS if disks is not None and disks.waiting[worker] else frozenset())
+    high = {
+        signal: float(one.z[worker])
+        for signal, one in scores.items()
+        if signal not in silent and one.z[worker] >= limit
+    }
+    if not high:
+        return None
+    levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
+    if max(levels.get(signal, 0.0) for signal in _slowed(high)) < math.log(MIN_EFFECT):
+        return None
+    lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
+    at_the_disk = AT_THE_DISK & high.keys()
+    strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
+    readings = next(readings for readings in run.readings if readings.signal == strongest)
+    return Finding(
+        worker=run.workers[worker],
+        host=run.hosts[worker],
+        cause=cause_of(high, levels, lagging=lagging),
+        score=high[strongest] / limit,
+        confidence=_confidence(high[strongest] / limit) if strongest != "blocked" else OF_A_SUSPECT,
+        since=_since(readings, worker, levels[strongest]),
+        effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
+        evidence=_evidence(worker, scores),
+    )
+
+
+def _slowed(high: Collection[str]) -> set[str]:
+    """The signals that tell how much slower a worker is. Being off the CPU for longer is not by itself."""
+    off_the_cpu = {"non_cpu"} & set(high)
+    return set(high) - off_the_cpu | ({"duration", "cpu_share"} if off_the_cpu else set())
+
+
+def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
+    """What slows a worker.
+
+    Parameters
+    ----------
+    high
+        z of the signals that stand out.
+    levels
+        How much each signal differs from the peers', as a logarithm.
+    lagging
+        Whether its event loop lags.
+    """
+    strongest = max(high, key=high.__getitem__)
+    if "paused" in high:
+        return Cause.MEMORY
+    if strongest in ("receive", "send"):
+        return Cause.NETWORK
+    if strongest == "disk" or "io_wait" in high or "blocked" in high:
+        return Cause.DISK
+    if "cpu_share" not in levels:
+        return Cause.DISK if "disk" in high else Cause.UNKNOWN
+    if levels["cpu_share"] > max(math.log(MIN_EFFECT) / 2, levels.get("duration", 0.0) / 3):
+        return Cause.GIL if lagging else Cause.CONTENTION
+    return Cause.SLOW_CPU
+
+
+def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
+    """How many times as long as the peers': the tasks, or else what stands out most."""
+    tasks = [levels[signal] for signal in ("duration", "cpu_share") if signal in high]
+    others = [levels[signal] for signal in high if SIGNALS[signal].ratio]
+    return math.exp(max(tasks or others or [levels.get("duration", 0.0), 0.0]))
+
+
+def _confidence(above: float) -> float:
+    """How often a score is right: on FlowBench 7 in 10 that are barely flagged, 9 in 10 twice as far, all at 5."""
+    return 1.0 - 0.3 * math.pow(max(above, 1.0), -1.5)
+
+
+def _since(readings: Readings, worker: int, level: float) -> float:
+    """When the stretch began in which the worker was slow: that with the largest sum above half of its level."""
+    middle = medians(readings.value, readings.work, len(readings.kinds))
+    rows = np.flatnonzero(readings.worker == worker)
+    rows = rows[np.argsort(readings.at[rows], kind="stable")]
+    above = readings.value[rows] - middle[readings.work[rows]] - level / 2
+    total = np.concatenate([[0.0], np.cumsum(np.clip(above, -abs(level), abs(level)))])
+    lowest = np.minimum.accumulate(total)
+    end = int(np.argmax(total - lowest))
+    start = int(np.argmin(total[: end + 1]))
+    return float(readings.at[rows[min(start, len(rows) - 1)]]) if len(rows) else math.nan
+
+
+def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]:
+    found = []
+    for signal, one in scores.items():
+        others = np.exp(np.delete(one.level, worker)[np.delete(one.enough, worker)])
+        if one.enough[worker] and len(others):
+            value, z = math.exp(float(one.level[worker])), float(one.z[worker])
+            low, high = float(others.min()), float(others.max())
+            found.append(Evidence(signal, value, float(np.median(others)), low, high, z, int(one.readings[worker])))
+    return tuple(sorted(found, key=lambda item: -item.z))
+
+
+def _of_two(run: Run) -> tuple[str, ...]:
+    """Of two workers either may be the odd one: the ratio, and no blame."""
+    longest = next((readings for readings in run.readings if readings.signal == "duration"), None)
+    if len(run.workers) < 2 or longest is None:
+        return ("There is one worker, and nobody to compare it with.",) if run.workers else ()
+    level = score(longest, 2, Usual()).level
+    slow = int(np.argmax(level))
+    ratio = math.exp(float(level[slow]))
+    slower, faster = run.workers[slow][:80], run.workers[1 - slow][:80]
+    said = f"Of two workers, {slower!r} takes {ratio:.2f} times as long as {faster!r} for the same work. "
+    return (said + "Which of them is as it should be, a third one or a run from before would tell.",)
+
+
+def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], factor: float) -> list[Finding]:
+    """The findings, with those of a host that is slow as a whole as one."""
+    names = sorted({host for host in run.hosts if host})
+    of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
+    several = [name for name in names if of_host[name].sum() >= 2]
+    if len(names) < MIN_HOSTS or not several:
+        return found
+    for name in several:
+        blamed = [one for one in found if one.host == name and one.worker]
+        if len(blamed) < MAX_OF_A_HOST * of_host[name].sum() or len(blamed) < 2:
+            continue
+        signal = blamed[0].evidence[0].signal
+        level, scale = _of_hosts(scores[signal], [of_host[other] for other in names])
+        position = names.index(name)
+        above = level[position] / scale / threshold(len(names), len(scores), factor)
+        if above >= 1.0:
+            worst = max(blamed, key=lambda one: one.score)
+            effect = math.exp(float(np.mean([math.log(one.effect or 1.0) for one in blamed])))
+            since = min(one.since for one in blamed)
+            host = replace(worst, worker="", score=above, confidence=_confidence(above), since=since, effect=effect)
+            found = [one for one in found if one not in blamed] + [host]
+    return found
+
+
+def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
+    """How far the median worker of each host is from the median of the hosts, and the spread of the healthier ones."""
+    judged = [one.level[host & one.enough] for host in hosts]
+    middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
+    level = middle - float(np.median(middle))
+    return level, math.hypot(healthy_spread(level), SIGNALS[one.signal].floor)
+
+
+def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(
+        replace(one, seconds_lost=seconds_lost(trace, one)) if number < REPLAYS and one.cause in REPLAYED else one
+        for number, one in enumerate(findings)
+    )
+
+
+def seconds_lost(trace: RunTrace, finding: Finding) -> float:
+    """By how much shorter a run is when it is replayed with a worker, or all of a host, at the level of its peers."""
+    on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
+    names = {finding.worker} if finding.worker else on_host
+    return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)
+
+
+def _makespan(trace: RunTrace) -> float:
+    runs = trace.runs
+    known = runs.reported != MISSING
+    return (
+        float(runs.reported[known].max() - runs.assigned[runs.assigned != MISSING].min()) / 1e9 if known.any() else 0.0
+    )

@@ -1,0 +1,218 @@
+"""Runs as readings: from a table of tasks, or from a recorded run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_efficiency.straggler.observations import MIN_BYTES, Readings, Work, compare_by, readings_of
+from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.tables import MISSING, Float64, Int64
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIRED = ("worker", "prefix", "start", "stop")
+
+#: Of a table; what is not there switches signals off. All are numbers, of seconds or bytes.
+OPTIONAL = ("cpu_seconds", "input_bytes", "output_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
+
+#: Hosts with fewer workers are not compared within themselves.
+WORKERS_OF_A_HOST = 3
+
+
+class TableError(ValueError):
+    """A table in which stragglers cannot be looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The workers of a run and all that is known to compare them by."""
+
+    workers: tuple[str, ...]
+    #: By worker; empty where it is not known.
+    hosts: tuple[str, ...]
+    readings: tuple[Readings, ...]
+
+
+def run_of_table(frame: pd.DataFrame) -> Run:
+    """Read a table, a row for each task.
+
+    Parameters
+    ----------
+    frame
+        Columns ``worker``, ``prefix``, ``start`` and ``stop`` (seconds; of a task that has not ended, NaN), and, where
+        known, ``cpu_seconds``, ``io_wait_seconds`` (blocked on the disk between start and stop), ``disk_seconds`` and
+        ``transfer_seconds`` (before start or after stop), ``input_bytes``, ``output_bytes``, ``group`` (only workers of
+        one group are compared), ``host`` and ``key``.
+
+    Raises
+    ------
+    TableError
+        If a column is missing, or holds what it cannot.
+    """
+    missing = [name for name in REQUIRED if name not in frame.columns]
+    if missing:
+        there = ", ".join(map(str, list(frame.columns)[:20]))
+        raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {there}")
+    numbers = {name: _numbers(frame, name) for name in ("start", "stop", *OPTIONAL)}
+    start, stop = numbers["start"], numbers["stop"]
+    if not np.isfinite(start).all():
+        row = int(np.flatnonzero(~np.isfinite(start))[0])
+        raise TableError(f"start of row {row} is {float(start[row])!r}; expected seconds")
+    if (stop < start).any():
+        row = int(np.flatnonzero(stop < start)[0])
+        raise TableError(
+            f"row {row} stops at {float(stop[row])!r}, before its start at {float(start[row])!r}; expected seconds"
+        )
+    names, worker = _positions(frame["worker"])
+    host_of = _texts(frame, "host")
+    hosts = [""] * len(names)
+    for position, host in zip(worker.tolist(), host_of, strict=True):
+        hosts[position] = hosts[position] or host
+    groups = _texts(frame, "group")
+    kinds, kind = _positions(
+        [f"{prefix} {group}".rstrip() for prefix, group in zip(_texts(frame, "prefix"), groups, strict=True)]
+    )
+    running = np.isnan(stop)
+    end = float(np.nanmax(np.concatenate([start, stop]))) if len(start) else 0.0
+    work = Work(
+        worker=worker, kind=kind, kinds=tuple(kinds), start=start, stop=np.where(running, end, stop), running=running,
+        cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
+        transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"], output_bytes=numbers["output_bytes"],
+    )  # fmt: skip
+    return Run(tuple(names), tuple(hosts), _within_hosts(readings_of(work), hosts))
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> Float64:
+    """A column; NaN in every row where there is none."""
+    import pandas as pd
+
+    if name not in frame.columns:
+        return np.full(len(frame), np.nan)
+    try:
+        values = pd.to_numeric(frame[name]).to_numpy(np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise TableError(f"column {name!r}: {str(error)[:200]}; expected numbers") from error
+    if name in OPTIONAL and (values < 0).any():
+        row = int(np.flatnonzero(values < 0)[0])
+        raise TableError(f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
+    return np.asarray(np.where(np.isinf(values), np.nan, values))
+
+
+def _texts(frame: pd.DataFrame, name: str) -> list[str]:
+    return [str(value) for value in frame[name].tolist()] if name in frame.columns else [""] * len(frame)
+
+
+def _positions(values: Any) -> tuple[list[str], Int64]:
+    """The distinct texts in order, and the position of each value among them."""
+    known: dict[str, int] = {}
+    texts = [str(value) for value in values]
+    for text in sorted(set(texts)):
+        known[text] = len(known)
+    return list(known), np.array([known[text] for text in texts], np.int64)
+
+
+def _within_hosts(found: Sequence[Readings], hosts: Sequence[str]) -> tuple[Readings, ...]:
+    """The same with the disk compared within hosts of several workers: they share it."""
+    counts = {host: hosts.count(host) for host in set(hosts)}
+    of_worker = [host if host and counts[host] >= WORKERS_OF_A_HOST else "" for host in hosts]
+    if not any(of_worker):
+        return tuple(found)
+    return tuple(_by_host(readings, of_worker) if readings.signal == "disk" else readings for readings in found)
+
+
+def _by_host(readings: Readings, hosts: Sequence[str]) -> Readings:
+    names = [
+        f"{readings.kinds[work]} {hosts[worker]}".rstrip()
+        for work, worker in zip(readings.work.tolist(), readings.worker.tolist(), strict=True)
+    ]
+    kinds, work = _positions(names)
+    columns = {name: getattr(readings, name) for name in ("worker", "value", "weight", "size", "at", "censored")}
+    return Readings(readings.signal, work=work, kinds=tuple(kinds), **columns)
+
+
+def run_of_trace(trace: RunTrace) -> Run:
+    """Read a recorded run.
+
+    Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
+    prefix on a worker is left out: it imports and warms up.
+    """
+    runs = trace.runs
+    names = tuple(spec.name for spec in trace.workers)
+    hosts = tuple(spec.host for spec in trace.workers)
+    ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names))
+    ran &= (runs.task >= 0) & (runs.task < len(trace.tasks))
+    ended = ran & (runs.outcome == Outcome.SUCCEEDED) & (runs.stop >= runs.start)
+    rows = np.flatnonzero(ended | (ran & (runs.outcome == Outcome.RUNNING)))
+    rows = rows[np.argsort(runs.start[rows], kind="stable")]
+    groups = [f"{spec.nthreads} {spec.memory_limit} {sorted(spec.resources.items())}" for spec in trace.workers]
+    prefix = trace.tasks.prefix[runs.task[rows]]
+    worker = runs.worker[rows].astype(np.int64)
+    of_prefix = [
+        trace.prefixes[position] if 0 <= position < len(trace.prefixes) else "" for position in prefix.tolist()
+    ]
+    kinds, kind = _positions([f"{name} {groups[w]}" for name, w in zip(of_prefix, worker.tolist(), strict=True)])
+    place = kind * max(len(names), 1) + worker
+    first = np.zeros(len(rows), np.bool_)
+    first[np.unique(place, return_index=True)[1]] = True
+    several = np.bincount(place, minlength=int(place.max(initial=0)) + 1)[place] > 1
+    rows, worker, kind = (column[~(first & several)] for column in (rows, worker, kind))
+    running = runs.outcome[rows] == Outcome.RUNNING
+    cpu = np.where(runs.cpu_ns[rows] >= 0, runs.cpu_ns[rows] / 1e9, np.nan)
+    disk = (np.maximum(runs.unspill_ns[rows], 0) + np.maximum(runs.spill_ns[rows], 0)) / 1e9
+    work = Work(
+        worker=worker, kind=kind, kinds=tuple(kinds), start=runs.start[rows] / 1e9,
+        stop=np.where(running, np.maximum(trace.stop, runs.start[rows]), runs.stop[rows]) / 1e9, running=running,
+        cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),
+        transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
+        output_bytes=np.maximum(trace.tasks.nbytes[runs.task[rows]], 0).astype(np.float64),
+    )  # fmt: skip
+    found = [*_within_hosts(readings_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
+    return Run(names, hosts, tuple(readings for readings in found if len(readings.value)))
+
+
+def sizes_of_work(trace: RunTrace) -> Float64:
+    """By task, bytes of its inputs; where it has none, as what reads a file, of its result."""
+    own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
+    total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
+    inputs = total[trace.dependency_starts[1:]] - total[trace.dependency_starts[:-1]]
+    return np.where(inputs > 0, inputs, own)
+
+
+def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:
+    """Seconds a byte: each receiver against others that got from the same sender, and the other way round."""
+    moved = trace.transfers
+    took = (moved.stop - moved.start) / 1e9
+    rows = moved.arrived & (moved.nbytes >= MIN_BYTES) & (moved.start != MISSING) & (took > 0)
+    rows &= (moved.sender >= 0) & (moved.receiver >= 0) & (moved.sender < len(names)) & (moved.receiver < len(names))
+    cost = np.log(took[rows] / moved.nbytes[rows])
+    sender, receiver, at = (
+        moved.sender[rows].astype(np.int64),
+        moved.receiver[rows].astype(np.int64),
+        moved.start[rows] / 1e9,
+    )
+    return [
+        compare_by("receive", receiver, [f"from {names[worker]}" for worker in sender.tolist()], cost, at),
+        compare_by("send", sender, [f"to {names[worker]}" for worker in receiver.tolist()], cost, at),
+    ]
+
+
+def _of_series(trace: RunTrace) -> list[Readings]:
+    """What heartbeats tell: the event loop's lag, and time paused."""
+    series = trace.series
+    rows = (series.worker >= 0) & (series.worker < len(trace.workers))
+    worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9
+    alike = ["worker"] * len(worker)
+    busy = sum(
+        getattr(series, name)[rows] for name in ("thread_cpu", "thread_noncpu", "waiting_on_data", "paused", "spill")
+    )
+    paused = np.where(busy > 0, series.paused[rows] / np.where(busy > 0, busy, 1.0), np.nan)
+    lag = np.log(np.maximum(series.loop_interval[rows], 1e-3))
+    return [
+        compare_by("loop_lag", worker, alike, lag, at),
+        compare_by("paused", worker, alike, -np.log(np.maximum(1.0 - paused, 0.02)), at),
+    ]

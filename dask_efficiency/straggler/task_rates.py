@@ -1,0 +1,222 @@
+"""Pace: how a worker's tasks, transfers and disk went so far, in totals by which workers can be compared."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.wire import MAX_NAME_LENGTH, RefusedSnapshot
+
+#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall seconds and of the
+#: size in bytes, their squares and their product; the share of the wall time on the CPU, and its square.
+TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_size2", "log_product", "share", "share2")
+
+#: What is added up for each worker that this one fetches from: transfers; the logarithm of the seconds a byte, and
+#: its square; seconds.
+TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
+
+#: What is added up for the worker as a whole. Seconds that its threads waited for a core (-1 where the system does not
+#: tell), and on the CPU, are the process's own; of the latter, some are its tasks'.
+VITAL_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
+
+#: Prefixes, senders and running tasks that a heartbeat tells apart; 4 kB of payload at most.
+MAX_PREFIXES = 50
+MAX_SENDERS = 16
+MAX_RUNNING = 16
+
+#: Transfers of fewer bytes tell of latency, not of bandwidth.
+MIN_TRANSFER_BYTES = 65_536
+
+#: A task counts as at most this many times as long as its worker's tasks of the prefix usually take: one that is
+#: far out says more about itself than about the worker.
+MAX_TIMES_LONGER = 4.0
+
+#: A task that is larger than its worker's tasks of the prefix usually are by this factor is not compared: of so few
+#: large ones nobody knows how much longer they take. What is usual follows with this weight of each task.
+GIANT = 4.0
+LOG_GIANT = log(GIANT)
+SIZE_LEARNING = 0.125
+
+#: Shorter tasks measure the clock.
+MIN_WALL_SECONDS = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A task that has not ended: its prefix, seconds so far, and bytes of input (0 where it has none)."""
+
+    prefix: str
+    seconds: float
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pace:
+    """A worker's totals, as its heartbeat carries them.
+
+    Parameters
+    ----------
+    prefixes, tasks
+        Names, and an array of shape (prefixes, :data:`TASK_SUMS`).
+    senders, transfers
+        Addresses, and an array of shape (senders, :data:`TRANSFER_SUMS`).
+    vitals
+        An array of shape (:data:`VITAL_SUMS`,).
+    running
+        The tasks that have run longest.
+    """
+
+    prefixes: tuple[str, ...]
+    tasks: NDArray[np.float64]
+    senders: tuple[str, ...]
+    transfers: NDArray[np.float64]
+    vitals: NDArray[np.float64]
+    running: tuple[Running, ...] = ()
+
+
+class PaceCounter:
+    """Adds up a worker's pace. The first task of each prefix is left out: it imports and warms up."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, list[float]] = {}
+        self._transfers: dict[str, list[float]] = {}
+        #: By prefix, the logarithm of the size that tasks usually have.
+        self._usual_size: dict[str, float] = {}
+        #: On the CPU, of all tasks, whether they say something of the pace or not.
+        self.cpu_seconds = 0.0
+        #: Grows, and stands behind the sums: which were used last.
+        self._turn = 0.0
+
+    def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
+        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+        self.cpu_seconds += cpu / 1e9
+        seconds = wall / 1e9
+        if seconds < MIN_WALL_SECONDS:
+            return
+        sums = self._tasks.get(prefix)
+        if sums is None:
+            self._begin(self._tasks, prefix, MAX_PREFIXES, TASK_SUMS)
+            self._usual_size[prefix] = log(1.0 + nbytes)
+            return
+        self._turn = sums[-1] = self._turn + 1
+        log_size = log(1.0 + nbytes)
+        usual = self._usual_size[prefix] or log_size
+        larger = log_size - usual
+        self._usual_size[prefix] = usual + SIZE_LEARNING * larger
+        if larger > LOG_GIANT:
+            return
+        n = sums[0]
+        share = min(1.0, cpu / wall)
+        if n >= 5:
+            seconds = min(seconds, MAX_TIMES_LONGER * sums[1] / n)
+        log_wall = log(seconds)
+        sums[0] = n + 1.0
+        sums[1] += seconds
+        sums[2] += share * seconds
+        sums[3] += log_wall
+        sums[4] += log_wall * log_wall
+        sums[5] += log_size
+        sums[6] += log_size * log_size
+        sums[7] += log_size * log_wall
+        sums[8] += share
+        sums[9] += share * share
+
+    def transfer(self, sender: str, *, seconds: float, nbytes: int) -> None:
+        """Data came from another worker."""
+        if nbytes < MIN_TRANSFER_BYTES or not seconds > 0:
+            return
+        sums = self._transfers.get(sender) or self._begin(self._transfers, sender, MAX_SENDERS, TRANSFER_SUMS)
+        self._turn = sums[-1] = self._turn + 1
+        cost = log(seconds / nbytes)
+        sums[0] += 1.0
+        sums[1] += cost
+        sums[2] += cost * cost
+        sums[3] += seconds
+
+    def usual(self, prefix: str) -> float:
+        """Seconds that a task of a prefix takes here; 0.0 where that is not known."""
+        sums = self._tasks.get(prefix)
+        return sums[1] / sums[0] if sums is not None and sums[0] > 1 else 0.0
+
+    def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
+        """A new row, in the place of the one that was not used for longest where there is no room."""
+        if len(table) >= at_most:
+            oldest = min(table, key=lambda each: table[each][-1])
+            del table[oldest]
+            if table is self._tasks:
+                del self._usual_size[oldest]
+        table[name] = [0.0] * len(columns) + [self._turn]
+        return table[name]
+
+    def encode(self, vitals: Sequence[float], running: Iterable[Running] = ()) -> dict[str, Any]:
+        """The totals as plain data for msgpack."""
+        return {
+            "prefixes": list(self._tasks),
+            "tasks": _packed(sums[:-1] for sums in self._tasks.values()),
+            "senders": list(self._transfers),
+            "transfers": _packed(sums[:-1] for sums in self._transfers.values()),
+            "vitals": _packed([vitals]),
+            "running": [[task.prefix, task.seconds, task.nbytes] for task in running],
+        }
+
+
+def decode(payload: object) -> Pace:
+    """Check what a heartbeat carries and read it.
+
+    Raises
+    ------
+    RefusedSnapshot
+        On a missing or mistyped field, a number that is not finite, or too many names.
+    """
+    if not isinstance(payload, Mapping):
+        raise RefusedSnapshot(f"pace is {type(payload).__name__}; expected a mapping")
+    prefixes = _names("prefixes", payload.get("prefixes"), MAX_PREFIXES)
+    senders = _names("senders", payload.get("senders"), MAX_SENDERS)
+    listed = payload.get("running")
+    if not isinstance(listed, (list, tuple)) or len(listed) > MAX_RUNNING:
+        raise RefusedSnapshot(f"pace: running is not a list of at most {MAX_RUNNING}")
+    return Pace(
+        prefixes,
+        _unpacked("tasks", payload.get("tasks"), len(prefixes), TASK_SUMS),
+        senders,
+        _unpacked("transfers", payload.get("transfers"), len(senders), TRANSFER_SUMS),
+        _unpacked("vitals", payload.get("vitals"), 1, VITAL_SUMS)[0],
+        tuple(map(_running, listed)),
+    )
+
+
+def _packed(rows: Iterable[Sequence[float]]) -> bytes:
+    numbers = [number for row in rows for number in row]
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def _unpacked(name: str, value: object, rows: int, columns: Sequence[str]) -> NDArray[np.float64]:
+    expected = 8 * rows * len(columns)
+    if not isinstance(value, (bytes, bytearray, memoryview)) or len(value) != expected:
+        raise RefusedSnapshot(f"pace: {name} is not {expected} bytes")
+    numbers = np.frombuffer(value, dtype="<f8").reshape(rows, len(columns))
+    if not np.isfinite(numbers).all():
+        raise RefusedSnapshot(f"pace: {name} holds a number that is not finite")
+    return numbers
+
+
+def _names(field: str, value: object, at_most: int) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > at_most:
+        raise RefusedSnapshot(f"pace: {field} is not a list of at most {at_most} names")
+    if not {str}.issuperset(map(type, value)) or max(map(len, value), default=0) > MAX_NAME_LENGTH:
+        raise RefusedSnapshot(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
+    return tuple(value)
+
+
+def _running(entry: object) -> Running:
+    if isinstance(entry, (list, tuple)) and len(entry) == 3:
+        prefix, seconds, nbytes = entry
+        if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
+            return Running(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
+    raise RefusedSnapshot("pace: a running task is not a prefix, seconds and bytes")

@@ -1,0 +1,38 @@
+"""What a finding says, in words for a log, a table and a page."""
+
+from __future__ import annotations
+
+from dask_efficiency.straggler.finding import Cause, Finding
+
+#: By cause: what it means, and what to look at.
+MEANINGS: dict[Cause, tuple[str, str]] = {
+    Cause.SLOW_CPU: (
+        "its CPU is slower",
+        "look at the clock frequency, at CPU time stolen by other virtual machines, and at the model of the CPU",
+    ),
+    Cause.CONTENTION: (
+        "others use its cores",
+        "look for other processes on its host, for CPU limits of its container, and for more threads than cores",
+    ),
+    Cause.GIL: (
+        "its threads wait for each other",
+        "look for code in that process that keeps the GIL: run fewer threads in each worker, and more workers",
+    ),
+    Cause.DISK: ("its disk is slow", "look at where it spills to: another disk, or a full or shared one"),
+    Cause.NETWORK: ("its transfers are slow", "look at its network card, its link, and what else its host sends"),
+    Cause.MEMORY: (
+        "its memory is nearly full",
+        "look at what it keeps: give it more memory, rebalance, or make its partitions smaller",
+    ),
+    Cause.GPU: ("its GPU is slow", "look at the clocks, the temperature and the throttle reasons of its GPU"),
+    Cause.UNKNOWN: ("nothing that is measured says why", "look at what its tasks wait for: files, services, locks"),
+}
+
+
+def describe(finding: Finding) -> str:
+    """A finding in one sentence."""
+    who = f"worker {finding.worker[:200]!r}" if finding.worker else "all workers"
+    where = f" on host {finding.host[:200]!r}" if finding.host else ""
+    meaning, look = MEANINGS[finding.cause]
+    times = "longer" if finding.effect is None else f"{finding.effect:.2g} times as long as its peers"
+    return f"{who}{where} takes {times} for the same work ({finding.cause}: {meaning}); {look}"

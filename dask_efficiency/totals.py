@@ -1,0 +1,104 @@
+"""Cumulative totals of a cluster at one instant, what was counted between two instants, and the clock of its work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.ledger import FREE_BUCKETS, apportion
+
+_NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals at one instant: settled nanoseconds by bucket, and what is running."""
+
+    at: int
+    settled: Mapping[str, int]
+    running: int
+    #: Nanoseconds without outstanding work since the accounts began.
+    without_work: int = 0
+    #: The same with outstanding work and without any worker.
+    without_workers: int = 0
+
+
+def between(then: Totals, now: Totals) -> dict[str, int]:
+    """What was booked between two standings: non-negative, with ``running``, and nothing lost.
+
+    Where tasks that ran before ``then`` have settled since, their time of before is taken out of
+    the held buckets, pro rata: an estimate, for where no window was open on the worker.
+    """
+    gained = {b: ns - then.settled.get(b, 0) for b, ns in now.settled.items() if ns != then.settled.get(b, 0)}
+    running = now.running - then.running
+    if running >= 0:
+        return {**gained, str(Bucket.RUNNING): running}
+    # What a departed worker seemed to run may turn out to have been free, when its last words come.
+    for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
+        buckets = sorted(group)
+        whole = sum(gained[bucket] for bucket in buckets)
+        scaled = apportion([gained[bucket] for bucket in buckets], max(0, whole + running))
+        gained.update(zip(buckets, scaled, strict=True))
+        running = min(0, whole + running)
+    return gained
+
+
+#: Turns from work to none and back, and of the first worker's coming and the last one's going, that are remembered.
+MAX_TURNS = 4_096
+
+
+class _Turn(NamedTuple):
+    """What holds from an instant on, and the nanoseconds of each kind until then."""
+
+    at: int
+    outstanding: bool
+    workers: bool
+    without_work: int
+    without_workers: int
+
+
+class WorkClock:
+    """How long there was no outstanding work, or work and no worker: in nanoseconds, now and at any instant of late.
+
+    Snapshots are booked after they were taken; so the last :data:`MAX_TURNS` turns are remembered.
+    """
+
+    def __init__(self, *, at: int, outstanding: bool = False, workers: bool = False) -> None:
+        self._turns: deque[_Turn] = deque([_Turn(at, outstanding, workers, 0, 0)], maxlen=MAX_TURNS)
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether there is work now."""
+        return self._turns[-1].outstanding
+
+    def set(self, outstanding: bool, *, at: int) -> None:
+        """There is work from now on, or none."""
+        self._turn(outstanding, self._turns[-1].workers, at)
+
+    def set_workers(self, workers: bool, *, at: int) -> None:
+        """There is a worker from now on, or none."""
+        if workers is not self._turns[-1].workers:
+            self._turn(self._turns[-1].outstanding, workers, at)
+
+    def _turn(self, outstanding: bool, workers: bool, at: int) -> None:
+        at = max(at, self._turns[-1].at)
+        self._turns.append(_Turn(at, outstanding, workers, self.without_work(at=at), self.without_workers(at=at)))
+
+    def without_work(self, *, at: int) -> int:
+        """Nanoseconds without outstanding work until ``at``."""
+        turn = self._before(at)
+        since = 0 if turn.outstanding else max(0, at - turn.at)
+        return turn.without_work + since
+
+    def without_workers(self, *, at: int) -> int:
+        """Nanoseconds until ``at`` in which work was outstanding and there was no worker at all."""
+        turn = self._before(at)
+        since = max(0, at - turn.at) if turn.outstanding and not turn.workers else 0
+        return turn.without_workers + since
+
+    def _before(self, at: int) -> _Turn:
+        """The last turn before an instant; of one that is forgotten, the first that is known."""
+        return next((turn for turn in reversed(self._turns) if turn.at <= at), self._turns[0])

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.critical_paths.compare import compare_paths
+from dask_efficiency.critical_paths.path import critical_path
+from tests.trace.samples import MS, SAMPLES, Graph, simulate
+
+
+def test_what_left_the_path_and_what_came_onto_it_is_told() -> None:
+    # 50 ms beside 40 ms; the longer one five times as fast leaves the path to the other.
+    graph = Graph(["long", "short", "both"], [[], [], [0, 1]], [50 * MS, 40 * MS, 10 * MS], [1, 1, 1], {2})
+    before = critical_path(simulate(graph))
+    comparison = compare_paths(before, before.what_if(speed_up={"long": 5.0}))
+    frame = comparison.to_frame("prefix")
+    assert frame.moved["short"] == "onto"
+    # Its result still has to be fetched.
+    assert frame.change["long"] < -0.049
+    assert frame.before["both"] == pytest.approx(frame.after["both"], abs=0.001)
+
+
+def test_the_changes_add_up_to_the_makespans() -> None:
+    comparison = compare_paths(critical_path(SAMPLES["tree"]()), critical_path(SAMPLES["spilling"]()))
+    grown = comparison.after.makespan_seconds - comparison.before.makespan_seconds
+    for by in ("kind", "prefix"):
+        assert comparison.to_frame(by).change.sum() == pytest.approx(grown)
+    assert comparison.to_frame("kind").moved["spill"] == "onto"
+
+
+def test_the_verdict_names_the_kind_that_made_most_of_it() -> None:
+    path = critical_path(SAMPLES["spilling"]())
+    verdict = compare_paths(path, path.what_if(without=["spill"])).verdict
+    assert "shorter: " in verdict
+    assert "most of that is unspill (-" in verdict
+    assert ", in sum (-" in verdict
+
+
+def test_equal_runs_are_said_to_be_equal() -> None:
+    path = critical_path(SAMPLES["tree"]())
+    assert compare_paths(path, path).verdict == "no difference: both took 0.434 s"
+
+
+def test_a_comparison_by_something_else_is_refused() -> None:
+    path = critical_path(SAMPLES["tree"]())
+    with pytest.raises(ValueError, match="by is 'worker'; expected one of kind, prefix"):
+        compare_paths(path, path).to_frame("worker")

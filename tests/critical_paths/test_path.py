@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dask_efficiency
+from dask_efficiency.critical_paths.path import NOBODY, critical_path
+from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.trace.run_trace import Runs
+from tests.trace.samples import MS, SAMPLES, Graph, simulate
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("by", ["kind", "prefix", "worker", "host"])
+def test_seconds_add_up_to_the_makespan_whatever_they_are_told_by(name: str, by: str) -> None:
+    path = critical_path(SAMPLES[name]())
+    assert sum(path.seconds(by).values()) == pytest.approx(path.makespan_seconds)
+    assert list(path.seconds(by).values()) == sorted(path.seconds(by).values(), reverse=True)
+
+
+def test_seconds_by_something_else_are_refused() -> None:
+    with pytest.raises(ValueError, match="by is 'task'; expected one of kind, prefix, worker, host"):
+        critical_path(SAMPLES["tree"]()).seconds("task")
+
+
+def test_the_summary_is_shares_of_the_makespan_with_the_largest_first() -> None:
+    summary = critical_path(SAMPLES["transfer-bound"]()).summary()
+    assert summary.sum() == pytest.approx(1.0)
+    assert summary.index[0] == "transfer"
+    assert summary.is_monotonic_decreasing
+
+
+def test_the_breakdown_is_the_segments_in_time_order() -> None:
+    path = critical_path(SAMPLES["tree"]())
+    frame = path.breakdown()
+    assert list(frame) == ["kind", "start", "stop", "duration_seconds", "key", "prefix", "worker", "host"]
+    assert (frame.start[1:].to_numpy() == frame.stop[:-1].to_numpy()).all()
+    assert (frame.stop - frame.start).sum() == path.scope.stop - path.scope.start
+    assert frame.kind.iloc[0] == "client-submit"
+    assert frame.key.isna().iloc[0]
+    last = frame[frame.kind == "compute-cpu"].iloc[-1]
+    assert (last.key, last.prefix) == ("sum-126", "sum")
+    assert last.host == next(spec.host for spec in path.trace.workers if spec.name == last.worker)
+
+
+def test_by_prefix_worker_and_host_are_seconds() -> None:
+    path = critical_path(SAMPLES["tree"]())
+    for series, by in ((path.by_prefix(), "prefix"), (path.by_worker(), "worker"), (path.by_host(), "host")):
+        assert series.to_dict() == path.seconds(by)
+        assert series.index.name == by
+    assert NOBODY in path.by_prefix().index
+
+
+def test_a_path_can_be_asked_for_up_to_one_task() -> None:
+    trace = SAMPLES["tree"]()
+    run = int(np.flatnonzero(trace.runs.task == list(trace.keys).index("sum-64"))[0])
+    path = critical_path(trace, target="sum-64")
+    assert path.scope.stop == trace.runs.reported[run]
+    assert path.segments.run[-1] == run
+
+
+def test_a_path_can_be_asked_for_a_span() -> None:
+    trace = SAMPLES["two-computations"]()
+    of_graph = replace(trace, spans=("first", "second"), tasks=replace(trace.tasks, span=trace.tasks.graph))
+    first, second = (critical_path(of_graph, span=name) for name in ("first", "second"))
+    assert set(first.seconds("prefix")) <= {"load", "sum", NOBODY}
+    assert set(second.seconds("prefix")) <= {"work", "merge", "total", NOBODY}
+    # The second one begins where the client had the first one's result.
+    assert second.scope.start >= trace.phases.stop[2]
+    assert first.scope.stop < second.scope.start
+
+
+def test_a_path_can_be_asked_for_a_window() -> None:
+    trace = SAMPLES["two-computations"]()
+    end_of_first = int(trace.phases.stop[2])
+    whole = critical_path(trace)
+    first = critical_path(trace, window=(trace.start, end_of_first))
+    second = critical_path(trace, window=(end_of_first, trace.stop))
+    assert first.scope.stop == end_of_first
+    assert first.makespan_seconds + second.makespan_seconds == pytest.approx(whole.makespan_seconds, rel=0.05)
+
+
+def test_a_window_that_begins_within_a_run_begins_the_path_there() -> None:
+    trace = SAMPLES["tree"]()
+    half = (trace.start + trace.stop) // 2
+    assert critical_path(trace, window=(half, trace.stop)).scope.start == half
+
+
+def test_a_what_if_of_a_window_or_a_task_is_about_the_same_task() -> None:
+    trace = SAMPLES["two-computations"]()
+    end = int(trace.phases.stop[2])
+    for path in (critical_path(trace, window=(trace.start, end)), critical_path(trace, target="sum-20")):
+        faster = path.what_if(speed_up={"load": 2.0, "sum": 2.0})
+        assert 0.5 < faster.makespan_seconds / path.makespan_seconds < 0.8
+
+
+def test_errors_name_what_there_is() -> None:
+    trace = SAMPLES["tree"]()
+    with pytest.raises(UnknownNameError, match="no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"):
+        critical_path(trace, target="lod-1")
+    with pytest.raises(UnknownNameError, match="no span 'x' in this trace; there is: 'default'"):
+        critical_path(trace, span="x")
+    with pytest.raises(UnknownNameError, match="no worker 'w7' in this trace; there is: 'w0', 'w1', 'w2', 'w3'"):
+        critical_path(trace).what_if(repair=["w7"])
+    with pytest.raises(ValueError, match="target and span are given; expected one of them at most"):
+        critical_path(trace, target="load-0", span="default")
+    with pytest.raises(ValueError, match="expected its start before its stop"):
+        critical_path(trace, window=(5, 5))
+
+
+def test_a_trace_without_runs_is_refused_by_name() -> None:
+    trace = SAMPLES["tree"]()
+    with pytest.raises(EmptyTraceError, match="no task ran in the trace 'simulated'"):
+        critical_path(replace(trace, runs=Runs.empty()))
+    with pytest.raises(EmptyTraceError, match="no task ended between 1 and 2"):
+        critical_path(trace, window=(1, 2))
+
+
+def test_what_if_takes_the_changes_of_a_replay() -> None:
+    path = critical_path(SAMPLES["spilling"]())
+    assert path.what_if().makespan_seconds == path.makespan_seconds
+    assert not path.what_if(without=["spill"]).seconds("kind").keys() & {"spill", "unspill"}
+    assert path.what_if(speed_up={"sum": 2.0}).makespan_seconds < path.makespan_seconds
+
+
+def test_the_table_of_speedups_has_prefixes_and_parts_with_the_most_helpful_first() -> None:
+    # One chain: a tenth of each prefix's time is what is saved.
+    graph = Graph(["a", "b"], [[], [0]], [40 * MS, 20 * MS], [1, 1], {1})
+    path = critical_path(simulate(graph, workers=1, nthreads=1))
+    table = path.speedups(percent=10)
+    assert list(table.index[:2]) == ["a", "b"]
+    assert table.saved_seconds.tolist()[:2] == pytest.approx([0.004, 0.002], rel=0.03)
+    assert table.saved.tolist()[0] == pytest.approx(0.004 / path.makespan_seconds, rel=0.03)
+    assert "(scheduler)" in table.index
+    assert "(spill)" not in table.index
+
+
+def test_a_prefix_named_as_a_part_is_told_apart_from_it() -> None:
+    graph = Graph(["transfer", "sum"], [[], [0]], [40 * MS, 20 * MS], [8_000_000, 1], {1})
+    path = critical_path(simulate(graph, workers=1, nthreads=1))
+    assert {"transfer", "sum", "(scheduler)"} == set(path.speedups().index)
+
+
+@pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
+def test_a_percentage_out_of_range_is_refused(percent: float) -> None:
+    with pytest.raises(ValueError, match="expected more than 0 and at most 100"):
+        critical_path(SAMPLES["tree"]()).speedups(percent)
+
+
+def test_the_public_names_are_functions_even_after_their_modules_were_imported() -> None:
+    assert dask_efficiency.critical_path is critical_path
+    assert callable(dask_efficiency.compare_paths)

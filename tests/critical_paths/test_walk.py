@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.run_trace import Outcome, RunTrace, Transfers, Transitions, WorkerChange
+from dask_efficiency.trace.tables import MISSING
+from tests.trace.samples import (
+    EPOCH,
+    MS,
+    SAMPLES,
+    Graph,
+    damaged_traces,
+    simulate,
+    traces,
+)
+
+
+def tiles(path: CriticalPath) -> bool:
+    segments = path.segments
+    if path.scope.start == path.scope.stop:
+        return len(segments) == 0
+    return bool(
+        segments.start[0] == path.scope.start
+        and segments.stop[-1] == path.scope.stop
+        and (segments.start[1:] == segments.stop[:-1]).all()
+        and (segments.start < segments.stop).all()
+    )
+
+
+@given(traces())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_segments_tile_the_makespan_to_the_nanosecond_and_leave_nothing_unexplained(trace: RunTrace) -> None:
+    path = critical_path(trace)
+    assert tiles(path)
+    assert path.unattributed == 0.0
+
+
+@given(damaged_traces())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_segments_tile_whatever_was_not_recorded_or_contradicts_itself(trace: RunTrace) -> None:
+    try:
+        path = critical_path(trace)
+    except EmptyTraceError:
+        return
+    assert tiles(path)
+    assert sum(path.seconds("kind").values()) == pytest.approx(path.makespan_seconds)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_run_on_the_path_is_walked_through_twice(name: str) -> None:
+    segments = critical_path(SAMPLES[name]()).segments
+    runs = segments.run[segments.run != MISSING]
+    assert len(np.unique(runs)) == 1 + np.count_nonzero(np.diff(runs))
+
+
+def chain(**changes: object) -> RunTrace:
+    """One task after the other on one slot: 10, 20 and 30 ms."""
+    graph = Graph(["a", "b", "c"], [[], [0], [1]], [10 * MS, 20 * MS, 30 * MS], [1, 1, 1], {2})
+    return simulate(graph, **({"workers": 1, "nthreads": 1, "cpu_share": 0.5} | changes))
+
+
+def kinds(path: CriticalPath) -> list[str]:
+    """The kinds in time order, one that follows on itself once."""
+    names = [str(KINDS[i]) for i in path.segments.kind.tolist()]
+    return [name for i, name in enumerate(names) if not i or names[i - 1] != name]
+
+
+def test_a_chain_goes_through_every_step_of_every_task_in_order() -> None:
+    a_task = [
+        "scheduler-to-worker",
+        "worker-loop",
+        "executor-handoff",
+        "compute-cpu",
+        "compute-noncpu",
+        "worker-loop",
+        "report",
+    ]
+    # From one task's booking to the next one's message the scheduler makes one transition.
+    between = [*a_task, "scheduler-transition", *a_task, "scheduler-transition", *a_task]
+    assert kinds(critical_path(chain())) == ["client-submit", "graph-update", *between, "result-gather"]
+
+
+def test_computing_is_split_in_proportion_to_cpu() -> None:
+    found = critical_path(chain()).seconds("kind")
+    assert found["compute-cpu"] == pytest.approx(0.030)
+    assert found["compute-noncpu"] == pytest.approx(0.030)
+
+
+def test_the_path_goes_through_the_input_that_arrived_last() -> None:
+    graph = Graph(["short", "long", "both"], [[], [], [0, 1]], [5 * MS, 50 * MS, MS], [1, 1, 1], {2})
+    assert set(critical_path(simulate(graph)).seconds_computing()) == {"long", "both"}
+
+
+def test_a_task_that_waits_for_a_slot_comes_after_the_task_that_held_it() -> None:
+    # Both are sent at once, as one more than there are threads may be.
+    graph = Graph(["first", "second"], [[], []], [40 * MS, 5 * MS], [1, 1], {0, 1})
+    path = critical_path(simulate(graph, workers=1, nthreads=1))
+    assert path.seconds("prefix")["first"] > 0.040
+    assert "ready-wait" not in path.seconds("kind")
+
+
+def test_a_queued_task_comes_after_the_task_that_made_room() -> None:
+    graph = Graph(["t"] * 6, [[]] * 6, [10 * MS] * 6, [1] * 6, set(range(6)))
+    path = critical_path(simulate(graph, workers=1, nthreads=1, saturation=1.0))
+    assert len(set(path.segments.task.tolist()) - {MISSING}) == 6
+    assert "scheduler-queue" not in path.seconds("kind")
+
+
+def test_a_transfer_is_split_into_its_queue_and_itself() -> None:
+    graph = Graph(["a", "b", "c", "both"], [[], [], [], [0, 1, 2]], [MS] * 4, [10_000_000] * 4, {3})
+    trace = simulate(graph, workers=4, nthreads=1, bytes_per_second=1e8, incoming_connections=1, spread=True)
+    path = critical_path(trace)
+    arrived = trace.transfers.stop.max()
+    last = trace.transfers.take(trace.transfers.stop == arrived)
+    found = path.segments.take(path.segments.kind == KINDS.index(Kind.TRANSFER))
+    assert (found.start[-1], found.stop[-1]) == (last.start[0], last.stop[0])
+    assert found.sender[-1] == last.sender[0]
+    # It had to wait for the two others, as there is one connection.
+    assert path.seconds("kind")["transfer-queue"] > path.seconds("kind")["transfer"]
+
+
+def test_a_failed_try_is_on_the_path_of_the_one_that_succeeds() -> None:
+    trace = chain(failing=frozenset({1}))
+    path = critical_path(trace)
+    tries = np.flatnonzero(trace.runs.task == 1)
+    assert len(tries) == 2
+    assert set(tries.tolist()) <= set(path.segments.run.tolist())
+    assert path.seconds("prefix")["b"] > 0.030
+
+
+def test_what_a_killed_worker_ran_is_on_the_path_until_it_was_gone() -> None:
+    graph = Graph(["t"], [[]], [50 * MS], [1], {0})
+    trace = simulate(graph, workers=2, nthreads=1, dies=(0, 40 * MS))
+    path = critical_path(trace)
+    left = trace.worker_events.at[trace.worker_events.change == WorkerChange.LEFT][0]
+    lost = path.segments.take(path.segments.kind == KINDS.index(Kind.LOST_WORKER))
+    assert lost.start[0] == trace.runs.assigned[0]
+    assert lost.stop[-1] >= left
+    assert "unattributed" not in path.seconds("kind")
+
+
+def test_of_all_that_was_lost_with_a_worker_a_task_follows_its_own_try() -> None:
+    # The first and the last are on worker 0, and the last is what the end waits for.
+    graph = Graph(["short", "elsewhere", "long"], [[], [], []], [80 * MS, MS, 90 * MS], [1] * 3, {0, 1, 2})
+    trace = simulate(graph, workers=2, nthreads=2, dies=(0, 40 * MS), saturation=1.0)
+    lost = np.flatnonzero(trace.runs.outcome == Outcome.LOST)
+    assert trace.runs.task[lost].tolist() == [0, 2]
+    path = critical_path(trace)
+    assert [run for run in np.unique(path.segments.run).tolist() if run in lost] == [lost[1]]
+
+
+def test_a_transfer_that_was_still_under_way_is_not_what_a_task_waited_for() -> None:
+    trace = SAMPLES["tree"]()
+    path = critical_path(trace)
+    run = int(path.segments.run[path.segments.run != MISSING][-1])
+    first = trace.dependency_starts[trace.runs.task[run]]
+    late = {
+        "task": [trace.dependencies[first]],
+        "sender": [1],
+        "receiver": [trace.runs.worker[run]],
+        "queued": [trace.runs.received[run] + 1],
+        "start": [trace.runs.received[run] + 1],
+        "stop": [trace.runs.ready[run] + MS],
+        "arrived": [True],
+    }
+    again = critical_path(replace(trace, transfers=Transfers.from_columns(late)))
+    of_run = again.segments.take(again.segments.run == run)
+    assert KINDS.index(Kind.TRANSFER) not in of_run.kind
+
+
+def test_a_stolen_task_waited_where_it_was_taken_from() -> None:
+    trace = chain()
+    runs = trace.runs
+    # The last task waited 7 ms on worker 1 before it was given to worker 0.
+    stolen = runs.take(np.array([0, 1, 2, 2]))
+    columns = {name: column.copy() for name, column in stolen.columns().items()}
+    for name in ("executing", "submitted", "start", "stop", "ended", "reported"):
+        columns[name][2] = MISSING
+    for name in ("received", "ready", "executing", "submitted", "start", "stop", "ended", "reported", "assigned"):
+        columns[name][3] += 7 * MS
+    columns["outcome"][2] = 2
+    moved = replace(trace, runs=type(runs)(**columns), phases=type(trace.phases).empty(), stop=trace.stop + 7 * MS)
+    found = critical_path(moved).seconds("kind")
+    # 7 ms, less what it took to hear of it, which the thief's messages then take again.
+    waited = 7 * MS - (runs.ready[2] - runs.assigned[2])
+    assert found["ready-wait"] == pytest.approx(waited / 1e9)
+    assert "unattributed" not in found
+
+
+def test_a_slot_that_a_seceding_task_left_was_held_until_then() -> None:
+    graph = Graph(["first", "second"], [[], []], [40 * MS, 35 * MS], [1, 1], {0, 1})
+    trace = simulate(graph, workers=1, nthreads=1, latency=0, loop=0, seceding=frozenset({0}))
+    path = critical_path(trace)
+    first = path.segments.take(path.segments.task == 0)
+    assert first.stop[-1] == trace.runs.seceded[0]
+    assert path.seconds("prefix")["second"] > 0.035
+
+
+def test_a_client_that_waits_before_it_asks_again_is_followed_to_the_result() -> None:
+    graph = Graph(["t"], [[]], [10 * MS], [1], {0})
+    path = critical_path(simulate([graph, graph, graph]))
+    assert path.seconds("kind")["compute-cpu"] + path.seconds("kind")["compute-noncpu"] == pytest.approx(0.030)
+    assert kinds(path).count("client-submit") == 3
+
+
+def test_without_transitions_the_path_follows_the_inputs_that_came_last() -> None:
+    trace = chain()
+    path = critical_path(replace(trace, transitions=Transitions.empty()))
+    assert path.seconds("kind") == critical_path(trace).seconds("kind")
+
+
+def test_instants_that_were_not_recorded_leave_their_neighbours_time_unattributed() -> None:
+    trace = chain()
+    submitted = np.full(3, MISSING)
+    path = critical_path(replace(trace, runs=replace(trace.runs, submitted=submitted)))
+    lost = int((trace.runs.start - trace.runs.executing).sum())
+    assert path.seconds("kind")["unattributed"] == lost / 1e9
+
+
+def test_a_run_of_which_only_the_scheduler_knows_is_unattributed() -> None:
+    trace = chain()
+    columns = {name: column.copy() for name, column in trace.runs.columns().items()}
+    for name in ("received", "ready", "executing", "submitted", "start", "stop", "ended"):
+        columns[name][1] = MISSING
+    path = critical_path(replace(trace, runs=replace(trace.runs, **columns)))
+    assert path.seconds("kind")["unattributed"] == (trace.runs.reported[1] - trace.runs.assigned[1]) / 1e9
+
+
+def test_transfers_that_were_not_recorded_are_not_made_up() -> None:
+    trace = SAMPLES["transfer-bound"]()
+    path = critical_path(replace(trace, transfers=Transfers.empty()))
+    assert "transfer" not in path.seconds("kind")
+    assert tiles(path)
+
+
+def test_the_makespan_is_from_the_clients_first_activity_to_its_last() -> None:
+    trace = chain()
+    path = critical_path(trace)
+    assert path.scope.start == EPOCH == trace.phases.start.min()
+    assert path.scope.stop == trace.phases.stop.max()

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import asyncio
+
+import dask
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.plugins.client import phases
+from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report.model import PHASES
+from tests.strategies import SECOND
+
+#: The order in which phases that go on at once are named; stated here once more, to be noticed.
+PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
+
+
+def seconds(**phases_: float) -> dict[str, float]:
+    return {**dict.fromkeys(PHASES, 0.0), **phases_}
+
+
+def test_phases_one_after_another_are_as_long_as_they_were():
+    intervals = {"optimize": [(0, 2)], "upload": [(2, 3)], "schedule": [(3, 5)], "run": [(5, 9)], "gather": [(9, 10)]}
+    scaled = {phase: [(a * SECOND, b * SECOND) for a, b in pairs] for phase, pairs in intervals.items()}
+    found = split_phases(scaled, start=0, stop=10 * SECOND)
+    assert found == seconds(optimize=2, upload=1, schedule=2, run=4, gather=1)
+    assert list(found) == list(PHASES)
+
+
+def test_the_work_that_goes_on_at_once_is_named_after_the_first_in_order():
+    # All at once for 10 s; then each ends in turn, the first in order first.
+    intervals = {phase: [(0, (10 + i) * SECOND)] for i, phase in enumerate(PRECEDENCE)}
+    assert split_phases(intervals, start=0, stop=20 * SECOND) == seconds(
+        run=10, schedule=1, upload=1, optimize=1, gather=1
+    )
+
+
+def test_what_lies_outside_the_window_is_cut_off():
+    found = split_phases({"run": [(-5 * SECOND, 1 * SECOND), (9 * SECOND, 99 * SECOND)]}, start=0, stop=10 * SECOND)
+    assert found == seconds(run=2)
+    assert split_phases({"run": [(20, 30)]}, start=0, stop=10) == seconds()
+    assert split_phases({}, start=5, stop=5) == seconds()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(PHASES), st.lists(st.tuples(st.integers(-3, 23), st.integers(-3, 23)).map(sorted).map(tuple))
+    ),
+    st.integers(0, 10),
+    st.integers(10, 20),
+)
+def test_every_instant_is_in_the_first_phase_that_goes_on_then(intervals, start, stop):
+    expected = dict.fromkeys(PHASES, 0)
+    for instant in range(start, stop):
+        going_on = {phase for phase, pairs in intervals.items() if any(a <= instant < b for a, b in pairs)}
+        for phase in PRECEDENCE:
+            if phase in going_on:
+                expected[phase] += 1
+                break
+    assert split_phases(intervals, start=start, stop=stop) == {phase: n / 1e9 for phase, n in expected.items()}
+
+
+@given(
+    st.dictionaries(st.sampled_from(PHASES), st.lists(st.tuples(st.integers(), st.integers()))),
+    st.integers(),
+    st.integers(0),
+)
+def test_the_phases_never_hold_more_than_the_window(intervals, start, length):
+    found = split_phases(intervals, start=start, stop=start + length)
+    assert min(found.values()) >= 0
+    assert sum(found.values()) <= length / 1e9 * (1 + 1e-12)
+
+
+def test_an_upload_goes_on_until_a_graph_is_taken_in():
+    # The first is taken in at 8, the second before the third graph's 20, the last never.
+    sent = [(0, 5), (10, 12), (30, 31)]
+    assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
+
+
+# -- the observer ----------------------------------------------------------------------------------
+
+
+class FakeClient:
+    """What the observer looks at of a client: `compute` asks for a graph, sends it and gathers."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, object]] = []
+
+    def get(self, dsk):
+        return self._graph_to_futures(dsk)
+
+    def compute(self, x):
+        return self.get(x)
+
+    def persist(self, x):
+        return self.get(x)
+
+    def submit(self, x):
+        return self._graph_to_futures(x)
+
+    def map(self, x):
+        return self._graph_to_futures(x)
+
+    def _graph_to_futures(self, dsk):
+        if dsk == "broken":
+            raise RuntimeError(dsk)
+        self.sent.append(dask.get_annotations())
+        return f"futures of {dsk}"
+
+    async def _gather(self, futures):
+        return futures
+
+
+class OlderClient:
+    """A client of another release, without the names that are looked for."""
+
+    def get(self, dsk):
+        return dsk
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Each reading is one later than the one before."""
+    readings = iter(range(100, 10**6))
+    monkeypatch.setattr(phases.time, "monotonic_ns", lambda: next(readings))
+
+
+def observed(client, name="report"):
+    observer, report = ClientObserver.of(client), ClientPhases(name, f"span of {name}")
+    observer.add(report)
+    return observer, report
+
+
+@pytest.mark.parametrize("method", ["compute", "persist", "submit", "map", "get"])
+def test_a_graph_is_optimised_and_then_uploaded(clock, method):
+    client = FakeClient()
+    _, report = observed(client)
+    assert getattr(client, method)("graph") == "futures of graph"
+    ((asked, ready),), ((began, stop),) = report.intervals["optimize"], report.intervals["upload"]
+    assert asked < ready == began < stop
+
+
+def test_gathering_is_noted_even_where_it_fails(clock):
+    client = FakeClient()
+    _, report = observed(client)
+    assert asyncio.run(client._gather("x")) == "x"
+
+    with pytest.raises(TypeError):
+        asyncio.run(client._gather())
+    assert len(report.intervals["gather"]) == 2
+    assert all(start < stop for start, stop in report.intervals["gather"])
+
+
+def test_what_is_sent_carries_the_span_of_the_report():
+    client = FakeClient()
+    observer, report = observed(client)
+    client.compute("graph")
+    observer.remove(report)
+    client.compute("graph")
+    assert client.sent == [{"span": {"name": ("report",), "ids": ("span of report",)}}, {}]
+
+
+def test_the_user_s_own_span_stays():
+    client = FakeClient()
+    observed(client)
+    with dask.annotate(span={"name": ("mine",), "ids": ("1",)}, priority=3):
+        client.compute("graph")
+    assert client.sent == [{"span": {"name": ("mine",), "ids": ("1",)}, "priority": 3}]
+
+
+def test_a_graph_that_cannot_be_sent_raises_as_before():
+    client = FakeClient()
+    observer, report = observed(client)
+    with pytest.raises(RuntimeError, match="broken"):
+        client.compute("broken")
+    assert len(report.intervals["upload"]) == 1
+    observer.remove(report)
+    assert type(client) is FakeClient
+
+
+def test_after_the_last_report_the_client_is_as_it_was():
+    client = FakeClient()
+    before = dict(client.__dict__)
+    first, one = observed(client, "one")
+    second, two = observed(client, "two")
+    assert first is second
+    first.remove(one)
+    assert type(client) is not FakeClient
+    client.compute("graph")
+    assert (len(one.intervals["upload"]), len(two.intervals["upload"])) == (0, 1)
+    second.remove(two)
+    assert type(client) is FakeClient
+    assert client.__dict__.keys() == before.keys()
+    assert ClientObserver.of(client) is not first
+
+
+def test_two_reports_at_once_see_the_same_graph_under_both_names():
+    client = FakeClient()
+    observed(client, "outer")
+    observed(client, "inner")
+    client.compute("graph")
+    assert client.sent == [{"span": {"name": ("outer", "inner"), "ids": ("span of outer", "span of inner")}}]
+
+
+def test_an_observed_client_is_still_what_it_was_to_everyone_else():
+    client, other = FakeClient(), FakeClient()
+    observed(client)
+    assert isinstance(client, FakeClient)
+    assert (type(client).__name__, type(client).__module__) == ("FakeClient", __name__)
+    assert type(other) is FakeClient
+
+
+def test_a_client_without_these_names_works_on():
+    client = OlderClient()
+    observer, report = observed(client)
+    assert client.get("graph") == "graph"
+    observer.remove(report)
+    assert type(client) is OlderClient
+    assert report.intervals["upload"] == []

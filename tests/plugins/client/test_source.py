@@ -1,0 +1,143 @@
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.plugins.client.source import MAX_CODE, Place, block_at, bounded, place_of, recorded
+
+
+class block:  # noqa: N801  # reads as what it stands for
+    """Remembers where its ``with`` statement is."""
+
+    def __enter__(self) -> "block":
+        self.place = place_of(sys._getframe(1))
+        return self
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    async def __aenter__(self) -> "block":
+        self.place = place_of(sys._getframe(1))
+        return self
+
+    async def __aexit__(self, *error: Any) -> None: ...
+
+
+def test_a_block_is_shown_without_what_is_around_it() -> None:
+    with block() as found:
+        text = """
+not indented
+"""
+    assert block_at(found.place) == ('with block() as found:\n    text = """\nnot indented\n"""',)
+    assert text == "\nnot indented\n"
+
+
+def test_the_innermost_block_that_begins_there_is_shown() -> None:
+    with contextlib.nullcontext():
+        found = block()
+        with contextlib.nullcontext(), found:
+            last = False
+    assert block_at(found.place) == ("with contextlib.nullcontext(), found:\n    last = False",)
+    with (
+        block() as found,
+        contextlib.nullcontext(),
+    ):
+        last = True
+    assert block_at(found.place)[0].startswith("with (\n    block() as found,")
+    assert block_at(found.place)[0].endswith("last = True")
+    assert last
+
+
+def test_an_asynchronous_block_is_shown() -> None:
+    async def main() -> Any:
+        async with block() as found:
+            await asyncio.sleep(0)
+        return found.place
+
+    assert block_at(asyncio.run(main())) == ("async with block() as found:\n    await asyncio.sleep(0)",)
+
+
+def test_a_block_entered_by_a_stack_shows_the_function() -> None:
+    def work() -> block:
+        with contextlib.ExitStack() as stack:
+            found = block()
+            stack.enter_context(found)
+        return found
+
+    (code,) = block_at(work().place)
+    assert code.startswith("def work() -> block:")
+    assert code.endswith("return found")
+
+
+def test_code_without_source_shows_nothing() -> None:
+    names: dict[str, Any] = {"block": block}
+    exec("with block() as found: pass", names)
+    assert block_at(names["found"].place) == ()
+    assert block_at(place_of(None)) == ()
+
+
+def test_a_block_is_found_by_any_line_of_its_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("with (\n    one(),\n    two(),\n):\n    pass\npast = 1\n")
+    for lineno in (1, 2, 3, 4):
+        assert block_at(Place(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
+
+
+def test_a_file_that_is_no_python_is_shown_as_it_is(tmp_path: Path) -> None:
+    cell = tmp_path / "cell.py"
+    cell.write_text("%%time\nwith report():\n    pass\n")
+    assert block_at(Place(str(cell), 2, {})) == ("%%time\nwith report():\n    pass",)
+
+
+@pytest.fixture
+def spans() -> dict[str, Any]:
+    code = namedtuple("SourceCode", "code filename")
+    return {
+        "mine": SimpleNamespace(code=[(code("    def f():\n        compute()\n", "a"), code("x = 1", "b"))]),
+        "twice": SimpleNamespace(code=[(code("x = 1", "b"),)]),
+        "other": SimpleNamespace(code=[(code("secret = 1", "c"),)]),
+    }
+
+
+def test_what_was_recorded_for_ones_own_spans_is_shown_once(spans: dict[str, Any]) -> None:
+    assert recorded(spans, ["mine", "gone", "twice"]) == ("def f():\n    compute()", "x = 1")
+    assert recorded(spans, []) == ()
+
+
+def test_long_code_is_cut_and_says_by_how_much() -> None:
+    assert bounded(["a" * MAX_CODE]) == ("a" * MAX_CODE,)
+    assert bounded(["a" * (MAX_CODE - 1), "bcd", "ef"]) == ("a" * (MAX_CODE - 1), "b", "# 4 more characters")
+
+
+def test_blocks_are_found_in_many_threads_at_once() -> None:
+    """In a process of its own, whose garbage collector lets other threads in as often as can be."""
+    program = """
+import ast, gc, sys, threading
+from dask_efficiency.plugins.client.source import Place, block_at
+
+sys.setswitchinterval(1e-6)
+gc.set_threshold(50)
+gc.callbacks.append(lambda *args: sum(range(50)))
+found = []
+
+def look():
+    for _ in range(3):
+        try:
+            found.append(len(block_at(Place(ast.__file__, 50, {}))))
+        except SystemError as error:
+            found.append(error)
+
+threads = [threading.Thread(target=look) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found == [1] * 18, found
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,438 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.scheduler import outstanding
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
+from dask_efficiency.plugins.worker.meter import RECOMPUTED
+from dask_efficiency.windows import ClusterWindow
+
+# A failing state machine is shrunk for up to five minutes before it says how it failed.
+pytestmark = pytest.mark.timeout(400)
+
+OUTSTANDING = {"waiting", "queued", "no-worker", "processing"}
+
+
+class FakeScheduler:
+    """As much of a scheduler as is looked at: tasks in states, and two stream handlers."""
+
+    def __init__(self, **states: str) -> None:
+        self.tasks = {}
+        self.ws = SimpleNamespace(long_running=set())
+        self.workers = {"tcp://a": self.ws}
+        self.stream_handlers = {"update-graph": self.update_graph, "long-running": self.handle_long_running}
+        self.taken_in: list[bool] = []
+        self.tracker: WorkTracker | None = None
+        for key, state in states.items():
+            self.add(key, state)
+
+    def add(self, key, state="released"):
+        self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
+
+    @property
+    def task_prefixes(self):
+        states = ["released", "memory", "erred", "forgotten", *OUTSTANDING]
+        counts = {state: sum(ts.state == state for ts in self.tasks.values()) for state in states}
+        return {"inc": SimpleNamespace(states=counts), "sum": SimpleNamespace(states=dict.fromkeys(states, 0))}
+
+    async def update_graph(self, fail=False):
+        self.taken_in.append(self.tracker.graphs)
+        if fail:
+            raise ValueError("a broken graph")
+        return "taken in"
+
+    def handle_long_running(self, key, worker):
+        ts = self.tasks.get(key)
+        if ts is not None and ts.processing_on is self.ws and worker == "tcp://a":
+            self.ws.long_running.add(ts)
+        return "handled"
+
+    def move(self, key, finish, stimulus_id="stimulus"):
+        ts = self.tasks[key]
+        start, ts.state = ts.state, finish
+        ts.processing_on = self.ws if finish == "processing" else None
+        if finish == "memory":
+            ts.nbytes = 28
+        self.ws.long_running.discard(ts)
+        self.tracker.transition(key, start, finish, stimulus_id)
+        if finish == "forgotten":
+            del self.tasks[key]
+
+    def ask(self, *keys, stimulus_id):
+        """A client's graph: it has tasks that are not there yet or were released wait."""
+        self.tracker.asked(stimulus_id)
+        for key in keys:
+            if key not in self.tasks:
+                self.add(key)
+            self.move(key, "waiting", stimulus_id)
+
+    def compute(self, *keys):
+        for key in keys:
+            self.move(key, "processing")
+            self.move(key, "memory", f"task-finished-{key}")
+
+    def recomputed(self):
+        """The keys of the tasks that are marked."""
+        return {key for key, ts in self.tasks.items() if RECOMPUTED in (ts.annotations or {})}
+
+
+class FakeTask:
+    def __init__(self, key, state, processing_on):
+        self.key, self.state, self.processing_on, self.annotations = key, state, processing_on, None
+        self.prefix = SimpleNamespace(name=key.partition("-")[0])
+        self.nbytes = 28 if state == "memory" else -1
+        self.who_wants = {"client"}
+        self.waiters = set()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    clock = SimpleNamespace(now=0)
+    monkeypatch.setattr(outstanding.time, "monotonic_ns", lambda: clock.now)
+    return clock
+
+
+def tracked(**states):
+    scheduler = FakeScheduler(**states)
+    cluster = ClusterLedger(at=0)
+    windows: dict[str, ClusterWindow] = {}
+    scheduler.tracker = WorkTracker(scheduler, cluster, windows)
+    return scheduler, cluster, windows
+
+
+def test_work_is_outstanding_from_the_first_waiting_task_to_the_last_that_is_done(clock):
+    scheduler, cluster, _ = tracked()
+    for key in "xy":
+        scheduler.add(key)
+    for now, key, state in [
+        (10, "x", "waiting"),
+        (12, "y", "waiting"),
+        (15, "x", "processing"),
+        (20, "y", "processing"),
+        (30, "x", "memory"),
+        (40, "y", "erred"),
+    ]:
+        clock.now = now
+        scheduler.move(key, state)
+    assert not cluster.work.outstanding
+    assert cluster.work.without_work(at=50) == 20
+
+
+@pytest.mark.parametrize("state", sorted(OUTSTANDING))
+def test_tasks_that_were_there_before_the_tracker_count(clock, state):
+    _, cluster, _ = tracked(x=state, y="memory")
+    assert cluster.work.outstanding
+    _, cluster, _ = tracked(y="memory", z="released")
+    assert not cluster.work.outstanding
+
+
+def test_a_long_running_task_is_no_work_outstanding_but_what_waits_for_it_is(clock):
+    scheduler, cluster, _ = tracked(x="processing")
+    clock.now = 10
+    assert scheduler.stream_handlers["long-running"](key="x", worker="tcp://a") == "handled"
+    assert not cluster.work.outstanding
+    assert not scheduler.tracker.running
+    scheduler.add("y")
+    clock.now = 15
+    scheduler.move("y", "waiting")
+    assert cluster.work.outstanding
+    clock.now = 20
+    scheduler.move("x", "memory")
+    scheduler.move("y", "processing")
+    assert (cluster.work.outstanding, scheduler.tracker.running) == (True, True)
+    assert cluster.work.without_work(at=30) == 5
+
+
+@pytest.mark.parametrize(("key", "worker"), [("x", "tcp://b"), ("gone", "tcp://a")])
+def test_a_message_of_a_worker_that_has_not_the_task_changes_nothing(clock, key, worker):
+    scheduler, cluster, _ = tracked(x="processing")
+    scheduler.stream_handlers["long-running"](key=key, worker=worker)
+    assert cluster.work.outstanding
+
+
+def test_a_task_that_was_long_running_before_the_tracker_is_known(clock):
+    scheduler = FakeScheduler(x="processing")
+    scheduler.ws.long_running.add(scheduler.tasks["x"])
+    cluster = ClusterLedger(at=0)
+    scheduler.tracker = WorkTracker(scheduler, cluster, {})
+    assert not cluster.work.outstanding
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_work_is_outstanding_while_a_graph_is_taken_in(clock, fail):
+    scheduler, cluster, windows = tracked()
+    windows["w"] = ClusterWindow(cluster, at=0)
+    clock.now = 5
+
+    async def taking_in():
+        try:
+            return await scheduler.stream_handlers["update-graph"](fail=fail)
+        finally:
+            clock.now = 9
+
+    if fail:
+        with pytest.raises(ValueError, match="a broken graph"):
+            asyncio.run(taking_in())
+    else:
+        assert asyncio.run(taking_in()) == "taken in"
+    assert scheduler.taken_in == [True]
+    assert not scheduler.tracker.graphs
+    assert not cluster.work.outstanding
+
+
+def test_open_windows_hear_when_tasks_run(clock):
+    scheduler, cluster, windows = tracked()
+    scheduler.add("x")
+    windows["w"] = ClusterWindow(cluster, at=0)
+    for clock.now, state in ((5, "waiting"), (10, "processing"), (20, "memory")):
+        scheduler.move("x", state)
+    assert windows["w"].running.until(30) == [(10, 20)]
+    assert windows["w"].graphs.until(30) == []
+
+
+# -- what is computed once more, and why ------------------------------------------------------------
+
+
+def test_a_lost_result_and_its_ancestors_are_marked_and_first_runs_are_not(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", "c", "d", stimulus_id="update-graph-1")
+    scheduler.compute("a", "b", "c")
+    for key in "ab":  # nobody needs them once c is there
+        scheduler.move(key, "released", "task-finished-c")
+    scheduler.move("d", "processing")
+    assert scheduler.recomputed() == set()
+    for key, state in [("c", "released"), ("d", "released"), *((key, "waiting") for key in "dcba")]:
+        scheduler.move(key, state, "handle-worker-cleanup-2")
+    assert scheduler.recomputed() == {"a", "b", "c"}
+    scheduler.compute("a", "b", "c", "d")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
+
+
+def test_what_a_clients_graph_asks_for_again_is_a_repeat_and_not_marked(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", stimulus_id="update-graph-1")
+    scheduler.compute("a", "b")
+    scheduler.move("a", "released", "task-finished-b")
+    scheduler.move("b", "released", "client-releases-keys-2")
+    scheduler.ask("b", "a", stimulus_id="update-graph-3")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("a", "b")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2), "b": (1, 2)}
+
+
+def test_a_graph_that_asks_for_what_is_being_computed_again_anyway_changes_no_cause(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("lost", "asked", stimulus_id="update-graph-1")
+    scheduler.compute("lost", "asked")
+    scheduler.move("asked", "released", "client-releases-keys-2")
+    scheduler.ask("asked", stimulus_id="update-graph-3")
+    for key, state in [("lost", "released"), ("lost", "waiting")]:
+        scheduler.move(key, state, "handle-worker-cleanup-4")
+    scheduler.ask(stimulus_id="update-graph-5")
+    assert scheduler.recomputed() == {"lost"}
+    scheduler.compute("lost", "asked")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"asked": (1, 2)}
+
+
+def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", stimulus_id="update-graph-1")
+    scheduler.compute("a")
+    for key, state in [("b", "processing"), ("b", "erred"), ("a", "released")]:
+        scheduler.move(key, state, "task-erred-2")
+    for key, state in [("b", "released"), ("b", "waiting"), ("a", "waiting")]:
+        scheduler.move(key, state, "stimulus-retry-3")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("a", "b")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2)}
+
+
+@pytest.mark.parametrize("state", sorted(OUTSTANDING))
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")],
+)
+def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, state, first, then):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
+    scheduler.move("x", "released", first)
+    if first == "update-graph-3":
+        scheduler.ask("x", stimulus_id=first)
+    else:
+        scheduler.move("x", "waiting", first)
+    before = scheduler.recomputed()
+    assert before == ({"x"} if first == "handle-worker-cleanup-3" else set())
+    if state != "waiting":
+        scheduler.move("x", state, "task-finished-y")
+    for finish in ("released", "waiting"):
+        scheduler.move("x", finish, then)
+    assert scheduler.recomputed() == before
+
+
+def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
+    mine = scheduler.tasks["x"].annotations = {"priority": 1}
+    for state in ("released", "waiting"):
+        scheduler.move("x", state, "handle-worker-cleanup-2")
+    assert scheduler.tasks["x"].annotations == {"priority": 1, RECOMPUTED: True}
+    # A dictionary of annotations may be shared with other tasks.
+    assert mine == {"priority": 1}
+    scheduler.tasks["x"].who_wants = set()
+    scheduler.move("x", "released", "client-releases-keys-3")
+    scheduler.ask("x", stimulus_id="update-graph-4")
+    assert scheduler.tasks["x"].annotations == {"priority": 1}
+
+
+def test_a_task_that_is_tried_again_is_not_marked(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    for state in ("processing", "released", "waiting"):
+        scheduler.move("x", state, "task-erred-2")
+    assert scheduler.recomputed() == set()
+    scheduler.compute("x")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
+
+
+@pytest.mark.parametrize("end", [["forgotten"], ["released", "forgotten"]])
+def test_a_key_that_was_forgotten_in_between_is_recognised(clock, end):
+    scheduler, _, _ = tracked()
+    for number in range(4):
+        scheduler.ask("sum-1", f"sum-{number + 2}", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("sum-1", f"sum-{number + 2}")
+        for state in end:
+            scheduler.move("sum-1", state, f"client-releases-keys-{number}")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"sum": (3, 4)}
+    assert not scheduler.tracker.full
+
+
+def test_a_result_that_was_there_before_the_tracker_is_known(clock):
+    scheduler, _, _ = tracked(x="memory", y="memory")
+    scheduler.move("x", "released", "client-releases-keys-1")
+    scheduler.ask("x", stimulus_id="update-graph-2")
+    for state in ("released", "waiting"):
+        scheduler.move("y", state, "handle-worker-cleanup-3")
+    assert scheduler.recomputed() == {"y"}
+    scheduler.compute("x", "y")
+    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2)}
+
+
+def test_a_window_counts_the_repeats_inside_it(clock):
+    scheduler, _, _ = tracked()
+    tracker = scheduler.tracker
+    for number in range(5):
+        if number == 3:
+            tracker.repeats["window"] = RepeatCounter()
+        scheduler.ask("x", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("x")
+        scheduler.move("x", "forgotten")
+    assert tracker.repeats["window"].by_prefix() == {"x": (2, 3)}
+    assert tracker.repeats[None].by_prefix() == {"x": (4, 5)}
+
+
+def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
+    monkeypatch.setattr(outstanding, "MAX_KEYS", 2)
+    scheduler, _, _ = tracked()
+    for number in range(2):
+        scheduler.ask("x", "y", "z", stimulus_id=f"update-graph-{number}")
+        scheduler.compute("x", "y", "z")
+        for key in "xyz":
+            scheduler.move(key, "forgotten")
+    assert scheduler.tracker.full
+    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2), "y": (1, 2)}
+
+
+def test_after_a_restart_everything_is_counted_anew(clock):
+    scheduler, cluster, _ = tracked(x="processing", y="memory")
+    scheduler.tasks.clear()
+    clock.now = 10
+    scheduler.tracker.reset()
+    assert (cluster.work.outstanding, scheduler.tracker.running) == (False, False)
+
+
+def test_the_handlers_are_put_back(clock):
+    scheduler = FakeScheduler()
+    before = dict(scheduler.stream_handlers)
+    scheduler.tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    assert scheduler.stream_handlers != before
+    scheduler.tracker.close()
+    assert scheduler.stream_handlers == before
+    scheduler.tracker.close()
+
+
+def test_a_handler_that_somebody_else_wrapped_since_stays(clock):
+    scheduler, _, _ = tracked()
+    scheduler.stream_handlers["update-graph"] = theirs = object()
+    scheduler.tracker.close()
+    assert scheduler.stream_handlers["update-graph"] is theirs
+
+
+def test_a_scheduler_without_these_handlers_is_watched_less_closely(clock):
+    scheduler = FakeScheduler(x="processing")
+    scheduler.stream_handlers.clear()
+    scheduler.tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    assert scheduler.stream_handlers == {}
+    scheduler.tracker.close()
+
+
+# -- whatever tasks do, the counts are those of the tasks -------------------------------------------
+
+MOVES = {
+    "released": ["waiting", "memory", "forgotten"],
+    "waiting": ["processing", "queued", "no-worker", "released", "memory", "erred"],
+    "queued": ["processing", "released"],
+    "no-worker": ["processing", "released"],
+    "processing": ["memory", "erred", "released"],
+    "memory": ["released", "forgotten", "erred"],
+    "erred": ["released", "forgotten", "waiting"],
+}
+
+
+class WorkMachine(RuleBasedStateMachine):
+    """The tracker counts differences; the truth is counted from the tasks each time."""
+
+    keys = st.sampled_from([f"task-{i}" for i in range(6)])
+
+    @initialize(states=st.lists(st.sampled_from(sorted(MOVES)), max_size=6))
+    def begin(self, states):
+        self.scheduler, self.cluster, _ = tracked(**{f"task-{i}": state for i, state in enumerate(states)})
+
+    @rule(key=keys, which=st.integers(0, 5), stimulus=st.sampled_from(["update-graph", "cleanup"]))
+    def move(self, key, which, stimulus):
+        if key not in self.scheduler.tasks:
+            self.scheduler.add(key)
+        ts = self.scheduler.tasks[key]
+        moves = MOVES[ts.state]
+        self.scheduler.move(key, moves[which % len(moves)], stimulus)
+        assert ts.nbytes >= 0 or not ts.annotations
+
+    @rule(key=keys)
+    def secede(self, key):
+        self.scheduler.stream_handlers["long-running"](key=key, worker="tcp://a")
+
+    @rule()
+    def restart(self):
+        self.scheduler.tasks.clear()
+        self.scheduler.ws.long_running.clear()
+        self.scheduler.tracker.reset()
+
+    @invariant()
+    def the_counts_are_those_of_the_tasks(self):
+        busy = [ts for ts in self.scheduler.tasks.values() if ts not in self.scheduler.ws.long_running]
+        assert self.cluster.work.outstanding is any(ts.state in OUTSTANDING for ts in busy)
+        assert self.scheduler.tracker.running is any(ts.state == "processing" for ts in busy)
+
+
+TestWorkMachine = WorkMachine.TestCase
+TestWorkMachine.settings = settings(max_examples=100, stateful_step_count=30)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.plugins.worker.fine_metrics import (
+    MAX_LABELS,
+    MAX_PREFIX_LENGTH,
+    SPILL_LABELS,
+    Digests,
+    SpillDigests,
+)
+
+
+def totals(**by_label: float) -> defaultdict:
+    """Digests of one span and prefix."""
+    found = defaultdict(float)
+    for label, value in by_label.items():
+        found["execute", "span", "inc", label.replace("_", "-"), "seconds"] = value
+    return found
+
+
+def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
+    digests_total = totals(disk_read=1.0, thread_cpu=9.0)
+    digests = Digests(digests_total)
+    assert digests.spill("span", "inc") == 0
+    digests_total["execute", "span", "inc", "disk-read", "seconds"] += 0.25
+    digests_total["execute", "span", "inc", "deserialize", "seconds"] += 0.5
+    digests_total["execute", "span", "inc", "thread-cpu", "seconds"] += 5
+    assert digests.spill("span", "inc") == 750_000_000
+    assert digests.spill("span", "inc") == 0
+
+
+def test_every_label_of_spilling_counts_and_bytes_do_not():
+    digests_total = totals()
+    digests = Digests(digests_total)
+    for label in SPILL_LABELS:
+        digests_total["execute", "span", "inc", label, "seconds"] = 1.0
+        digests_total["execute", "span", "inc", label, "bytes"] = 1e9
+        digests_total["execute", "span", "inc", label, "count"] = 3
+    assert digests.spill("span", "inc") == len(SPILL_LABELS) * 10**9
+
+
+def test_spans_and_prefixes_are_told_apart():
+    digests_total = totals()
+    digests = Digests(digests_total)
+    digests_total["execute", "span", "inc", "disk-read", "seconds"] = 1.0
+    digests_total["execute", "span", "sum", "disk-read", "seconds"] = 2.0
+    digests_total["execute", None, "inc", "disk-read", "seconds"] = 3.0
+    assert digests.spill("span", "inc") == 1 * 10**9
+    assert digests.spill("span", "sum") == 2 * 10**9
+    # The ledger says "" where there is no span.
+    assert digests.spill("", "inc") == 3 * 10**9
+    assert digests.spill("other", "inc") == 0
+
+
+def test_prefixes_are_cut_as_the_ledger_cuts_them():
+    digests_total = totals()
+    digests = Digests(digests_total)
+    digests_total["execute", "span", "x" * 300, "disk-read", "seconds"] = 1.0
+    assert digests.spill("span", "x" * MAX_PREFIX_LENGTH) == 10**9
+
+
+def test_what_was_there_before_the_meter_does_not_count():
+    digests_total = totals(disk_read=100.0, io=7.0)
+    digests_total["gather-dep", "network", "seconds"] = 50.0
+    digests = Digests(digests_total)
+    assert (digests.spill("span", "inc"), digests.outside(), digests.details()) == (
+        0,
+        {"gather-dep": 0},
+        {"in task: io": 0},
+    )
+    # Also where a label joins a group that was there before.
+    digests_total["execute", "span", "inc", "compress", "seconds"] = 1.0
+    assert digests.spill("span", "inc") == 10**9
+
+
+def test_a_digest_that_falls_takes_nothing_back():
+    digests_total = totals(disk_read=1.0, io=1.0)
+    digests = Digests(digests_total)
+    digests_total["execute", "span", "inc", "disk-read", "seconds"] = 0.5
+    digests_total["execute", "span", "inc", "io", "seconds"] = 0.5
+    assert digests.spill("span", "inc") == 0
+    assert digests.details() == {"in task: io": 0}
+
+
+def test_work_outside_the_slots_is_summed_by_activity():
+    digests_total = totals()
+    digests = Digests(digests_total)
+    digests_total["gather-dep", "network", "seconds"] = 1.0
+    digests_total["gather-dep", "deserialize", "seconds"] = 0.5
+    digests_total["gather-dep", "network", "bytes"] = 1e6
+    digests_total["get-data", "disk-read", "seconds"] = 2.0
+    digests_total["memory-monitor", "disk-write", "seconds"] = 3.0
+    digests_total["tick-duration"] = 99.0
+    digests_total["latency", "seconds"] = 99.0
+    assert digests.outside() == {
+        "gather-dep": 1_500_000_000,
+        "get-data": 2_000_000_000,
+        "spill by the memory manager": 3_000_000_000,
+    }
+    assert digests.details() == {}
+
+
+def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
+    digests_total = totals(io=0.0)
+    digests = Digests(digests_total)
+    digests_total["execute", "span", "inc", "io", "seconds"] = 0.4
+    digests_total["execute", "span", "sum", "io", "seconds"] = 0.2
+    digests_total["execute", "span", "sum", ("a", "tuple"), "seconds"] = 1.0
+    assert digests.details() == {"in task: io": 600_000_000, "in task: ('a', 'tuple')": 10**9}
+
+
+@pytest.mark.parametrize("label", ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"])
+def test_the_labels_of_upstream_are_no_details(label):
+    digests_total = totals()
+    digests = Digests(digests_total)
+    digests_total["execute", "span", "inc", label, "seconds"] = 1.0
+    assert (digests.details(), digests.outside(), digests.spill("span", "inc")) == ({}, {}, 0)
+
+
+def test_the_user_s_labels_are_bounded_in_number_and_length():
+    digests_total = totals()
+    digests = Digests(digests_total)
+    for i in range(MAX_LABELS + 5):
+        digests_total["execute", "span", "inc", f"label {i}", "seconds"] = 1.0
+    assert len(digests.details()) == MAX_LABELS
+    digests_total["execute", "span", "sum", "label 0", "seconds"] = 1.0
+    assert digests.details()["in task: label 0"] == 2 * 10**9
+    digests = Digests(totals(**{"x" * 500: 0.0}))
+    assert [len(name) for name in digests.details()] == [200]
+
+
+keys = st.tuples(
+    st.sampled_from(["execute"]),
+    st.sampled_from([None, "span"]),
+    st.sampled_from(["inc", "sum"]),
+    st.sampled_from(["disk-read", "compress", "thread-cpu", "io"]),
+    st.sampled_from(["seconds", "bytes"]),
+)
+
+
+@given(st.dictionaries(keys, st.integers(0, 5)), st.lists(st.tuples(keys, st.integers(0, 5), st.booleans())))
+def test_all_calls_together_give_what_was_gained_since_the_beginning(before, later):
+    digests_total = defaultdict(float, {key: float(value) for key, value in before.items()})
+    digests = Digests(digests_total)
+    found, gained, io = 0, 0, 0
+    for key, value, look in later:
+        digests_total[key] += value
+        gained += value * (key[3] in SPILL_LABELS and key[4] == "seconds" and key[1:3] == ("span", "inc"))
+        io += value * (key[3:] == ("io", "seconds"))
+        if look:
+            found += digests.spill("span", "inc")
+    found += digests.spill("span", "inc")
+    assert found == gained * 10**9
+    assert digests.details().get("in task: io", 0) == io * 10**9
+
+
+def test_reading_back_and_writing_are_told_apart():
+    digests_total = totals(disk_read=1.0, disk_write=1.0)
+    digests = SpillDigests(digests_total)
+    assert digests.since("span", "inc") == (0, 0)
+    for label in ("disk-read", "deserialize", "decompress"):
+        digests_total["execute", "span", "inc", label, "seconds"] += 0.25
+    for label in ("disk-write", "serialize", "compress"):
+        digests_total["execute", "span", "inc", label, "seconds"] += 0.5
+    digests_total["execute", "span", "inc", "disk-read", "bytes"] += 1e9
+    digests_total["execute", "span", "other", "disk-read", "seconds"] += 7
+    assert digests.since("span", "inc") == (750_000_000, 1_500_000_000)
+    assert digests.since("span", "inc") == (0, 0)
+    assert digests.since("span", "never") == (0, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(SPILL_LABELS)), st.floats(0, 10))))
+def test_reading_and_writing_add_up_to_spilling(gains):
+    digests_total = totals()
+    together, apart = Digests(digests_total), SpillDigests(digests_total)
+    for label, seconds in gains:
+        digests_total["execute", "span", "inc", label, "seconds"] += seconds
+        assert sum(apart.since("span", "inc")) == pytest.approx(together.spill("span", "inc"), abs=10)

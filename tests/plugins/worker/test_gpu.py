@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
+from dask_efficiency.plugins.worker import gpu as worker_gpu
+from dask_efficiency.plugins.worker.gpu import WorkerGpu, threads_of_no_task
+from dask_efficiency.plugins.worker.threads import TaskThreads
+
+TASK = TaskId(1, 2)
+
+
+class FakeWatch:
+    """A watch that says what it is told to say."""
+
+    def __init__(self, kernels: int = 0) -> None:
+        device = DeviceTotals("GPU-0", elapsed=kernels, kernels=kernels, unattributed=kernels)
+        self.says = GpuTotals("cupti", "fake", (device,)) if kernels else GpuTotals()
+        self.named: dict[TaskId, str] = {}
+        self.fails = False
+        self.closed = 0
+
+    def ended(self, task: TaskId, prefix: str) -> None:
+        self.running({task: prefix})
+
+    def running(self, tasks: Any) -> None:
+        self.named.update(tasks)
+
+    def use(self, task: TaskId) -> GpuUse | None:
+        if self.fails:
+            raise RuntimeError("injected")
+        return GpuUse(kernel=7)
+
+    def totals(self) -> GpuTotals:
+        if self.fails:
+            raise RuntimeError("injected")
+        return self.says
+
+    async def catch_up(self) -> None:
+        if self.fails:
+            raise RuntimeError("injected")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def watches(monkeypatch) -> list[FakeWatch]:
+    """Those that will be made, the next one last."""
+    made = [FakeWatch(300), FakeWatch(100)]
+    monkeypatch.setattr(worker_gpu, "new_watch", lambda *_: made.pop())
+    return made
+
+
+@pytest.fixture
+def worker() -> Any:
+    tasks = {"key": SimpleNamespace(prefix="train")}
+    return SimpleNamespace(
+        address="tcp://a",
+        executors={},
+        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set(), tasks=tasks),
+        active_threads={},
+        active_threads_lock=threading.Lock(),
+    )
+
+
+@pytest.fixture
+def gpu(worker) -> WorkerGpu:
+    return WorkerGpu(worker, TaskThreads(worker, pytest.fail))
+
+
+def kernels(gpu: WorkerGpu) -> int:
+    totals = gpu.totals(unknown_tasks=0)
+    assert totals is not None
+    return sum(device.kernels for device in totals.devices)
+
+
+def test_nothing_is_watched_where_the_option_is_off(gpu, watches):
+    gpu.start("off")
+    assert len(watches) == 2
+    assert gpu.totals(unknown_tasks=0) is None
+    assert gpu.use(TASK) is None
+    asyncio.run(gpu.catch_up())
+    gpu.stop()
+
+
+def test_nothing_is_told_while_nothing_has_asked_for_a_gpu(gpu, watches):
+    watches[-1].says = GpuTotals()
+    gpu.start("auto")
+    assert gpu.totals(unknown_tasks=0) is None
+
+
+def test_a_refused_meter_is_told_with_its_reason(gpu, watches):
+    watches[-1].says = GpuTotals("none", "another profiler is attached")
+    gpu.start("auto")
+    totals = gpu.totals(unknown_tasks=3)
+    assert totals is not None
+    assert (totals.meter, totals.description, totals.unknown_tasks) == ("none", "another profiler is attached", 3)
+
+
+def test_accounts_go_on_when_the_meter_is_put_in_place_again(gpu, watches):
+    gpu.start("auto")
+    assert kernels(gpu) == 100
+    gpu.stop()
+    gpu.stop()
+    assert kernels(gpu) == 100
+    gpu.start("auto")
+    assert kernels(gpu) == 100 + 300
+    gpu.start("auto")
+    assert kernels(gpu) == 100 + 300
+
+
+def test_what_an_ended_watch_knows_can_still_be_asked(gpu, watches):
+    gpu.start("auto")
+    gpu.stop()
+    assert gpu.use(TASK) == GpuUse(kernel=7)
+
+
+@pytest.mark.parametrize("asking", ["use", "totals", "catch_up"])
+def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplog, asking):
+    threads = TaskThreads(worker, pytest.fail)
+    gpu = WorkerGpu(worker, threads)
+    watch = watches[-1]
+    gpu.start("auto")
+    threads.windows()
+    assert kernels(gpu) == 100
+    watch.fails = True
+    for _ in range(2):
+        if asking == "use":
+            assert gpu.use(TASK) is None
+        elif asking == "catch_up":
+            asyncio.run(gpu.catch_up())
+        assert kernels(gpu) == 100
+    totals = gpu.totals(unknown_tasks=0)
+    assert totals is not None
+    assert (totals.meter, "injected" in totals.description) == ("none", True)
+    assert not threads.watched
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    gpu.start("auto")
+    assert kernels(gpu) == 100
+
+
+def test_running_tasks_are_named_and_windows_end_when_the_meter_is_refused(worker, watches, monkeypatch):
+    threads = TaskThreads(worker, pytest.fail)
+    gpu = WorkerGpu(worker, threads)
+    watch = watches[-1]
+    gpu.start("auto")
+    monkeypatch.setattr(threads, "running", lambda: {TASK: "key", TaskId(5, 6): "forgotten"})
+    gpu.name_running()
+    assert watch.named == {}
+    threads.windows()
+    gpu.name_running()
+    assert watch.named == {TASK: "train"}
+    watch.says = GpuTotals("none", "another profiler is attached")
+    gpu.name_running()
+    assert not threads.watched
+
+
+def test_dask_s_own_threads_are_no_tasks():
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name="Dask-Offload-0")
+    task = threading.Thread(target=go_on.wait, name="Dask-Default-Threads-1-0")
+    for each in (thread, task):
+        each.start()
+    found = threads_of_no_task(17)
+    go_on.set()
+    assert {17, thread.ident} <= found
+    assert task.ident not in found

@@ -1,0 +1,361 @@
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dask_efficiency.gpu.meter import NullMeter
+from dask_efficiency.gpu.records import TaskId, TaskWindow
+from dask_efficiency.gpu.totals import GpuUse
+from dask_efficiency.plugins.worker import gpu_watch
+from dask_efficiency.plugins.worker.gpu_watch import GpuWatch
+from tests.gpu.conftest import stub, stub_directory
+from tests.plugins.watch import eventually
+
+__all__ = ["stub", "stub_directory"]
+
+
+class Threads:
+    """Task threads as a worker has them: each task's window is noted, and told once."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.pool = ThreadPoolExecutor(count)
+        self.live: dict[int, int] = {}
+        self.done: deque[TaskWindow] = deque()
+        self.around: Any = None
+
+    def windows(self) -> list[TaskWindow]:
+        running = [TaskWindow(TaskId(ident, start), -1) for ident, start in list(self.live.items())]
+        return running + [self.done.popleft() for _ in range(len(self.done))]
+
+    def surround(self, around: Any) -> None:
+        self.around = around
+
+    def run(self, work: Callable[[], object]) -> TaskId:
+        return self.pool.submit(self._run, work).result()
+
+    def _run(self, work: Callable[[], object]) -> TaskId:
+        task = TaskId(threading.get_ident(), time.monotonic_ns())
+        self.live[task.thread] = task.start
+        after = self.around(task) if self.around else None
+        work()
+        if after:
+            after()
+        self.done.append(TaskWindow(task, time.monotonic_ns()))
+        del self.live[task.thread]
+        return task
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    threads = Threads(4)
+    yield threads
+    threads.pool.shutdown()
+
+
+@pytest.fixture
+def watching(stub: ModuleType, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., GpuWatch]]:
+    """Makes watches that are closed in the end, in a process that seems to have a framework in it."""
+    monkeypatch.setitem(sys.modules, "cupy_backends", ModuleType("cupy_backends"))
+    monkeypatch.setattr(gpu_watch, "INTERVAL_SECONDS", 0.02)
+    watches = []
+
+    def make(option: str = "auto", **kwargs: Any) -> GpuWatch:
+        options = {"windows": threads.windows, "surround": threads.surround, **kwargs}
+        watches.append(GpuWatch(option, **options))
+        return watches[-1]
+
+    yield make
+    for watch in watches:
+        watch.close()
+
+
+def use_of(watch: GpuWatch, task: TaskId) -> GpuUse:
+    use = eventually(lambda: watch.use(task))
+    assert isinstance(use, GpuUse)
+    return use
+
+
+def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    watch = watching()
+    eventually(lambda: watch.armed)
+
+    waited = []
+
+    def train() -> None:
+        stub.launch(0.03, name="gemm")
+        last = stub.launch(0.01, name="relu")
+        waited.append(last.end - time.monotonic_ns())
+        stub.sync()
+
+    task = threads.run(train)
+    watch.ended(task, "train")
+    use = use_of(watch, task)
+    # All that ran while it waited, and at most all; the stub tells its times to a millisecond.
+    assert waited[0] - 1_000_000 < use.kernel <= 40_000_000
+    assert (use.contention, use.copy) == (0, 0)
+    assert use.spun == sum(use[:4])
+    watch.close()
+    totals = watch.totals()
+    (device,) = totals.devices
+    assert (totals.meter, totals.coverage, totals.dropped, totals.gaps) == ("cupti", 1.0, 0, 0)
+    assert device.kernels == 40_000_000
+    assert dict(device.shares) == {"train": 40_000_000}
+    assert device.kernels + device.copies + device.idle == device.elapsed
+    assert {(k.prefix, k.name): (k.launches, k.ns) for k in totals.kernels} == {
+        ("train", "gemm"): (1, 30_000_000),
+        ("train", "relu"): (1, 10_000_000),
+    }
+    assert totals.cost > 0
+
+
+def test_tasks_of_several_threads_keep_their_own(stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]):
+    watch = watching()
+    eventually(lambda: watch.armed)
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            stub.launch(0.0001 * (number + 1), stream=number, name=f"kernel{number}")
+        stub.sync(stream=number)
+
+    futures = [threads.pool.submit(threads._run, lambda number=number: work(number)) for number in range(4)]
+    for number, future in enumerate(futures):
+        watch.ended(future.result(), f"prefix{number}")
+    watch.close()
+    kernels = {(k.prefix, k.name): (k.launches, k.ns) for k in watch.totals().kernels}
+    assert kernels == {(f"prefix{n}", f"kernel{n}"): (20, 20 * 100_000 * (n + 1)) for n in range(4)}
+    (device,) = watch.totals().devices
+    assert sum(device.shares.values()) == device.kernels
+
+
+def test_a_graph_and_work_that_outlives_its_task_are_the_tasks(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    watch = watching()
+    eventually(lambda: watch.armed)
+    spans = []
+    task = threads.run(lambda: spans.append(stub.launch(0.01, kernels=3, cbid=stub.GRAPH_LAUNCH)))
+    outlived = spans[0].end - time.monotonic_ns()
+    watch.ended(task, "graph")
+    eventually(lambda: time.monotonic_ns() > spans[0].end + 20_000_000)
+    watch.close()
+    (device,) = watch.totals().devices
+    assert dict(device.shares) == {"graph": 30_000_000}
+    assert outlived - 1_000_000 < device.tail <= 30_000_000
+
+
+def test_until_cuda_is_in_use_nothing_is_metered_and_nothing_told(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    stub.cuda.stub_devices(1, 0, 0)
+    watch = watching()
+    time.sleep(0.1)
+    assert not watch.armed
+    assert (watch.totals().meter, watch.totals().description) == ("none", "")
+    stub.cuda.stub_devices(1, 1, 0)
+    eventually(lambda: watch.armed)
+
+
+def test_without_a_framework_the_driver_is_not_even_looked_for(
+    watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(gpu_watch, "FRAMEWORKS", ("no_such_module",))
+    looked = []
+    monkeypatch.setattr("dask_efficiency.adapters.libcuda.loaded_driver", lambda: looked.append(1))
+    watch = watching()
+    time.sleep(0.1)
+    assert not watch.armed
+    assert not looked
+
+
+def test_off_means_no_thread(watching: Callable[..., GpuWatch]):
+    before = threading.active_count()
+    watch = watching("off")
+    assert threading.active_count() == before
+    watch.close()
+
+
+def test_what_cannot_be_metered_is_told_with_every_reason(stub: ModuleType, watching: Callable[..., GpuWatch]):
+    stub.fail("cuptiSubscribe", 39)
+    watch = watching(task_threads=4)
+    description = eventually(lambda: watch.totals().description)
+    assert watch.totals().meter == "none"
+    assert "another profiler" in description
+    assert "this one has 4" in description
+
+
+def test_an_option_is_the_only_meter_tried(stub: ModuleType, watching: Callable[..., GpuWatch]):
+    watch = watching("torch-events", task_threads=4)
+    description = eventually(lambda: watch.totals().description)
+    assert description == "torch's events need one task thread in a worker, and this one has 4"
+    assert not stub.cupti.stub_enabled(stub.KERNEL)
+
+
+def test_a_refusal_on_the_way_keeps_what_was_counted(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    watch = watching()
+    eventually(lambda: watch.armed)
+    task = threads.run(lambda: (stub.launch(0.01), stub.sync()))
+    watch.ended(task, "x")
+    use_of(watch, task)
+    eventually(lambda: watch.totals().devices[0].kernels == 10_000_000)
+    stub.fail("cuptiActivityFlushAll", 15)
+    eventually(lambda: not watch.armed)
+    totals = watch.totals()
+    assert "could not initialise" in totals.description
+    assert totals.devices[0].kernels == 10_000_000
+
+
+def test_a_failure_is_logged_once_and_goes_no_further(
+    stub: ModuleType, watching: Callable[..., GpuWatch], caplog: pytest.LogCaptureFixture
+):
+    def fail() -> list[TaskWindow]:
+        raise ZeroDivisionError("of the test's")
+
+    with caplog.at_level(logging.ERROR, "dask_efficiency"):
+        watch = watching(windows=fail)
+        eventually(lambda: watch.totals().description)
+        watch._thread.join(60)
+    assert watch.totals().description == "failed: ZeroDivisionError: of the test's"
+    assert len(caplog.records) == 1
+    assert not stub.cupti.stub_enabled(stub.KERNEL)
+    asyncio.run(watch.catch_up())
+
+
+def test_catching_up_brings_what_has_happened_before(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    watch = watching()
+    eventually(lambda: watch.armed)
+    monkeypatch.setattr(gpu_watch, "INTERVAL_SECONDS", 3600)
+    asyncio.run(asyncio.wait_for(watch.catch_up(seconds=100), 50))
+
+    async def ask() -> GpuUse | None:
+        task = threads.run(lambda: (stub.launch(0.3), stub.sync()))
+        watch.ended(task, "x")
+        await asyncio.wait_for(watch.catch_up(seconds=100), 50)
+        return watch.use(task)
+
+    use = asyncio.run(ask())
+    assert use is not None
+    assert use.kernel > 0
+
+
+def test_catching_up_ends_though_the_watch_hangs(
+    stub: ModuleType, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    watch = watching()
+    eventually(lambda: watch.armed)
+    release = threading.Event()
+    flush = type(watch._meter).flush
+    monkeypatch.setattr(type(watch._meter), "flush", lambda self: (release.wait(30), flush(self))[1])
+    asyncio.run(watch.catch_up(seconds=0.05))
+    release.set()
+
+
+def test_of_two_watches_in_a_process_the_first_meters_and_the_other_says_so(
+    stub: ModuleType, watching: Callable[..., GpuWatch]
+):
+    first, second = watching(), watching()
+    eventually(lambda: first.armed)
+    assert second.totals().description == "another worker of this process meters its GPUs"
+    first.close()
+    second.close()
+    third = watching()
+    eventually(lambda: third.armed)
+
+
+def test_work_of_threads_that_are_no_tasks_is_nobodys(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    watch = watching(not_tasks=lambda: {threading.get_ident(), main})
+    main = threading.get_ident()
+    eventually(lambda: watch.armed)
+
+    def work() -> None:
+        stub.launch(0.02)
+        stub.sync()
+
+    future = threads.pool.submit(threads._run, work)
+    stub.launch(0.005, stream=3)
+    watch.ended(future.result(), "x")
+    watch.close()
+    (device,) = watch.totals().devices
+    assert device.unattributed > 0
+    assert watch.totals().kernel_ns - watch.totals().attributed_ns == 5_000_000
+
+
+def test_readings_go_on_where_nothing_else_can_be_metered(
+    stub: ModuleType, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    class Sensors:
+        def __init__(self, uuids: list[str]) -> None:
+            self.uuids = uuids
+
+        def read(self) -> dict[str, dict[str, float]]:
+            return {uuid: {"power_watts": 100.0} for uuid in self.uuids}
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(gpu_watch, "Nvml", Sensors)
+    stub.fail("cuptiSubscribe", 39)
+    watch = watching()
+    readings = eventually(lambda: watch.totals().readings)
+    assert readings == {"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f": {"power_watts": 100.0}}
+    assert isinstance(watch._meter, NullMeter)
+    assert watch._thread.is_alive()
+
+
+def test_a_profiler_of_the_users_leaves_a_gap(
+    stub: ModuleType, stub_directory: Path, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: Any
+):
+    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
+    monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
+    watch = watching()
+    eventually(lambda: watch.armed)
+
+    def profiled() -> None:
+        profiler._prepare_profiler(None, {"CUDA"})
+        stub.launch(0.02)
+        stub.sync()
+        profiler._disable_profiler()
+
+    watch.ended(threads.run(profiled), "profiled")
+    eventually(lambda: watch.totals().gaps > 20_000_000)
+    assert stub.cupti.stub_other_unknown() == 0
+    eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
+    watch.ended(threads.run(lambda: (stub.launch(0.01), stub.sync())), "after")
+    watch.close()
+    assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
+
+
+def test_work_whose_records_a_profiler_cost_is_not_waited_for(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
+    monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
+    watch = watching()
+    eventually(lambda: watch.armed)
+
+    def profiled() -> None:
+        stub.launch(1000, stream=3)
+        profiler._prepare_profiler(None, {"CUDA"})
+        profiler._disable_profiler()
+
+    threads.run(profiled)
+    eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
+    threads.run(lambda: (stub.launch(0.01, stream=5), stub.sync(stream=5)))
+    eventually(lambda: watch.totals().devices[0].kernels == 10_000_000)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.plugins.worker import processors
+from dask_efficiency.plugins.worker.processors import own_processors
+from dask_efficiency.processors import cores
+
+
+@pytest.fixture
+def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty tree of control groups in place of the machine's own."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    own = tmp_path / "own"
+    monkeypatch.setattr(processors, "_CGROUPS", root)
+    monkeypatch.setattr(processors, "_OWN_CGROUPS", own)
+    return root
+
+
+def test_a_process_may_use_what_the_system_says() -> None:
+    mine = own_processors()
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    assert mine.affinity.bit_count() == len(allowed)
+    assert 0 < cores([mine]) <= len(allowed)
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"pod/app/cpu.max": "150000 100000"}, 1.5),
+        ({"pod/app/cpu.max": "max 100000", "pod/cpu.max": "50000 100000"}, 0.5),
+        ({"pod/app/cpu.max": "max 100000"}, None),
+        ({"pod/app/cpu.max": "nonsense"}, None),
+        # Inside a container its own group is mounted as the root.
+        ({"cpu.max": "200000 100000"}, 2.0),
+        ({}, None),
+    ],
+)
+def test_the_least_limit_of_version_2_counts(cgroups: Path, files: dict[str, str], quota: float | None) -> None:
+    (cgroups / "cgroup.controllers").write_text("cpu")
+    processors._OWN_CGROUPS.write_text("0::/pod/app\n")
+    for name, text in files.items():
+        (cgroups / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroups / name).write_text(text)
+    assert own_processors().quota == quota
+    assert bool(own_processors().group) == (quota is not None)
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("30000", 0.3), ("-1", None)])
+def test_limits_of_version_1_are_read_too(cgroups: Path, quota: str, expected: float | None) -> None:
+    processors._OWN_CGROUPS.write_text("5:cpu,cpuacct:/limited\n0::/\n")
+    group = cgroups / "cpu" / "limited"
+    group.mkdir(parents=True)
+    (group / "cpu.cfs_quota_us").write_text(quota)
+    (group / "cpu.cfs_period_us").write_text("100000")
+    assert own_processors().quota == expected
+
+
+def test_two_that_share_a_limit_share_a_group(cgroups: Path) -> None:
+    (cgroups / "cgroup.controllers").write_text("cpu")
+    (cgroups / "pod").mkdir()
+    (cgroups / "pod" / "cpu.max").write_text("100000 100000")
+    found = []
+    for container in ("a", "b"):
+        processors._OWN_CGROUPS.write_text(f"0::/pod/{container}\n")
+        found.append(own_processors())
+    assert cores(found) == 1.0
+
+
+def test_a_system_that_tells_nothing_gives_all_processors(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(processors, "_NAMESPACE", cgroups / "none")
+    monkeypatch.setattr(processors, "_BOOT", cgroups / "none")
+    mine = own_processors()
+    assert (mine.affinity.bit_count(), mine.quota) == (os.cpu_count() or 1, None)

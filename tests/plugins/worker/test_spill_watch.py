@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import accumulate
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.spill import SpillBuffer
+from hypothesis import given
+from hypothesis import strategies as st
+from zict import Buffer
+
+from dask_efficiency.plugins.worker import spill_watch
+from dask_efficiency.plugins.worker.spill_watch import SpillWatch
+
+ITEM = bytes(600)
+
+
+class Clock:
+    """Each look at it is one nanosecond later."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(spill_watch, "monotonic_ns", clock)
+    return clock
+
+
+class NotPickled:
+    """Larger than the memory, and it cannot go to the disk."""
+
+    def __sizeof__(self) -> int:
+        return 5_000
+
+    def __reduce__(self) -> str:
+        raise ValueError("not me")
+
+
+class Watched:
+    """What a watch says of some data."""
+
+    def __init__(self, data: Any) -> None:
+        self.times: list[tuple[int, int, bool]] = []
+        self.stretches: list[tuple[int, int, bool]] = []
+        self.watch = SpillWatch(data, lambda *row: self.times.append(row))
+        self.watch.on_stretch = lambda *row: self.stretches.append(row)
+        self.watch.start()
+
+
+def spill_buffer(tmp_path: Any) -> SpillBuffer:
+    """Dask's own, with room for one item."""
+    return SpillBuffer(str(tmp_path / "spilled"), target=1_000)
+
+
+def test_to_store_a_result_that_pushes_another_out_is_spilling(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    data["a"] = ITEM
+    assert watched.times == []
+    data["b"] = ITEM
+    assert watched.times == [(1, 2, False)]
+    assert watched.stretches == [(1, 2, False)]
+    assert "a" in data.slow
+
+
+def test_what_the_memory_manager_asks_for_is_told_apart(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    data["a"] = ITEM
+    assert data.evict() > 0
+    assert [asked for _, _, asked in watched.times] == [True]
+    assert "a" in data.slow
+
+
+def test_what_is_read_back_may_push_others_out_and_each_is_a_stretch_of_its_own(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    data["a"] = ITEM
+    data["b"] = ITEM
+    watched = Watched(data)
+    assert data["a"] == ITEM
+    (time,) = watched.times
+    assert [reading for _, _, reading in watched.stretches] == [True, False, True]
+    ends = [time[0], *(stop for _, stop, _ in watched.stretches)]
+    assert [start for start, _, _ in watched.stretches] == ends[:-1]
+    assert ends[-1] == time[1]
+    assert "b" in data.slow
+
+
+def test_what_stays_in_memory_is_not_noted(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    data["a"] = ITEM
+    assert data["a"] == ITEM
+    del data["a"]
+    assert (watched.times, watched.stretches) == ([], [])
+
+
+def test_a_store_that_fails_fails_as_ever_and_is_noted(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    with pytest.raises(TypeError):
+        data["a"] = NotPickled()
+    assert len(watched.times) == 1
+    data["b"] = ITEM
+    data["c"] = ITEM
+    assert len(watched.times) == 2
+
+
+def test_another_thread_does_not_block_the_event_loop(tmp_path, clock):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    data["a"] = ITEM
+    thread = threading.Thread(target=data.evict)
+    thread.start()
+    thread.join()
+    assert "a" in data.slow
+    assert watched.times == []
+
+
+def test_the_data_is_as_it_was_afterwards(tmp_path):
+    data = spill_buffer(tmp_path)
+    before, callbacks = dict(vars(data)), list(data.fast.on_evict)
+    watched = Watched(data)
+    assert data.fast.on_evict != callbacks
+    watched.watch.stop()
+    watched.watch.stop()
+    assert dict(vars(data)) == before
+    assert data.fast.on_evict == callbacks
+    assert not watched.watch.watching
+
+
+def test_what_somebody_else_put_in_the_same_place_stays_there(tmp_path):
+    data = spill_buffer(tmp_path)
+    watched = Watched(data)
+    other = Watched(data)
+    watched.watch.stop()
+    data["a"] = ITEM
+    data["b"] = ITEM
+    assert len(other.times) == 1
+    mine: Callable[[], int] = lambda: 5  # noqa: E731
+    data.evict = mine
+    other.watch.stop()
+    assert data.evict is mine
+
+
+@pytest.mark.parametrize(
+    "data", [{}, SimpleNamespace(evict=None), None, object()], ids=["dict", "no evict", "none", "object"]
+)
+def test_data_of_another_kind_is_left_alone(data):
+    before = dict(getattr(data, "__dict__", {}))
+    watched = Watched(data)
+    assert not watched.watch.watching
+    watched.watch.stop()
+    assert dict(getattr(data, "__dict__", {})) == before
+
+
+def test_buffers_within_the_data_are_watched_as_those_of_dask_cuda_are(clock):
+    disk: dict[str, Any] = {}
+    host = Buffer({}, disk, n=1)
+    device = Buffer({}, host, n=1)
+    watched = Watched(SimpleNamespace(host_buffer=host, device_buffer=device))
+    for key in "abc":
+        device[key] = key
+    assert disk == {"a": "a"}
+    assert len(watched.times) == 2  # the second pushes one to the host, and that another to the disk
+
+
+# -- how much of a time it was ---------------------------------------------------------------------
+
+
+@given(
+    gaps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
+    start=st.integers(-2, 80),
+    length=st.integers(-2, 80),
+)
+def test_what_lies_between_two_instants_is_what_overlaps(gaps, start, length):
+    watch = SpillWatch({}, lambda *row: None)
+    instants = list(accumulate(step for pair in gaps for step in pair))
+    times = list(zip(instants[::2], instants[1::2], strict=True))
+    for first, last in times:
+        watch._note(first, last)
+    stop = start + length
+    assert watch.between(start, stop) == sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
+
+
+def test_what_is_remembered_is_bounded_and_what_is_forgotten_does_not_count(monkeypatch):
+    monkeypatch.setattr(spill_watch, "MAX_TIMES", 10)
+    watch = SpillWatch({}, lambda *row: None)
+    for i in range(100):
+        watch._note(10 * i, 10 * i + 5)
+    assert watch.between(990, 1_000) == 5
+    assert watch.between(900, 1_000) <= 50
+    assert watch.between(-1, 1_000) <= 50
+    assert watch.last == 995

@@ -1,0 +1,59 @@
+"""Findings survive JSON, and refuse what is out of range."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+
+FINDING = Finding(
+    worker="w3",
+    host="node-1",
+    cause=Cause.DISK,
+    score=2.5,
+    confidence=0.97,
+    since=1.7e9,
+    effect=1.4,
+    seconds_lost=12.5,
+    evidence=(Evidence("duration", 1.4, 1.0, 0.9, 1.1, 6.0, 40), Evidence("disk", 0.2, 0.1, 0.05, 0.12, 5.0, 12)),
+)
+
+
+def test_a_finding_survives_json() -> None:
+    text = json.dumps(FINDING.to_dict(), allow_nan=False)
+    assert Finding.from_dict(json.loads(text)) == FINDING
+
+
+def test_what_is_not_known_survives_json_as_null() -> None:
+    unknown = Finding("w", "", Cause.UNKNOWN, 1.0, 0.5, math.nan, None)
+    content = unknown.to_dict()
+    assert content["since"] is None
+    assert content["seconds_lost"] is None
+    again = Finding.from_dict(json.loads(json.dumps(content)))
+    assert math.isnan(again.since)
+    assert again.seconds_lost is again.effect is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("confidence", 1.5), ("effect", -1.0), ("effect", math.inf), ("score", math.nan)]
+)
+def test_a_figure_out_of_range_is_refused_by_name(name: str, value: float) -> None:
+    given = {"score": 1.0, "confidence": 0.5, "effect": 1.2} | {name: value}
+    with pytest.raises(ValueError, match=f"{name} of 'w3' is {value}; expected"):
+        Finding("w3", "", Cause.UNKNOWN, since=0.0, **given)
+
+
+@pytest.mark.parametrize("without", ["worker", "cause", "evidence"])
+def test_a_finding_with_a_part_missing_is_refused(without: str) -> None:
+    content = FINDING.to_dict()
+    del content[without]
+    with pytest.raises(ValueError, match=f"not a finding: .*{without}"):
+        Finding.from_dict(content)
+
+
+def test_an_unknown_cause_is_refused() -> None:
+    with pytest.raises(ValueError, match="'gremlins' is not a valid Cause"):
+        Finding.from_dict(FINDING.to_dict() | {"cause": "gremlins"})

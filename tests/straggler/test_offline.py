@@ -1,0 +1,325 @@
+"""Which workers of a run that is over are blamed, why, and which are not: the cases of the design, by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.replay.replay import replay
+from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.straggler.offline import cause_of, find_stragglers, judge, seconds_lost, usual
+from dask_efficiency.trace.run_trace import RunTrace, Series
+from tests.straggler.tables_of_tasks import slowed, tasks
+from tests.trace.samples import MS, Graph, simulate, transfer_bound
+
+
+def names(findings: list[Finding]) -> list[str]:
+    return [one.worker for one in findings]
+
+
+def test_a_worker_that_is_half_as_fast_is_found_with_its_effect() -> None:
+    [found] = find_stragglers(slowed(tasks(), "w03", 2.0))
+    assert found.worker == "w03"
+    assert found.effect == pytest.approx(2.0, rel=0.1)
+    assert found.score > 1.0
+    assert found.confidence > 0.6
+    assert found.evidence[0].signal == "duration"
+    assert found.evidence[0].value == pytest.approx(2.0, rel=0.1)
+    assert found.evidence[0].low <= found.evidence[0].peers <= found.evidence[0].high < 1.2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_is_blamed_in_a_healthy_run(seed: int) -> None:
+    assert find_stragglers(tasks(seed=seed)) == []
+
+
+@pytest.mark.parametrize("workers", [3, 4, 8, 64])
+def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
+    assert names(find_stragglers(slowed(tasks(workers), "w01", 1.5))) == ["w01"]
+
+
+def test_of_two_workers_nobody_is_blamed_but_the_ratio_is_told() -> None:
+    found = judge(slowed(tasks(2), "w01", 2.0))
+    assert found.findings == ()
+    [note] = found.notes
+    assert note.startswith("Of two workers, 'w01' takes 1.93 times as long as 'w00'")
+
+
+def test_of_two_workers_history_tells_which_is_slow() -> None:
+    before = [tasks(2, seed=seed) for seed in range(5)]
+    assert names(find_stragglers(slowed(tasks(2, seed=9), "w01", 1.5), history=before)) == ["w01"]
+
+
+def test_one_worker_has_nobody_to_be_compared_with() -> None:
+    found = judge(tasks(1))
+    assert found.findings == ()
+    assert found.notes == ("There is one worker, and nobody to compare it with.",)
+
+
+def test_workers_that_are_made_differently_are_compared_within_their_groups() -> None:
+    slow = [f"w{i:02}" for i in range(4)]
+    frame = slowed(tasks(), slow, 1.8)
+    assert names(find_stragglers(frame.assign(group=np.where(frame.worker.isin(slow), "small", "large")))) == []
+
+
+def test_a_straggler_is_found_within_its_group() -> None:
+    slow = [f"w{i:02}" for i in range(4)]
+    frame = slowed(slowed(tasks(), slow, 1.8), "w02", 1.5)
+    grouped = frame.assign(group=np.where(frame.worker.isin(slow), "small", "large"))
+    assert names(find_stragglers(grouped)) == ["w02"]
+
+
+def test_a_worker_with_large_partitions_is_no_straggler() -> None:
+    frame = tasks(per_worker=60)
+    rng = np.random.default_rng(3)
+    factor = np.where(frame.worker == "w05", 4.0, 1.0) * rng.uniform(0.5, 2.0, len(frame))
+    frame["input_bytes"] = 1e8 * factor
+    frame["stop"] = frame.start + (frame.stop - frame.start) * factor
+    frame["cpu_seconds"] *= factor
+    assert find_stragglers(frame) == []
+    assert names(find_stragglers(frame.drop(columns="input_bytes"))) == ["w05"]
+
+
+def test_one_huge_task_does_not_make_a_straggler() -> None:
+    frame = tasks()
+    frame.loc[frame.index[frame.worker == "w02"][7], "stop"] += 500.0
+    assert find_stragglers(frame) == []
+
+
+def test_a_worker_with_few_tasks_is_not_judged_but_named() -> None:
+    newcomer = slowed(tasks(["new"], per_worker=2, prefixes=("load",)), "new", 5.0)
+    found = judge(pd.concat([tasks(), newcomer], ignore_index=True))
+    assert found.findings == ()
+    assert found.insufficient == ("new",)
+
+
+def test_a_task_that_runs_on_counts_once_it_takes_longer_than_is_usual() -> None:
+    frame = tasks(per_worker=12)
+    late = frame.stop.max() + 200.0
+    rows = [
+        {"worker": "w04", "prefix": prefix, "start": late - 150.0, "stop": math.nan, "cpu_seconds": math.nan}
+        for prefix in ["load"] * 8
+    ]
+    just_begun = [row | {"worker": "w05", "start": late - 0.1} for row in rows]
+    ended = {"worker": "w00", "prefix": "load", "start": late - 2.0, "stop": late, "cpu_seconds": 1.8}
+    assert names(find_stragglers(pd.concat([frame, pd.DataFrame([*rows, *just_begun, ended])]))) == ["w04"]
+
+
+def test_a_host_whose_workers_are_all_slow_is_one_finding() -> None:
+    frame = tasks(12)
+    frame["host"] = "node-" + (frame.worker.str[1:].astype(int) // 3).astype(str)
+    [found] = find_stragglers(slowed(frame, ["w03", "w04", "w05"], 1.6))
+    assert (found.worker, found.host) == ("", "node-1")
+    assert found.effect == pytest.approx(1.6, rel=0.1)
+
+
+def test_a_slow_host_and_a_slow_worker_elsewhere_are_two_findings() -> None:
+    frame = tasks(12)
+    frame["host"] = "node-" + (frame.worker.str[1:].astype(int) // 3).astype(str)
+    found = find_stragglers(slowed(frame, ["w03", "w04", "w05"], 1.6).pipe(slowed, "w07", 2.5))
+    assert {(one.worker, one.host) for one in found} == {("", "node-1"), ("w07", "node-2")}
+
+
+def test_a_single_slow_worker_of_a_host_is_blamed_itself() -> None:
+    frame = tasks(12)
+    frame["host"] = "node-" + (frame.worker.str[1:].astype(int) // 3).astype(str)
+    [found] = find_stragglers(slowed(frame, "w03", 1.6))
+    assert (found.worker, found.host) == ("w03", "node-1")
+
+
+def test_where_more_than_half_are_slow_history_tells_who_is() -> None:
+    slow = [f"w{i:02}" for i in range(5)]
+    before = [tasks(seed=seed) for seed in range(5)]
+    found = find_stragglers(slowed(tasks(seed=9), slow, 1.6), history=before)
+    assert sorted(names(found)) == slow
+
+
+def test_where_more_than_half_are_slow_and_there_is_no_history_the_healthy_are_not_blamed() -> None:
+    slow = [f"w{i:02}" for i in range(5)]
+    assert set(names(find_stragglers(slowed(tasks(), slow, 1.6)))) <= set(slow)
+
+
+def test_without_history_the_faster_are_the_measure_where_there_are_two_kinds_of_workers() -> None:
+    slow = [f"w{i:02}" for i in range(8)]
+    assert sorted(names(find_stragglers(slowed(tasks(12), slow, 1.6)))) == slow
+
+
+def test_two_workers_that_are_faster_than_all_others_are_not_the_measure() -> None:
+    fast = [f"w{i:02}" for i in range(2)]
+    assert find_stragglers(slowed(tasks(12), fast, 0.6)) == []
+
+
+def test_who_is_off_the_cpu_for_longer_but_takes_no_longer_is_no_straggler() -> None:
+    frame = tasks(share=0.99)
+    off = np.where(frame.worker == "w02", 0.06, 0.01)
+    frame["cpu_seconds"] = (frame.stop - frame.start) * (1 - off)
+    assert find_stragglers(frame) == []
+
+
+def test_history_tells_how_far_healthy_workers_come() -> None:
+    odd = [slowed(tasks(seed=seed), f"w0{seed % 8}", 1.0 + 0.3 * (seed % 2)) for seed in range(8)]
+    even = [tasks(seed=seed) for seed in range(8)]
+    run = slowed(tasks(seed=9), "w03", 1.35)
+    assert find_stragglers(run, history=odd) == []
+    assert names(find_stragglers(run, history=even)) == ["w03"]
+
+
+def test_stolen_work_blames_nobody() -> None:
+    frame = tasks(per_worker=60)
+    keep = (frame.worker != "w02") | (frame.index % 4 == 0)
+    assert find_stragglers(frame[keep]) == []
+
+
+def test_since_is_when_it_began() -> None:
+    frame = tasks(per_worker=100)
+    half = float(frame.stop.max()) / 2
+    late = (frame.worker == "w06") & (frame.start > half)
+    frame.loc[late, "stop"] = frame.start + (frame.stop - frame.start) * 2.5
+    [found] = find_stragglers(frame)
+    assert found.since == pytest.approx(half, rel=0.1)
+
+
+def test_waiting_for_a_core_is_contention_and_computing_longer_is_a_slow_cpu() -> None:
+    [waits] = find_stragglers(slowed(tasks(), "w01", 1.6, cpu_too=False))
+    [computes] = find_stragglers(slowed(tasks(), "w01", 1.6, cpu_too=True))
+    assert (waits.cause, computes.cause) == (Cause.CONTENTION, Cause.SLOW_CPU)
+
+
+def test_without_cpu_times_the_cause_is_not_known() -> None:
+    [found] = find_stragglers(slowed(tasks(), "w01", 1.6).drop(columns="cpu_seconds"))
+    assert found.cause is Cause.UNKNOWN
+
+
+@pytest.mark.parametrize(("column", "cause"), [("disk_seconds", Cause.DISK), ("transfer_seconds", Cause.NETWORK)])
+def test_slow_disks_and_networks_are_told_apart_from_slow_tasks(column: str, cause: Cause) -> None:
+    frame = tasks()
+    rng = np.random.default_rng(1)
+    frame[column] = 0.5 * np.exp(0.1 * rng.standard_normal(len(frame))) * np.where(frame.worker == "w07", 3.0, 1.0)
+    [found] = find_stragglers(frame)
+    assert (found.worker, found.cause) == ("w07", cause)
+    assert found.effect == pytest.approx(3.0, rel=0.1)
+
+
+def test_an_event_loop_that_lags_names_the_gil() -> None:
+    high, levels = {"duration": 5.0, "cpu_share": 4.0}, {"duration": 0.4, "cpu_share": 0.4}
+    assert cause_of(high, levels, lagging=True) is Cause.GIL
+    assert cause_of(high, levels, lagging=False) is Cause.CONTENTION
+
+
+def test_pauses_name_the_memory() -> None:
+    assert cause_of({"paused": 3.0, "duration": 9.0}, {"paused": 1.0}, lagging=False) is Cause.MEMORY
+
+
+def test_a_larger_factor_makes_fewer_findings() -> None:
+    frame = slowed(slowed(tasks(), "w01", 1.25), "w02", 2.5)
+    assert names(find_stragglers(frame, factor=0.7)) == ["w02", "w01"]
+    assert names(find_stragglers(frame, factor=4.0)) == ["w02"]
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf])
+def test_a_factor_that_is_no_positive_number_is_refused(factor: float) -> None:
+    with pytest.raises(ValueError, match="factor is .*; expected a number above 0"):
+        find_stragglers(tasks(), factor=factor)
+
+
+def test_what_is_usual_is_worked_out_once_for_several_runs() -> None:
+    before = usual([tasks(2, seed=seed) for seed in range(5)])
+    assert names(find_stragglers(slowed(tasks(2, seed=9), "w00", 1.5), history=before)) == ["w00"]
+
+
+def farm() -> Graph:
+    rng = np.random.default_rng(1)
+    count = 160
+    times = (40 * MS * np.exp(0.1 * rng.standard_normal(count))).astype(int).tolist()
+    return Graph(["work"] * count, [()] * count, times, [1000] * count, range(count))
+
+
+def test_the_slow_worker_of_a_recorded_run_is_found_with_the_time_that_its_repair_saves() -> None:
+    trace = simulate(farm(), seed=3, workers=4, slow={2: 2.5})
+    [found] = find_stragglers(trace)
+    assert found.worker == trace.workers[2].name
+    assert found.effect == pytest.approx(2.5, rel=0.15)
+    repaired = replay(trace, repair=[found.worker])
+    saved = (trace.runs.reported.max() - repaired.runs.reported.max()) / 1e9
+    assert found.seconds_lost == pytest.approx(saved, rel=0.05)
+    assert 0 < seconds_lost(trace, found) < (trace.stop - trace.start) / 1e9
+
+
+def test_nobody_is_blamed_in_a_healthy_recorded_run() -> None:
+    trace = simulate(farm(), seed=3, workers=4)
+    assert find_stragglers(trace) == []
+
+
+def test_a_table_does_not_tell_the_time_lost() -> None:
+    [found] = find_stragglers(slowed(tasks(), "w03", 2.0))
+    assert found.seconds_lost is None
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1000), times=st.sampled_from([1.0, 1.3, 3.0]), scale=st.sampled_from([1 / 64, 8.0]))
+def test_units_of_time_do_not_matter_much_above_the_clocks_tick(seed: int, times: float, scale: float) -> None:
+    frame = slowed(tasks(6, per_worker=20, seed=seed), "w03", times)
+    scaled = frame.assign(**{name: frame[name] * scale for name in ("start", "stop", "cpu_seconds")})
+    before, after = find_stragglers(frame), find_stragglers(scaled)
+    assert names(before) == names(after)
+    for one, other in zip(before, after, strict=True):
+        assert one.effect == pytest.approx(other.effect)
+        assert one.score == pytest.approx(other.score)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1000), order=st.permutations(range(6)))
+def test_the_order_of_rows_and_the_names_of_workers_do_not_matter(seed: int, order: list[int]) -> None:
+    frame = slowed(tasks(6, per_worker=20, seed=seed), "w03", 1.4)
+    renamed = {f"w{i:02}": f"v{place:02}" for i, place in enumerate(order)}
+    other = frame.assign(worker=frame.worker.map(renamed)).sample(frac=1.0, random_state=seed)
+    before = {renamed[one.worker]: one.score for one in find_stragglers(frame)}
+    assert {one.worker: one.score for one in find_stragglers(other)} == pytest.approx(before)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 1000), more=st.integers(1, 20))
+def test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one(seed: int, more: int) -> None:
+    frame = slowed(tasks(6, seed=seed), "w03", 1.8)
+    healthy = tasks([f"x{i:02}" for i in range(more)], seed=seed + 1)
+    assert names(find_stragglers(pd.concat([frame, healthy], ignore_index=True))) == ["w03"]
+
+
+@pytest.mark.parametrize(("end", "signal"), [("sender", "send"), ("receiver", "receive")])
+def test_a_slow_sender_is_told_from_a_slow_receiver(end: str, signal: str) -> None:
+    trace = transfer_bound(64, seed=1, workers=5)
+    moved = trace.transfers
+    slow = getattr(moved, end) == 3
+    longer = np.where(slow, moved.start + 6 * (moved.stop - moved.start), moved.stop)
+    found = find_stragglers(replace(trace, transfers=replace(moved, stop=longer)))
+    [one] = [one for one in found if one.worker == trace.workers[3].name]
+    assert (one.cause, one.evidence[0].signal, one.seconds_lost) == (Cause.NETWORK, signal, None)
+
+
+def heartbeats(trace: RunTrace, **of_worker_1: float) -> RunTrace:
+    """The trace with 30 heartbeats of each worker, all alike but for some columns of worker 1."""
+    workers, beats = len(trace.workers), 30
+    columns = {name: np.zeros(workers * beats, dtype) for name, dtype in Series.dtypes().items()}
+    columns["worker"] = np.tile(np.arange(workers), beats).astype(np.int32)
+    columns["at"] = trace.start + np.repeat(np.arange(beats), workers) * MS
+    columns["thread_cpu"][:] = 1.0
+    columns["loop_interval"][:] = 0.02
+    for name, value in of_worker_1.items():
+        columns[name][columns["worker"] == 1] = value
+    return replace(trace, series=Series(**columns))
+
+
+def test_a_worker_that_is_paused_more_than_its_peers_is_short_of_memory() -> None:
+    [found] = find_stragglers(heartbeats(simulate(farm(), seed=3, workers=4), paused=0.5))
+    assert (found.worker, found.cause) == ("w1", Cause.MEMORY)
+    assert found.effect == pytest.approx(1.5, rel=0.02)
+
+
+def test_an_event_loop_that_lags_blames_nobody_by_itself() -> None:
+    assert find_stragglers(heartbeats(simulate(farm(), seed=3, workers=4), loop_interval=0.5)) == []

@@ -1,0 +1,36 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dask_efficiency.straggler.peers import healthy_spread, median_by_row, median_of_others
+
+tables = arrays(
+    np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=st.one_of(st.just(np.nan), st.floats(-9, 9))
+)
+
+
+@given(tables)
+def test_the_median_of_others_is_the_median_without_oneself(values):
+    found = median_of_others(values)
+    for row, (own, others) in enumerate(zip(values, found, strict=True)):
+        for i in range(len(own)):
+            rest = np.delete(own, i)
+            rest = rest[~np.isnan(rest)]
+            if np.isnan(own[i]) or not len(rest):
+                assert np.isnan(others[i]), row
+            else:
+                assert np.isclose(others[i], np.median(rest)), row
+
+
+@given(tables)
+def test_medians_leave_out_what_is_missing(values):
+    for own, found in zip(values, median_by_row(values), strict=True):
+        known = own[~np.isnan(own)]
+        assert np.isnan(found) if not len(known) else np.isclose(found, np.median(known))
+
+
+def test_stragglers_do_not_widen_the_spread():
+    healthy = np.array([-0.1, 0.0, 0.1, 0.0, -0.1, 0.1, 0.0])
+    assert healthy_spread(np.array([*healthy, 5.0])) <= 1.5 * healthy_spread(healthy)
+    assert np.isnan(healthy_spread(np.array([1.0, np.nan, 2.0])))

@@ -1,0 +1,125 @@
+"""Tables and recorded runs as readings: what is read, and what is refused by its name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.straggler.disk import AGAINST_USUAL
+from dask_efficiency.straggler.offline import find_stragglers, judge_run
+from dask_efficiency.straggler.tables import Run, TableError, run_of_table, run_of_trace
+from dask_efficiency.trace.run_trace import RunTrace
+from tests.straggler.tables_of_tasks import slowed, tasks
+from tests.trace.samples import SAMPLES, damaged_traces
+
+
+def signals(run: Run) -> set[str]:
+    return {readings.signal for readings in run.readings}
+
+
+def test_missing_columns_switch_their_signals_off() -> None:
+    frame = tasks(3)
+    assert signals(run_of_table(frame)) == {"duration", "cpu_share", "non_cpu"}
+    assert signals(run_of_table(frame.drop(columns="cpu_seconds"))) == {"duration"}
+    more = frame.assign(disk_seconds=1.0, transfer_seconds=2.0, io_wait_seconds=0.1)
+    of_disks = {"disk", "io_wait", *AGAINST_USUAL}
+    assert signals(run_of_table(more)) == {"duration", "cpu_share", "non_cpu", "receive"} | of_disks
+    assert signals(run_of_table(more.drop(columns="io_wait_seconds"))) == {
+        "duration", "cpu_share", "non_cpu", "receive", "disk",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["worker", "prefix", "start", "stop"])
+def test_a_table_without_a_needed_column_is_refused(column: str) -> None:
+    with pytest.raises(TableError, match=f"no column '{column}'; expected worker, prefix, start, stop; there is: "):
+        run_of_table(tasks(3).drop(columns=column))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("start", math.nan, "start of row 0 is nan; expected seconds"),
+        ("stop", -5.0, "row 0 stops at -5.0, before its start at 0.0"),
+        ("cpu_seconds", -1.0, "cpu_seconds of row 0 is -1.0; expected 0 or more"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_refused_with_its_row(column: str, value: float, message: str) -> None:
+    frame = tasks(3)
+    frame.loc[0, column] = value
+    with pytest.raises(TableError, match=message.replace(".", r"\.")):
+        run_of_table(frame)
+
+
+def test_a_column_of_text_where_numbers_belong_is_refused() -> None:
+    with pytest.raises(TableError, match="column 'start': .*expected numbers"):
+        run_of_table(tasks(3).assign(start="yesterday"))
+
+
+def test_an_empty_table_blames_nobody() -> None:
+    assert find_stragglers(tasks(3).iloc[:0]) == []
+
+
+def test_workers_may_be_named_by_numbers() -> None:
+    frame = slowed(tasks(5), "w02", 2.0)
+    frame["worker"] = frame.worker.str[1:].astype(int)
+    assert [one.worker for one in find_stragglers(frame)] == ["2"]
+
+
+def test_whole_seconds_tell_nothing_below_one() -> None:
+    frame = tasks(4, seconds=0.4).round({"start": 0, "stop": 0})
+    frame["stop"] = frame[["start", "stop"]].max(axis=1)
+    assert float(run_of_table(frame).readings[0].value.min()) >= 0.0
+
+
+def test_the_disk_is_compared_within_hosts_of_three_workers() -> None:
+    frame = tasks(6).assign(disk_seconds=1.0)
+    frame["host"] = np.where(frame.worker < "w03", "one", "two")
+    [disk] = [readings for readings in run_of_table(frame).readings if readings.signal == "disk"]
+    assert set(disk.kinds) == {"load one", "load two", "fit one", "fit two"}
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_any_recorded_run_can_be_judged(name: str) -> None:
+    trace = SAMPLES[name]()
+    assert run_of_trace(trace).workers == tuple(spec.name for spec in trace.workers)
+    find_stragglers(trace)
+
+
+def test_the_first_task_of_a_prefix_on_a_worker_is_left_out() -> None:
+    trace = SAMPLES["wide"]()
+    [duration] = [readings for readings in run_of_trace(trace).readings if readings.signal == "duration"]
+    assert len(duration.value) == len(trace.runs) - len(trace.workers)
+
+
+@given(damaged_traces())
+def test_a_damaged_trace_is_judged_by_what_is_left(trace: RunTrace) -> None:
+    judge_run(run_of_trace(trace), {}, 1.0)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "worker": st.sampled_from("abcd"),
+                "prefix": st.sampled_from(["x", "y", "\x1b[31m"]),
+                "start": st.floats(0, 1e9),
+                "took": st.sampled_from([0.0, 1e-9, 1.0, 1e9, math.nan]),
+                "cpu_seconds": st.sampled_from([0.0, 1.0, math.nan, math.inf]),
+                "input_bytes": st.sampled_from([0.0, 1.0, 1e15, math.nan]),
+            }
+        ),
+        max_size=40,
+    )
+)
+def test_any_table_is_judged_without_an_error_and_with_finite_scores(rows: list[dict[str, Any]]) -> None:
+    frame = pd.DataFrame(rows, columns=["worker", "prefix", "start", "took", "cpu_seconds", "input_bytes"])
+    frame["stop"] = frame.start + frame.took
+    for one in find_stragglers(frame):
+        assert math.isfinite(one.score)
+        assert math.isfinite(one.effect)
