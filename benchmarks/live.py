@@ -52,10 +52,10 @@ class FakeWorker:
     def heartbeat(self, *, at: int) -> dict[str, Any]:
         """Its payload, after one task more."""
         took = at - self._at
-        self._ledger.hold("task", f"prefix-{self._seq % PREFIXES}", at=self._at + took // (2 + self._number % 7))
+        self._ledger.reserve("task", f"prefix-{self._seq % PREFIXES}", at=self._at + took // (2 + self._number % 7))
         hold = self._ledger.release("task", at=at)
         assert hold is not None
-        self._ledger.settle(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns * 3 // 4, spill=hold.ns // 10)
+        self._ledger.finalize(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns * 3 // 4, spill=hold.ns // 10)
         self._at = at
         self._seq += 1
         return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at), gpu=self._gpu(at)))

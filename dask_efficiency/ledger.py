@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import product
 from typing import NamedTuple
 
+from dask_efficiency.activity import ACTIVE_BUCKETS, ActivityView, SlotReservation
 from dask_efficiency.buckets import Bucket
 
-#: Prefixes beyond the number that a ledger keeps apart are booked under this name.
+#: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
 OTHER = "(other)"
 
 #: Pairs of span and prefix that a window keeps apart.
@@ -20,17 +20,8 @@ MAX_WINDOW_ROWS = 5_000
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
 
-#: Buckets that a settled task's time goes to, in the order of a row of the ledger.
-TASK_BUCKETS = (
-    Bucket.THREAD_CPU,
-    Bucket.GPU,
-    Bucket.THREAD_NONCPU,
-    Bucket.SPILL,
-    Bucket.OVERHEAD,
-    Bucket.FAILED,
-    Bucket.CANCELLED,
-    Bucket.RECOMPUTED,
-)
+#: Buckets that a finalized task's time goes to, in the order of a row of the ledger.
+TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 
 #: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
 #: into ``idle`` and ``no-work``: only it knows whether work was outstanding.
@@ -45,9 +36,6 @@ FREE_BUCKETS = (
 #: All that a free slot's time goes to.
 UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
-
-#: What a slot that a task holds is doing, whatever becomes of the task: the first of the task buckets.
-ACTIVE_BUCKETS = TASK_BUCKETS[:5]
 
 Row = list[int]
 
@@ -84,7 +72,7 @@ _TAKES_TASKS = Availability.RUNNING
 class Used(NamedTuple):
     """What a task's thread used so far, in nanoseconds; the GPU's part is of the time beside the CPU.
 
-    ``spill`` is the time beside the wall in which the event loop spilled or read back.
+    ``spill`` is the time outside the thread in which the event loop spilled or read back.
     """
 
     cpu: int
@@ -92,23 +80,16 @@ class Used(NamedTuple):
     gpu: int = 0
     spill: int = 0
 
+    @property
+    def split(self) -> tuple[int, int, int, int, int]:
+        """The same by :data:`~dask_efficiency.activity.ACTIVE_BUCKETS`, without overhead."""
+        return self.cpu, self.gpu, self.wall - self.cpu - self.gpu, self.spill, 0
+
 
 _NOTHING = Used(0, 0)
 
-
-class Hold:
-    """A task's hold on one slot: running since ``start``, or frozen at ``ns`` until its fate is known."""
-
-    #: Nanoseconds held; final once the slot is free again, -1 before.
-    ns = -1
-    #: What the activity view has accrued of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
-    accrued: Row | None = None
-
-    def __init__(self, prefix: str, span: str, recomputed: bool, start: int) -> None:
-        self.prefix = prefix
-        self.span = span
-        self.recomputed = recomputed
-        self.start = start
+#: A reservation that ended, what became of its task, and what that used, as in :class:`Used`.
+Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +100,11 @@ class Balance:
     elapsed: int
     settled: Mapping[str, int]
     running: int
-    #: Settled nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
+    #: Finalized nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]]
-    #: Number of tasks settled, by :class:`Outcome`.
+    #: Number of finalized tasks, by :class:`Outcome`.
     tasks: Mapping[str, int]
-    #: What the held slots were doing so far, settled or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
+    #: What the held slots were doing so far, finalized or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
     #: ones too; monotone, and with their other buckets it sums to nthreads * elapsed without a running term, in ns.
     active: Mapping[str, int]
 
@@ -145,8 +126,8 @@ class WindowBalance:
 class _Window:
     opened: int
     free: Row
-    #: What each running or frozen hold had used before the window opened.
-    before: dict[Hold, int]
+    #: Nanoseconds that each reservation which is not finalized had held its slot before the window opened.
+    before: dict[SlotReservation, int]
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
 
@@ -158,9 +139,9 @@ class Ledger:
     counts as that one. Between two calls each slot is in one place: held by a task, or free and
     named after what keeps it free. So the sum is exact by construction:
 
-        sum of settled buckets + running == nthreads x elapsed
+        sum of finalized buckets + running == nthreads x elapsed
 
-    and no settled bucket ever shrinks.
+    and no finalized bucket ever shrinks.
 
     Parameters
     ----------
@@ -169,7 +150,7 @@ class Ledger:
     at
         When the accounts begin.
     max_prefixes
-        Prefixes kept apart; later ones are booked under :data:`OTHER`.
+        Prefixes kept apart; later ones are recorded under :data:`OTHER`.
     max_windows
         Windows kept at once; the oldest goes when one more is opened.
     """
@@ -180,42 +161,33 @@ class Ledger:
         self.nthreads = nthreads
         self.started = at
         self._at = at
-        self._slots_free = nthreads
-        self._held: dict[object, Hold] = {}
-        #: Holds whose slot is free again and whose fate is not known yet.
-        self._frozen: dict[Hold, None] = {}
-        #: Holds that came while every slot was taken; they start when one is free. Upstream never
+        #: Slots that no task holds now; to be read only.
+        self.slots_free = nthreads
+        self._held: dict[object, SlotReservation] = {}
+        #: Reservations whose slot is free again and which are not finalized.
+        self._ended: dict[SlotReservation, None] = {}
+        #: Reservations that came while every slot was taken; they start when one is free. Upstream never
         #: admits more tasks than threads, but its hooks may show a start before the end that made room.
-        self._excess: dict[object, Hold] = {}
+        self._excess: dict[object, SlotReservation] = {}
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
         self._free = [0] * len(UNHELD_BUCKETS)
-        #: Times of spilling since the accounts were told last, oldest first: start, stop, and how many slots of
-        #: those that were free then may still turn out to have waited.
+        #: Times of spilling since the accounts were reported last, oldest first: start, stop, and how many of the
+        #: slots that were free then may still turn out to have waited.
         self.undecided: deque[list[int]] = deque(maxlen=MAX_UNDECIDED)
-        #: Settled time of the tasks; all prefixes together are the whole of it.
+        #: Finalized time of the tasks; all prefixes together are the whole of it.
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
         self._max_windows = max_windows
         self._tasks: dict[str, int] = {}
-        #: What the activity view has beyond the split of the tasks that succeeded.
-        self._beyond = [0] * len(ACTIVE_BUCKETS)
-        #: What settled tasks proved to have done beyond what the view had accrued of them, and where negative the
-        #: opposite; and the view as it was told last.
-        self._owed = [0] * len(ACTIVE_BUCKETS)
-        self._told = [0] * len(ACTIVE_BUCKETS)
-        #: Tasks that succeeded for the first time; apart, for an enum's hash is slow.
+        self._activity = ActivityView()
+        #: Tasks that succeeded for the first time; counted separately, for an enum's hash is slow.
         self._succeeded = 0
         self._windows: dict[str, _Window] = {}
 
     @property
-    def slots_free(self) -> int:
-        """Slots that no task holds now."""
-        return self._slots_free
-
-    @property
-    def held(self) -> Mapping[object, Hold]:
+    def held(self) -> Mapping[object, SlotReservation]:
         """The tasks that hold slots, by key."""
         return self._held
 
@@ -223,6 +195,10 @@ class Ledger:
     def windows(self) -> tuple[str, ...]:
         """Windows that are open, oldest first."""
         return tuple(self._windows)
+
+    def has(self, key: object) -> bool:
+        """Whether a key holds a slot, or waits for one."""
+        return key in self._held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, *, at: int) -> None:
         """Say why slots are free from ``at`` on.
@@ -256,10 +232,10 @@ class Ledger:
         ready
             Tasks that are ready.
         start, stop
-            From when to when, all but what the ledger has been told of already.
+            From when to when; what the ledger has seen already stays as it is.
         """
         self._advance(start)
-        slots, since = self._slots_free, self._at
+        slots, since = self.slots_free, self._at
         if not slots or stop <= since or self._availability is not _TAKES_TASKS:
             self._advance(stop)
             return
@@ -275,7 +251,7 @@ class Ledger:
     def delayed(self, since: int) -> None:
         """A task takes a slot now that was on its way from ``since`` on; meanwhile the event loop may have spilled.
 
-        What the accounts were told of before stays as it is.
+        What the accounts have reported stays as it is.
         """
         for stretch in self.undecided:
             start, stop, slots = stretch
@@ -285,59 +261,75 @@ class Ledger:
                 self._free[_IDLE] -= waited
                 self._free[_SPILL] += waited
 
-    def hold(self, key: object, prefix: str, span: str = "", *, recomputed: bool = False, at: int) -> None:
-        """A task takes a slot. A key that holds one already keeps it, and nothing changes."""
-        if key in self._held or key in self._excess:
-            return
-        if at > self._at:
-            self._advance(at)
-        hold = Hold(prefix, span, recomputed, self._at)
-        if self._slots_free:
-            self._slots_free -= 1
-            self._held[key] = hold
-        else:
-            self._excess[key] = hold
-
-    def release(self, key: object, *, at: int) -> Hold | None:
-        """A task's slot is free again; what its time was is said later, to :meth:`settle`.
+    def reserve(
+        self, key: object, prefix: str, span: str = "", *, recomputed: bool = False, at: int
+    ) -> SlotReservation | None:
+        """A task takes a slot, or waits for one to be free.
 
         Returns
         -------
-        Hold or None
+        SlotReservation or None
+            None if the key has a reservation already, which stays.
+        """
+        if key in self._held or key in self._excess:
+            return None
+        if at > self._at:
+            self._advance(at)
+        reservation = SlotReservation(prefix, span, recomputed, self._at)
+        if self.slots_free:
+            self.slots_free -= 1
+            self._held[key] = reservation
+        else:
+            self._excess[key] = reservation
+        return reservation
+
+    def release(self, key: object, *, at: int) -> SlotReservation | None:
+        """A task's slot is free again; what became of the task is said later, to :meth:`finalize`.
+
+        Returns
+        -------
+        SlotReservation or None
             None if the key held no slot.
         """
-        hold = self._held.pop(key, None)
-        if hold is None:
-            hold = self._excess.pop(key, None)
-            if hold is None:
+        reservation = self._held.pop(key, None)
+        if reservation is None:
+            reservation = self._excess.pop(key, None)
+            if reservation is None:
                 return None
-            hold.ns = 0
+            reservation.ns = 0
         else:
             if at > self._at:
-                self._advance(at)
-            hold.ns = self._at - hold.start
+                if self.slots_free:
+                    self._advance(at)
+                else:
+                    self._at = at
+            reservation.ns = self._at - reservation.start
             if self._excess:
                 waiting, promoted = next(iter(self._excess.items()))
                 del self._excess[waiting]
                 promoted.start = self._at
                 self._held[waiting] = promoted
             else:
-                self._slots_free += 1
-        self._frozen[hold] = None
-        return hold
+                self.slots_free += 1
+        self._ended[reservation] = None
+        return reservation
 
-    def settle(
-        self, hold: Hold, outcome: Outcome, *, cpu: int = 0, gpu: int = 0, wall: int = 0, spill: int = 0
+    def finalize(
+        self,
+        reservation: SlotReservation,
+        outcome: Outcome,
+        *,
+        cpu: int = 0,
+        gpu: int = 0,
+        wall: int = 0,
+        spill: int = 0,
     ) -> None:
-        """Book a released hold for good.
-
-        Measurements are clamped to the time held, in the order CPU, GPU, non-CPU, spill; overhead is
-        the rest: so the sum is exact whatever they say.
+        """Record a released reservation for good; see :meth:`finalize_many`.
 
         Parameters
         ----------
-        hold
-            What :meth:`release` gave; settled once.
+        reservation
+            What :meth:`release` gave; finalized once.
         outcome
             Only a task that succeeded for the first time is split; else all its time is one bucket.
         cpu, wall
@@ -347,99 +339,67 @@ class Ledger:
         spill
             Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
         """
-        del self._frozen[hold]
-        row = self._prefixes.get(hold.prefix) or self._new_prefix(hold.prefix)
-        left = hold.ns
-        # Conditions, not min and max: this runs for every task.
-        cpu = 0 if cpu < 0 else cpu if cpu < left else left
-        left -= cpu
-        if gpu:
-            gpu = 0 if gpu < 0 else gpu if gpu < left else left
-            left -= gpu
-        noncpu = wall - cpu - gpu
-        noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
-        left -= noncpu
-        spill = 0 if spill < 0 else spill if spill < left else left
-        left -= spill
-        if outcome is _SUCCEEDED and not hold.recomputed:
-            self._succeeded += 1
-            row[0] += cpu
-            if gpu:
-                row[1] += gpu
-            row[2] += noncpu
-            row[3] += spill
-            row[4] += left
-            if hold.accrued is not None:
-                split = cpu, gpu, noncpu, spill, left
-                self._accrue_the_rest(hold, split)
-                for i, ns in enumerate(split):
-                    self._beyond[i] -= ns
-            if self._windows:
-                self._settle_in_windows(hold, outcome, [cpu, gpu, noncpu, spill, left])
-            return
-        self._accrue_the_rest(hold, (cpu, gpu, noncpu, spill, left))
-        if outcome is _SUCCEEDED:
-            outcome = Outcome.RECOMPUTED
-        i = _BUCKET_OF[outcome]
-        row[i] += hold.ns
-        self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
-        if self._windows:
-            self._settle_in_windows(hold, outcome, [0] * i + [hold.ns])
+        self.finalize_many([(reservation, outcome, Used(cpu, wall, gpu, spill))])
 
-    def _accrue_the_rest(self, hold: Hold, split: Row | tuple[int, ...]) -> None:
-        """What it did is known: where the view has it otherwise, time that comes later makes up for it."""
-        self._accrue(hold, split, hold.ns)
-        assert hold.accrued is not None
-        for i, ns in enumerate(split):
-            self._owed[i] += ns - hold.accrued[i]
+    def finalize_many(self, tasks: Iterable[Ended]) -> None:
+        """Record released reservations for good, each once.
 
-    def _accrue(self, hold: Hold, target: Sequence[int], upto: int) -> None:
-        """Add to the activity view what a hold did since the last time.
-
-        The new time goes to what it brings nearest to ``target`` (nanoseconds so far by
-        :data:`ACTIVE_BUCKETS`), in their order, and nothing that was accrued is taken back.
+        Measurements are clamped to the time held, in the order CPU, GPU, non-CPU, spill; overhead is
+        the rest: so the sum is exact whatever they say.
         """
-        accrued = hold.accrued
-        if accrued is None:
-            accrued = hold.accrued = [0] * len(ACTIVE_BUCKETS)
-        left = upto - sum(accrued)
-        for i, ns in enumerate(target[:-1]):
-            more = min(max(ns - accrued[i], 0), left)
-            accrued[i] += more
-            self._beyond[i] += more
-            left -= more
-        accrued[-1] += left
-        self._beyond[-1] += left
+        for reservation, outcome, (cpu, wall, gpu, spill) in tasks:
+            del self._ended[reservation]
+            row = self._prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
+            left = reservation.ns
+            # Conditions, not min and max: this runs for every task.
+            cpu = 0 if cpu < 0 else cpu if cpu < left else left
+            left -= cpu
+            if gpu:
+                gpu = 0 if gpu < 0 else gpu if gpu < left else left
+                left -= gpu
+            noncpu = wall - cpu - gpu
+            noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
+            left -= noncpu
+            if spill:
+                spill = 0 if spill < 0 else spill if spill < left else left
+                left -= spill
+            if outcome is _SUCCEEDED and not reservation.recomputed:
+                self._succeeded += 1
+                row[0] += cpu
+                row[2] += noncpu
+                row[4] += left
+                if gpu or spill:
+                    row[1] += gpu
+                    row[3] += spill
+                if reservation.counted is not None:
+                    self._activity.finalize(reservation, (cpu, gpu, noncpu, spill, left), succeeded=True)
+                if self._windows:
+                    self._finalize_in_windows(reservation, outcome, [cpu, gpu, noncpu, spill, left])
+                continue
+            self._activity.finalize(reservation, (cpu, gpu, noncpu, spill, left), succeeded=False)
+            if outcome is _SUCCEEDED:
+                outcome = Outcome.RECOMPUTED
+            i = _BUCKET_OF[outcome]
+            row[i] += reservation.ns
+            self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
+            if self._windows:
+                self._finalize_in_windows(reservation, outcome, [0] * i + [reservation.ns])
 
-    def _activity(self, settled: Mapping[str, int]) -> dict[str, int]:
-        """The activity view: new time of what had too much goes to what is owed, and nothing falls."""
-        view = [settled[str(bucket)] + self._beyond[i] for i, bucket in enumerate(ACTIVE_BUCKETS)]
-        if any(self._owed):
-            over = [i for i, ns in enumerate(self._owed) if ns < 0]
-            for i, j in product(over, [j for j, ns in enumerate(self._owed) if ns > 0]):
-                moved = max(0, min(-self._owed[i], self._owed[j], view[i] - self._told[i]))
-                for row, sign in ((self._beyond, 1), (view, 1), (self._owed, -1)):
-                    row[i] -= sign * moved
-                    row[j] += sign * moved
-        self._told = view
-        return {str(bucket): ns for bucket, ns in zip(ACTIVE_BUCKETS, view, strict=True)}
-
-    def _settle_in_windows(self, hold: Hold, outcome: Outcome, row: Row) -> None:
-        """Book the part of a hold that lies in each open window."""
+    def _finalize_in_windows(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
+        """Record the part of a reservation that lies in each open window."""
         for window in self._windows.values():
             window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
-            before = window.before.pop(hold, 0)
-            inside = apportion(row, hold.ns - before) if before else row
-            total = _window_row(window.rows, hold)
+            before = window.before.pop(reservation, 0)
+            inside = apportion(row, reservation.ns - before) if before else row
+            total = _window_row(window.rows, reservation)
             for i, ns in enumerate(inside):
                 total[i] += ns
 
-    def settle_all(self, outcome: Outcome, *, at: int) -> None:
-        """Release and settle every hold in one way: the worker closes with tasks running."""
+    def finalize_all(self, outcome: Outcome, *, at: int) -> None:
+        """Release and finalize every reservation in one way: the worker closes with tasks running."""
         for key in [*self._held, *self._excess]:
             self.release(key, at=at)
-        for hold in list(self._frozen):
-            self.settle(hold, outcome)
+        self.finalize_many([(reservation, outcome, _NOTHING) for reservation in self._ended])
 
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
@@ -449,18 +409,16 @@ class Ledger:
         at
             Now.
         used
-            Key of a task that holds a slot, or a :class:`Hold` that is not settled, to what its thread
-            used so far, for the activity view; the rest is ``overhead``.
+            Key of a task that holds a slot, or a :class:`~dask_efficiency.activity.SlotReservation` that ended and is
+            not finalized, to what its thread used so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)
         self.undecided.clear()
         used = used or {}
-        for key, hold in self._held.items():
-            cpu, wall, gpu, spill = used.get(key, _NOTHING)
-            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, spill, 0), self._at - hold.start)
-        for hold in self._frozen:
-            cpu, wall, gpu, spill = used.get(hold, _NOTHING)
-            self._accrue(hold, (cpu, gpu, wall - cpu - gpu, spill, 0), hold.ns)
+        for key, reservation in self._held.items():
+            self._activity.count(reservation, used.get(key, _NOTHING).split, self._at - reservation.start)
+        for reservation in self._ended:
+            self._activity.count(reservation, used.get(reservation, _NOTHING).split, reservation.ns)
         settled = {str(b): ns for b, ns in zip(UNHELD_BUCKETS, self._free, strict=True)}
         for i, bucket in enumerate(TASK_BUCKETS):
             ns = sum(row[i] for row in self._prefixes.values())
@@ -472,24 +430,24 @@ class Ledger:
             nthreads=self.nthreads,
             elapsed=self._at - self.started,
             settled=settled,
-            running=sum(self._so_far(hold) for hold in self._unsettled()),
+            running=sum(self._so_far(reservation) for reservation in self._not_finalized()),
             prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
             tasks=tasks,
-            active=self._activity(settled),
+            active=self._activity.report(settled),
         )
 
     def open_window(self, window_id: str, *, at: int) -> None:
         """Begin a window; one that is open under this id begins anew.
 
-        What running tasks have used so far is remembered, and taken out of their split, pro rata,
-        when they settle.
+        The time for which running tasks have held their slots so far is remembered, and taken out of their
+        split, pro rata, when they are finalized.
         """
         self._advance(at)
         self.undecided.clear()
         self._windows.pop(window_id, None)
         while len(self._windows) >= self._max_windows:
             del self._windows[next(iter(self._windows))]
-        before = {hold: self._so_far(hold) for hold in self._unsettled()}
+        before = {reservation: self._so_far(reservation) for reservation in self._not_finalized()}
         self._windows[window_id] = _Window(self._at, list(self._free), before)
 
     def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
@@ -500,9 +458,9 @@ class Ledger:
         self._advance(at)
         self.undecided.clear()
         rows = {key: list(row) for key, row in window.rows.items()}
-        for hold in self._unsettled():
-            row = _window_row(rows, hold)
-            row[-1] += self._so_far(hold) - window.before.get(hold, 0)
+        for reservation in self._not_finalized():
+            row = _window_row(rows, reservation)
+            row[-1] += self._so_far(reservation) - window.before.get(reservation, 0)
         free = [now - then for now, then in zip(self._free, window.free, strict=True)]
         return WindowBalance(
             nthreads=self.nthreads,
@@ -518,7 +476,7 @@ class Ledger:
         if elapsed <= 0:
             return
         self._at = at
-        slots = self._slots_free
+        slots = self.slots_free
         if not slots:
             return
         free = self._free
@@ -535,11 +493,11 @@ class Ledger:
             slots -= constrained
         free[_IDLE] += slots * elapsed
 
-    def _unsettled(self) -> list[Hold]:
-        return [*self._held.values(), *self._frozen]
+    def _not_finalized(self) -> list[SlotReservation]:
+        return [*self._held.values(), *self._ended]
 
-    def _so_far(self, hold: Hold) -> int:
-        return hold.ns if hold.ns >= 0 else self._at - hold.start
+    def _so_far(self, reservation: SlotReservation) -> int:
+        return reservation.ns if reservation.ns >= 0 else self._at - reservation.start
 
     def _new_prefix(self, prefix: str) -> Row:
         if len(self._prefixes) >= self._max_prefixes:
@@ -547,9 +505,9 @@ class Ledger:
         return self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
 
 
-def _window_row(rows: dict[tuple[str, str], Row], hold: Hold) -> Row:
-    """The row of a hold's span and prefix; beyond the bound, the one that all others share."""
-    key = hold.span, hold.prefix
+def _window_row(rows: dict[tuple[str, str], Row], reservation: SlotReservation) -> Row:
+    """The row of a reservation's span and prefix; beyond the bound, the one that all others share."""
+    key = reservation.span, reservation.prefix
     if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
         key = "", OTHER
     return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))

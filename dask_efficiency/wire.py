@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dask_efficiency.activity import ACTIVE_BUCKETS
 from dask_efficiency.checks import MAX_NAME_LENGTH as MAX_NAME_LENGTH
 from dask_efficiency.checks import MAX_NAMES as MAX_NAMES
 from dask_efficiency.checks import MAX_NANOSECONDS as MAX_NANOSECONDS
@@ -13,7 +14,7 @@ from dask_efficiency.checks import RefusedSnapshot as RefusedSnapshot
 from dask_efficiency.checks import counts, flag, listed, mapping, row, short, text, whole
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.ledger import ACTIVE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
+from dask_efficiency.ledger import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
 SCHEMA = 2

@@ -154,7 +154,7 @@ class ClusterMachine(RuleBasedStateMachine):
         worker = self.pick(which)
         if worker.ledger is not None:
             key = next(self.numbers)
-            worker.ledger.hold(key, prefix, recomputed=recomputed, at=self.now + worker.offset)
+            worker.ledger.reserve(key, prefix, recomputed=recomputed, at=self.now + worker.offset)
             worker.tasks.append(key)
 
     @rule(which=workers_, outcome=st.sampled_from(Outcome), share=st.integers(0, 100))
@@ -162,7 +162,7 @@ class ClusterMachine(RuleBasedStateMachine):
         worker = self.pick(which)
         if worker.tasks:
             hold = worker.ledger.release(worker.tasks.pop(0), at=self.now + worker.offset)
-            worker.ledger.settle(hold, outcome, cpu=hold.ns * share // 100, wall=hold.ns)
+            worker.ledger.finalize(hold, outcome, cpu=hold.ns * share // 100, wall=hold.ns)
 
     @rule(
         which=workers_,
@@ -336,7 +336,7 @@ class ClusterMachine(RuleBasedStateMachine):
         worker = self.pick(which)
         if worker.ledger is not None and not worker.closing:
             worker.closing = True
-            worker.ledger.settle_all(Outcome.CANCELLED, at=self.now + worker.offset)
+            worker.ledger.finalize_all(Outcome.CANCELLED, at=self.now + worker.offset)
             letter = self.write(worker, final=True)
             worker.tasks.clear()
             if arrives:
@@ -349,7 +349,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.remove(which)
         self.now += blocked
         if worker.ledger is not None and not worker.closing:
-            worker.ledger.settle_all(Outcome.CANCELLED, at=self.now + worker.offset)
+            worker.ledger.finalize_all(Outcome.CANCELLED, at=self.now + worker.offset)
             self.deliver(self.write(worker, final=True))
 
     @rule(grace=st.sampled_from([0, GRACE_NS]))
@@ -612,7 +612,7 @@ def test_a_restarted_meter_leaves_a_gap_that_is_unmeasured():
     # One thread: idle to 10, held until the meter is lost at some time, metered anew from 35 on.
     cluster, presence = cluster_with_worker(1)
     first = Ledger(1, at=0)
-    first.hold("x", "inc", at=10)
+    first.reserve("x", "inc", at=10)
     cluster.receive("tcp://a", metered(first, at=20), at=20)
     assert presence.running == 10
     second = Ledger(1, at=35)
@@ -646,7 +646,7 @@ def test_a_worker_that_vanishes_loses_what_ran_and_its_silence():
     # Two threads: one held from 10 on. Last snapshot at 30, removed at 50: 2 x 20 of silence, 20 that ran.
     cluster, _ = cluster_with_worker(2)
     ledger = Ledger(2, at=0)
-    ledger.hold("x", "inc", at=10)
+    ledger.reserve("x", "inc", at=10)
     cluster.receive("tcp://a", metered(ledger, at=30), at=30)
     cluster.worker_left("tcp://a", at=50)
     assert cluster.running == 60
@@ -658,7 +658,7 @@ def test_a_worker_that_vanishes_loses_what_ran_and_its_silence():
 def test_a_worker_that_closed_in_order_is_not_lost_even_without_its_last_words():
     cluster, presence = cluster_with_worker(2)
     ledger = Ledger(2, at=0)
-    ledger.hold("x", "inc", at=10)
+    ledger.reserve("x", "inc", at=10)
     cluster.receive("tcp://a", metered(ledger, at=30), at=30)
     cluster.worker_closing("tcp://a")
     cluster.worker_closing("tcp://somebody-else")
@@ -705,9 +705,9 @@ def test_the_books_of_a_departed_worker_stay_open_for_a_moment():
 def test_last_words_that_come_after_the_removal_settle_what_ran():
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
-    ledger.settle_all(Outcome.CANCELLED, at=20)
+    ledger.finalize_all(Outcome.CANCELLED, at=20)
     last_words = metered(ledger, at=20, seq=2, final=True)
     cluster.worker_left("tcp://a", at=20)
     cluster.receive("tcp://a", last_words, at=25)
@@ -793,8 +793,8 @@ def test_no_more_time_is_without_work_than_was_idle():
     cluster.work.set(False, at=10)
     ledger = Ledger(2, at=0)
     for key in "xy":
-        ledger.hold(key, "inc", at=0)
-    ledger.settle_all(Outcome.SUCCEEDED, at=40)
+        ledger.reserve(key, "inc", at=0)
+    ledger.finalize_all(Outcome.SUCCEEDED, at=40)
     cluster.receive("tcp://a", metered(ledger, at=50), at=50)
     assert totals(cluster) == {"overhead": 80, "no-work": 20}
 
@@ -831,7 +831,7 @@ def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
 def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_on():
     cluster, presence = cluster_with_worker(2)
     ledger = Ledger(2, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
     cluster.receive("tcp://a", encode_not_measured("it failed"), at=20)
     cluster.accrue(at=30)
@@ -972,12 +972,12 @@ def test_the_time_of_a_prefix_is_that_of_all_workers_and_ledgers_together():
     ledgers = {"tcp://a": Ledger(1, at=0), "tcp://b": Ledger(1, at=0)}
     for at in (10, 20, 30):
         for address, ledger in ledgers.items():
-            ledger.hold(at, "inc", at=at - 4)
-            ledger.settle_all(Outcome.SUCCEEDED, at=at)
+            ledger.reserve(at, "inc", at=at - 4)
+            ledger.finalize_all(Outcome.SUCCEEDED, at=at)
             cluster.receive(address, metered(ledger, at=at, seq=at, incarnation=address), at=at)
     again = Ledger(1, at=30)
-    again.hold("x", "inc", at=30)
-    again.settle_all(Outcome.FAILED, at=31)
+    again.reserve("x", "inc", at=30)
+    again.finalize_all(Outcome.FAILED, at=31)
     cluster.receive("tcp://a", metered(again, at=40, incarnation="again"), at=40)
     assert {p: row.to_nanoseconds() for p, row in cluster.by_prefix().items()} == {"inc": {"overhead": 24, "failed": 1}}
     assert cluster.tasks == {"succeeded": 6, "failed": 1}
@@ -1028,14 +1028,14 @@ def test_a_departed_name_is_recent_for_a_minute():
 def test_what_ran_shows_in_the_activity_before_it_settles():
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=5)
+    ledger.reserve("x", "inc", at=5)
     balance = ledger.balance(at=25, used={"x": Used(4, 15, 3)})
     cluster.receive("tcp://a", encode(Snapshot("a", 1, balance)), at=25)
     did = {"idle": 5, "thread-cpu": 4, "gpu": 3, "thread-noncpu": 8, "overhead": 5}
     assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
     assert cluster.activity_by_worker() == {"alice": did}
     # Whatever becomes of it: what the slot did is not taken back.
-    ledger.settle_all(Outcome.FAILED, at=25)
+    ledger.finalize_all(Outcome.FAILED, at=25)
     cluster.receive("tcp://a", metered(ledger, at=25, seq=2), at=25)
     assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
     assert totals(cluster) == {"idle": 5, "failed": 20}
@@ -1056,8 +1056,8 @@ def test_what_a_departed_worker_seemed_to_run_may_turn_out_to_have_been_free():
     cluster.worker_left("tcp://a", at=40)
     then = cluster.standing(at=40)
     assert then.running == 30
-    ledger.hold("x", "inc", at=34)
-    ledger.settle_all(Outcome.CANCELLED, at=44)
+    ledger.reserve("x", "inc", at=34)
+    ledger.finalize_all(Outcome.CANCELLED, at=44)
     cluster.receive("tcp://a", metered(ledger, at=44, seq=2, final=True), at=44)
     gained = between(then, cluster.standing(at=44))
     # It was there for 4 longer than was known.

@@ -115,7 +115,7 @@ class ModelWorker:
                     free["idle"] -= stop - max(start, since)
                     free["spill"] += stop - max(start, since)
 
-    def hold(self, key: object, task: ModelTask) -> None:
+    def reserve(self, key: object, task: ModelTask) -> None:
         if key in self.slots or key in self.queue:
             return
         self.tasks[key] = task
@@ -135,7 +135,7 @@ class ModelWorker:
         self.unsettled.append(task)
         return task
 
-    def settle(self, task: ModelTask, outcome: Outcome, cpu: int, gpu: int, wall: int, spill: int) -> None:
+    def finalize(self, task: ModelTask, outcome: Outcome, cpu: int, gpu: int, wall: int, spill: int) -> None:
         self.unsettled.remove(task)
         if outcome is Outcome.SUCCEEDED and task.recomputed:
             outcome = Outcome.RECOMPUTED
@@ -225,10 +225,10 @@ class LedgerMachine(RuleBasedStateMachine):
         recomputed=st.sampled_from([False, False, True]),
         step=ticks,
     )
-    def hold(self, key, prefix, span, recomputed, step):
+    def reserve(self, key, prefix, span, recomputed, step):
         at = self.tick(step, seen=key not in self.model.tasks)
-        self.ledger.hold(key, prefix, span, recomputed=recomputed, at=at)
-        self.model.hold(key, ModelTask(prefix, span, recomputed))
+        self.ledger.reserve(key, prefix, span, recomputed=recomputed, at=at)
+        self.model.reserve(key, ModelTask(prefix, span, recomputed))
 
     @rule(key=keys, step=ticks)
     def release(self, key, step):
@@ -245,11 +245,11 @@ class LedgerMachine(RuleBasedStateMachine):
         outcome=st.sampled_from([Outcome.SUCCEEDED, *Outcome]),
         claims=st.tuples(measurements, measurements, measurements, measurements),
     )
-    def settle(self, which, outcome, claims):
+    def finalize(self, which, outcome, claims):
         hold, task = self.released.pop(which % len(self.released))
         cpu, gpu, wall, spill = claims
-        self.ledger.settle(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
-        self.model.settle(task, outcome, cpu, gpu, wall, spill)
+        self.ledger.finalize(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
+        self.model.finalize(task, outcome, cpu, gpu, wall, spill)
 
     @rule(key=keys, outcome=st.sampled_from(Outcome), shares=st.tuples(*[st.integers(0, 120)] * 4), step=ticks)
     def finish(self, key, outcome, shares, step):
@@ -258,8 +258,8 @@ class LedgerMachine(RuleBasedStateMachine):
         hold, task = self.ledger.release(key, at=at), self.model.release(key)
         if hold is not None and task is not None:
             cpu, gpu, wall, spill = (hold.ns * share // 100 for share in shares)
-            self.ledger.settle(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
-            self.model.settle(task, outcome, cpu, gpu, wall, spill)
+            self.ledger.finalize(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
+            self.model.finalize(task, outcome, cpu, gpu, wall, spill)
 
     @rule(
         availability=st.sampled_from([Availability.RUNNING, *Availability]),
@@ -316,13 +316,13 @@ class LedgerMachine(RuleBasedStateMachine):
             check_window(found, expected, self.model)
 
     @rule(outcome=st.sampled_from(Outcome), step=ticks)
-    def settle_all(self, outcome, step):
+    def finalize_all(self, outcome, step):
         at = self.tick(step, seen=bool(self.model.tasks))
-        self.ledger.settle_all(outcome, at=at)
+        self.ledger.finalize_all(outcome, at=at)
         for key in list(self.model.tasks):
             self.model.release(key)
         for task in list(self.model.unsettled):
-            self.model.settle(task, outcome, 0, 0, 0, 0)
+            self.model.finalize(task, outcome, 0, 0, 0, 0)
         self.released.clear()
         assert self.peek().running == 0
         assert self.ledger.slots_free == self.ledger.nthreads
@@ -399,7 +399,7 @@ def test_a_ledger_without_threads_is_refused():
 def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     # 4 slots, one held: of the 3 free ones the first waits, the second is constrained, the third idles.
     ledger = Ledger(4, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     assert settled_of(ledger, 10) == {"waiting-on-data": 10, "constrained": 10, "idle": 10}
     # 2 wait and 5 are constrained: only one slot is left for those, and none is idle.
@@ -413,7 +413,7 @@ def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
 @pytest.mark.parametrize("availability", [Availability.PAUSED, Availability.RETIRING])
 def test_a_worker_that_takes_no_tasks_names_all_its_free_slots_so(availability):
     ledger = Ledger(3, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     ledger.observe(availability, 2, 2, at=0)
     assert settled_of(ledger, 10) == {str(availability): 20}
     assert ledger.balance(at=10).running == 10
@@ -430,7 +430,7 @@ def test_a_turn_keeps_what_waits_as_it_was_observed():
 def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
     # 5 slots, one held. From 10 to 20 the loop spills: one task waits for a fetch, one is ready, one is constrained.
     ledger = Ledger(5, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     ledger.spilled(1, start=10, stop=20)
     assert settled_of(ledger, 30) == {
@@ -456,7 +456,7 @@ def test_a_task_whose_message_lay_unread_while_the_loop_spilled_waited_from_its_
     ledger.spilled(0, start=0, stop=10)
     ledger.spilled(0, start=12, stop=20)
     ledger.delayed(4)
-    ledger.hold("x", "inc", at=21)
+    ledger.reserve("x", "inc", at=21)
     assert settled_of(ledger, 21) == {"spill": 6 + 8, "idle": 4 + 2 + 1 + 21}
     # What was told is not taken back: a second task comes too late.
     ledger.delayed(0)
@@ -483,10 +483,10 @@ def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     ledger.spilled(1, start=0, stop=10)
-    ledger.hold("x", "inc", at=10)
+    ledger.reserve("x", "inc", at=10)
     hold = ledger.release("x", at=30)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, wall=5, spill=15)
+    ledger.finalize(hold, Outcome.SUCCEEDED, wall=5, spill=15)
     assert settled_of(ledger, 30) == {"spill": 25, "thread-noncpu": 5}
     assert ledger.balance(at=30).prefixes == {"inc": row(thread_noncpu=5, spill=15)}
     window = ledger.close_window("w", at=30)
@@ -508,10 +508,10 @@ def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
 )
 def test_gpu_time_comes_after_the_cpu_and_before_the_rest(cpu, gpu, wall, expected):
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "train", at=0)
+    ledger.reserve("x", "train", at=0)
     hold = ledger.release("x", at=100)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=100)
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=100)
     assert ledger.balance(at=100).prefixes == {"train": expected}
 
 
@@ -533,10 +533,10 @@ def test_gpu_time_comes_after_the_cpu_and_before_the_rest(cpu, gpu, wall, expect
 )
 def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, expected):
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     hold = ledger.release("x", at=100)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=spill)
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=spill)
     assert ledger.balance(at=100).prefixes == {"inc": expected}
 
 
@@ -553,31 +553,31 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, ex
 )
 def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", recomputed=recomputed, at=0)
+    ledger.reserve("x", "inc", recomputed=recomputed, at=0)
     hold = ledger.release("x", at=100)
     assert hold is not None
-    ledger.settle(hold, outcome, cpu=50, wall=60, spill=10)
+    ledger.finalize(hold, outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
     assert ledger.balance(at=100).tasks == {bucket: 1}
 
 
 def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():
     ledger = Ledger(1, at=0)
-    ledger.hold("seceding", "outer", at=0)
+    ledger.reserve("seceding", "outer", at=0)
     frozen = ledger.release("seceding", at=10)
-    ledger.hold("next", "inner", at=10)
+    ledger.reserve("next", "inner", at=10)
     assert frozen is not None
     # 10 frozen and 20 of the next task, although the first goes on for long.
     assert ledger.balance(at=30).running == 30
-    ledger.settle(frozen, Outcome.SUCCEEDED, cpu=99)
+    ledger.finalize(frozen, Outcome.SUCCEEDED, cpu=99)
     assert settled_of(ledger, 40) == {"thread-cpu": 10}
     assert ledger.balance(at=40).running == 30
 
 
 def test_a_second_hold_of_a_key_changes_nothing():
     ledger = Ledger(2, at=0)
-    ledger.hold("x", "inc", at=0)
-    ledger.hold("x", "sum", at=50)
+    ledger.reserve("x", "inc", at=0)
+    ledger.reserve("x", "sum", at=50)
     assert ledger.slots_free == 1
     hold = ledger.release("x", at=100)
     assert hold is not None
@@ -587,8 +587,8 @@ def test_a_second_hold_of_a_key_changes_nothing():
 
 def test_a_hold_beyond_the_slots_starts_when_one_is_free():
     ledger = Ledger(1, at=0)
-    ledger.hold("first", "inc", at=0)
-    ledger.hold("second", "inc", at=4)
+    ledger.reserve("first", "inc", at=0)
+    ledger.reserve("second", "inc", at=4)
     first = ledger.release("first", at=10)
     assert first is not None
     second = ledger.release("second", at=15)
@@ -599,8 +599,8 @@ def test_a_hold_beyond_the_slots_starts_when_one_is_free():
 
 def test_a_hold_that_never_got_a_slot_took_no_time():
     ledger = Ledger(1, at=0)
-    ledger.hold("first", "inc", at=0)
-    ledger.hold("second", "inc", at=0)
+    ledger.reserve("first", "inc", at=0)
+    ledger.reserve("second", "inc", at=0)
     second = ledger.release("second", at=10)
     assert second is not None
     assert second.ns == 0
@@ -609,18 +609,18 @@ def test_a_hold_that_never_got_a_slot_took_no_time():
 
 def test_a_hold_is_settled_once():
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     hold = ledger.release("x", at=10)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED)
+    ledger.finalize(hold, Outcome.SUCCEEDED)
     with pytest.raises(KeyError):
-        ledger.settle(hold, Outcome.SUCCEEDED)
+        ledger.finalize(hold, Outcome.SUCCEEDED)
     assert settled_of(ledger, 10) == {"overhead": 10}
 
 
 def test_a_clock_that_runs_backwards_stands_still():
     ledger = Ledger(1, at=100)
-    ledger.hold("x", "inc", at=110)
+    ledger.reserve("x", "inc", at=110)
     hold = ledger.release("x", at=50)
     assert hold is not None
     assert hold.ns == 0
@@ -630,11 +630,11 @@ def test_a_clock_that_runs_backwards_stands_still():
 def test_a_task_that_began_before_the_window_gives_it_its_share():
     # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", "span", at=0)
+    ledger.reserve("x", "inc", "span", at=0)
     ledger.open_window("w", at=40)
     hold = ledger.release("x", at=100)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
     window = ledger.close_window("w", at=110)
     assert window is not None
     inside = (*row(thread_cpu=18, thread_noncpu=18, spill=12, overhead=12), 0)
@@ -645,7 +645,7 @@ def test_a_task_that_began_before_the_window_gives_it_its_share():
 
 def test_a_task_that_is_still_running_gives_the_window_its_running_time():
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     ledger.open_window("w", at=40)
     window = ledger.close_window("w", at=50)
     assert window is not None
@@ -657,12 +657,12 @@ def test_a_window_before_and_a_window_after_make_the_whole():
     ledger = Ledger(1, at=0)
     ledger.open_window("all", at=0)
     ledger.open_window("first", at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     first = ledger.close_window("first", at=40)
     ledger.open_window("second", at=40)
     hold = ledger.release("x", at=101)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, cpu=33, wall=70)
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=33, wall=70)
     second, whole = ledger.close_window("second", at=101), ledger.close_window("all", at=101)
     assert first is not None
     assert second is not None
@@ -691,20 +691,20 @@ def test_the_oldest_window_goes_when_there_are_too_many():
 def test_prefixes_beyond_the_limit_are_booked_as_one():
     ledger = Ledger(1, at=0, max_prefixes=1)
     for i, prefix in enumerate(["inc", "sum", "mul", "inc"]):
-        ledger.hold(i, prefix, at=10 * i)
+        ledger.reserve(i, prefix, at=10 * i)
         hold = ledger.release(i, at=10 * (i + 1))
         assert hold is not None
-        ledger.settle(hold, Outcome.SUCCEEDED)
+        ledger.finalize(hold, Outcome.SUCCEEDED)
     assert ledger.balance(at=40).prefixes == {"inc": row(overhead=20), OTHER: row(overhead=20)}
 
 
 def test_a_closing_worker_settles_all_that_ran_in_one_way():
     ledger = Ledger(1, at=0)
-    ledger.hold("frozen", "a", at=0)
+    ledger.reserve("frozen", "a", at=0)
     ledger.release("frozen", at=10)
-    ledger.hold("running", "b", at=10)
-    ledger.hold("beyond", "c", at=20)
-    ledger.settle_all(Outcome.CANCELLED, at=30)
+    ledger.reserve("running", "b", at=10)
+    ledger.reserve("beyond", "c", at=20)
+    ledger.finalize_all(Outcome.CANCELLED, at=30)
     assert settled_of(ledger, 30) == {"cancelled": 30}
     assert ledger.balance(at=30).tasks == {"cancelled": 3}
 
@@ -712,8 +712,8 @@ def test_a_closing_worker_settles_all_that_ran_in_one_way():
 def test_a_balance_does_not_change_when_the_ledger_goes_on():
     ledger = Ledger(1, at=0)
     then = ledger.balance(at=10)
-    ledger.hold("x", "inc", at=10)
-    ledger.settle_all(Outcome.FAILED, at=20)
+    ledger.reserve("x", "inc", at=10)
+    ledger.finalize_all(Outcome.FAILED, at=20)
     assert then.settled["idle"] == 10
     assert then.prefixes == {}
     assert sum(then.settled.values()) == 10
@@ -727,7 +727,7 @@ def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
 
 def test_the_activity_of_a_live_task_is_what_its_thread_used_so_far():
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     assert active(ledger, 10, x=(6, 8)) == {"thread-cpu": 6, "thread-noncpu": 2, "overhead": 2}
     assert active(ledger, 20, x=(7, 18)) == {"thread-cpu": 7, "thread-noncpu": 11, "overhead": 2}
 
@@ -735,11 +735,11 @@ def test_the_activity_of_a_live_task_is_what_its_thread_used_so_far():
 def test_an_activity_once_accrued_is_never_taken_back():
     # 10 were called overhead, before it was known that 12 of 20 were CPU: the new 10 make up for it.
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     assert active(ledger, 10) == {"overhead": 10}
     hold = ledger.release("x", at=20)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, cpu=12, wall=15)
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=12, wall=15)
     assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
     assert settled_of(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "overhead": 5}
 
@@ -748,29 +748,29 @@ def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
     # 30 were called thread-noncpu before it was known that 20 of them were the GPU's. The next task is the GPU's
     # business in no way, and its time is lent: at 60 the view is what was settled.
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "train", at=0)
+    ledger.reserve("x", "train", at=0)
     assert active(ledger, 30, x=(0, 30)) == {"thread-noncpu": 30}
     hold = ledger.release("x", at=30)
     assert hold is not None
-    ledger.settle(hold, Outcome.SUCCEEDED, gpu=20, wall=30)
-    ledger.hold("y", "load", at=30)
+    ledger.finalize(hold, Outcome.SUCCEEDED, gpu=20, wall=30)
+    ledger.reserve("y", "load", at=30)
     assert active(ledger, 30) == {"thread-noncpu": 30}
     assert active(ledger, 45, y=(0, 15)) == {"thread-noncpu": 30, "gpu": 15}
     assert active(ledger, 60, y=(0, 30)) == {"thread-noncpu": 40, "gpu": 20}
-    ledger.settle_all(Outcome.FAILED, at=60)
+    ledger.finalize_all(Outcome.FAILED, at=60)
     assert settled_of(ledger, 60) == {"gpu": 20, "thread-noncpu": 10, "failed": 30}
 
 
 def test_the_activity_of_a_live_task_has_the_gpu_time_known_so_far():
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "train", at=0)
+    ledger.reserve("x", "train", at=0)
     assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
     assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
 
 
 def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     assert active(ledger, 10, x=(2, 5, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
     assert active(ledger, 20, x=(2, 5, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
 
@@ -778,10 +778,10 @@ def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])
 def test_the_activity_knows_nothing_of_what_became_of_a_task(outcome):
     ledger = Ledger(1, at=0)
-    ledger.hold("x", "inc", at=0)
+    ledger.reserve("x", "inc", at=0)
     hold = ledger.release("x", at=20)
     assert hold is not None
-    ledger.settle(hold, outcome, cpu=12, wall=15, spill=3)
+    ledger.finalize(hold, outcome, cpu=12, wall=15, spill=3)
     assert active(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "spill": 3, "overhead": 2}
 
 
@@ -817,8 +817,8 @@ def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkey
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     for i in range(4):
-        ledger.hold(i, "inc", f"span-{i}", at=10 * i)
-        ledger.settle(ledger.release(i, at=10 * i + 10), Outcome.SUCCEEDED)
+        ledger.reserve(i, "inc", f"span-{i}", at=10 * i)
+        ledger.finalize(ledger.release(i, at=10 * i + 10), Outcome.SUCCEEDED)
     rows = ledger.close_window("w", at=40).rows
     kept = {("span-0", "inc"): 10, ("span-1", "inc"): 10, ("", OTHER): 20}
     assert {key: sum(row) for key, row in rows.items()} == kept

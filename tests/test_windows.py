@@ -57,10 +57,10 @@ class SimulatedWorker:
 
     def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
         """A task that takes all its time as CPU."""
-        self.ledger.hold(start, prefix, "span", at=start)
+        self.ledger.reserve(start, prefix, "span", at=start)
         hold = self.ledger.release(start, at=stop)
         assert hold is not None
-        self.ledger.settle(hold, outcome, cpu=stop - start, wall=stop - start)
+        self.ledger.finalize(hold, outcome, cpu=stop - start, wall=stop - start)
 
 
 def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
@@ -77,14 +77,14 @@ def held(accounts: WindowAccounts, worker: SimulatedWorker) -> dict[str, int]:
 def test_a_worker_that_answers_counts_from_edge_to_edge():
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.ledger.hold("before", "sum", "span", at=400)
+    worker.ledger.reserve("before", "sum", "span", at=400)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
     hold = worker.ledger.release("before", at=1_200)
     assert hold is not None
     # 800 held, 200 of them inside: 100 of its 400 CPU.
-    worker.ledger.settle(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
-    worker.ledger.hold("after", "mul", "other", at=1_900)
+    worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
+    worker.ledger.reserve("after", "mul", "other", at=1_900)
     accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 100, "thread-noncpu": 100, "running": 100, "idle": 1_700}
     assert accounts.prefixes == {"sum": {"thread-cpu": 100, "thread-noncpu": 100}, "mul": {"running": 100}}
@@ -158,7 +158,7 @@ def test_a_worker_that_joins_inside_was_not_without_work_before_it_came():
 def test_a_worker_that_dies_inside_counts_until_its_removal():
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.ledger.hold("x", "inc", at=800)
+    worker.ledger.reserve("x", "inc", at=800)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
     worker.heartbeat(1_500)
@@ -174,13 +174,13 @@ def test_what_a_lost_worker_told_of_its_tasks_counts_and_the_rest_is_numbered():
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
     worker.work(100, 300)
-    worker.ledger.hold("long", "sum", "span", at=800)
+    worker.ledger.reserve("long", "sum", "span", at=800)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
     worker.work(1_100, 1_200)
     long = worker.ledger.release("long", at=1_400)
     assert long is not None
-    worker.ledger.settle(long, Outcome.SUCCEEDED, cpu=600, wall=600)
+    worker.ledger.finalize(long, Outcome.SUCCEEDED, cpu=600, wall=600)
     worker.heartbeat(1_500)
     worker.presence.finished = 7
     cluster.worker_left("a", at=1_700)
@@ -253,10 +253,10 @@ def test_a_worker_with_last_words_counts_as_it_said(removed):
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
-    worker.ledger.hold("x", "inc", "span", at=1_500)
+    worker.ledger.reserve("x", "inc", "span", at=1_500)
     if removed < 1_700:
         cluster.worker_left("a", at=removed)
-    worker.ledger.settle_all(Outcome.CANCELLED, at=1_700)
+    worker.ledger.finalize_all(Outcome.CANCELLED, at=1_700)
     worker.heartbeat(1_700, final=True)
     words = worker.ledger.close_window("w", at=1_700)
     assert words is not None
@@ -393,15 +393,15 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
 
     def hold(address, key, at):
         if address in workers:
-            workers[address].ledger.hold(key, "inc", "span", at=at)
+            workers[address].ledger.reserve(key, "inc", "span", at=at)
 
     def end(address, key, outcome, at):
         found = workers[address].ledger.release(key, at=at) if address in workers else None
         if found is not None:
-            workers[address].ledger.settle(found, outcome, cpu=found.ns // 2, wall=found.ns)
+            workers[address].ledger.finalize(found, outcome, cpu=found.ns // 2, wall=found.ns)
 
     def goodbye(worker, at):
-        worker.ledger.settle_all(Outcome.CANCELLED, at=at)
+        worker.ledger.finalize_all(Outcome.CANCELLED, at=at)
         worker.heartbeat(at, final=True)
         words = worker.ledger.close_window("w", at=at)
         assert words is not None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.buckets import Bucket
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.wire import (
     MAX_NAME_LENGTH,
@@ -35,14 +36,14 @@ def ledger_with_everything() -> Ledger:
     ledger = Ledger(4, at=0)
     ledger.open_window("w", at=10)
     for i, outcome in enumerate(Outcome):
-        ledger.hold(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
+        ledger.reserve(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
         hold = ledger.release(i, at=120 + 100 * i)
         assert hold is not None
-        ledger.settle(hold, outcome, cpu=40, gpu=10, wall=70, spill=20)
+        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, spill=20)
     ledger.spilled(1, start=425, stop=427)
-    ledger.hold("frozen", "inc", at=430)
+    ledger.reserve("frozen", "inc", at=430)
     ledger.release("frozen", at=440)
-    ledger.hold("running", "inc", at=450)
+    ledger.reserve("running", "inc", at=450)
     ledger.observe(Availability.RUNNING, 1, 1, at=460)
     return ledger
 
@@ -351,7 +352,9 @@ def test_a_changed_number_anywhere_in_the_accounts_is_noticed(snapshot, data):
     places: list[tuple[Any, Any]] = [(sent, "running"), (sent, "elapsed")]
     places += [(sent["settled"], bucket) for bucket in sent["settled"]]
     places += [(sent["active"], bucket) for bucket in sent["active"]]
-    places += [(row, i) for row in sent["prefixes"].values() for i in range(len(row))]
+    # What a prefix spilled cannot be told from what free slots did, whose spilling is of no prefix.
+    kept = [i for i, bucket in enumerate(TASK_BUCKETS) if bucket is not Bucket.SPILL]
+    places += [(row, i) for row in sent["prefixes"].values() for i in kept]
     holder, key = data.draw(st.sampled_from(places))
     holder[key] += data.draw(st.integers(-(1 << 40), 1 << 40).filter(bool))
     with pytest.raises(RefusedSnapshot):

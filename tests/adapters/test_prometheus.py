@@ -70,11 +70,11 @@ class Source:
     ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
-        ledger.hold("key", "task", at=0)
+        ledger.reserve("key", "task", at=0)
         if not running:
             hold = ledger.release("key", at=cpu)
             assert hold is not None
-            ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu)
+            ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu)
         balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed

@@ -17,7 +17,8 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import snapshot
-from dask_efficiency.ledger import ACTIVE_BUCKETS, FREE_BUCKETS
+from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.ledger import FREE_BUCKETS
 from dask_efficiency.report.live import Reading, read
 from tests.plugins.tasks import (
     Diary,

@@ -195,7 +195,7 @@ def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_clo
     client = mortal_client
 
     def break_last_words(dask_worker: Any) -> None:
-        meter_of(dask_worker)._ledger.settle_all = boom
+        meter_of(dask_worker)._ledger.finalize_all = boom
 
     first = addresses(client)[0]
     client.run(break_last_words, workers=[first])

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.worker.meter import RECOMPUTED
+from dask_efficiency.slots import RECOMPUTED
 
 if TYPE_CHECKING:
     from distributed import Scheduler

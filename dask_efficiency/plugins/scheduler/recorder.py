@@ -15,8 +15,8 @@ from distributed.protocol import Serialize, to_serialize
 
 import dask_efficiency
 from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.plugins.worker.meter import RECOMPUTED
 from dask_efficiency.plugins.worker.recorder import TOPIC
+from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import RefusedBatch, decode
 from dask_efficiency.trace.recorder import SERIES, Recorder, Recording, TaskFacts
 from dask_efficiency.trace.run_trace import WorkerChange

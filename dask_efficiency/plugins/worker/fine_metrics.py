@@ -1,4 +1,4 @@
-"""Digests: what upstream's fine performance metrics say of spilling, details, and work outside the slots.
+"""FineMetrics: what upstream's fine performance metrics say of spilling, details, and work outside the slots.
 
 Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks
 and ``(context, ..., label, unit)`` elsewhere. Labels are upstream's private matter: where they
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
+
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
@@ -34,15 +36,12 @@ BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Contexts of work that holds no slot, by the name under which it is shown.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
 
-#: Longer prefixes are cut, here and in the ledger.
-MAX_PREFIX_LENGTH = 200
-
 #: User labels kept apart.
 MAX_LABELS = 100
 
 
-class Digests:
-    """Reads a worker's cumulative digests as differences, in integer nanoseconds."""
+class FineMetrics:
+    """Reads a worker's cumulative fine metrics as differences, in integer nanoseconds."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
@@ -108,7 +107,7 @@ class Digests:
         self._seen = len(self._total)
 
 
-class SpillDigests:
+class SpillMetrics:
     """Reads what tasks of one span and prefix spent on reading back from disk, and on writing to it."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH
 from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
 if TYPE_CHECKING:
     from distributed import Worker

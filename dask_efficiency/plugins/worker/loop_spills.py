@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.worker_state_machine import ComputeTaskEvent
 
-from dask_efficiency.ledger import Hold, Ledger
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.spill_watch import SpillWatch
 from dask_efficiency.plugins.worker.threads import TaskThreads
@@ -101,20 +102,20 @@ class LoopSpills:
             if sent is not None:
                 self._ledger.delayed(at - round((time.time() - sent) * 1e9))
 
-    def beside(self, key: Any, hold: Hold) -> int | None:
+    def beside(self, key: Any, reservation: SlotReservation) -> int | None:
         """Nanoseconds in which the loop spilled while an ended task held its slot and was not in its thread.
 
         To be asked before the task's run is claimed from ``state.threads``; None where nobody can tell.
         """
         watch = self.watch
-        if watch.last <= hold.start:
+        if watch.last <= reservation.start:
             return 0 if watch.watching else None
-        released = hold.start + hold.ns
-        spilled = watch.between(hold.start, released)
+        released = reservation.stop
+        spilled = watch.between(reservation.start, released)
         run = self._state.threads.get(key)
         if type(run) is ThreadRun:
             start, stop, _ = run.used
-            spilled -= watch.between(max(start, hold.start), min(stop, released))
+            spilled -= watch.between(max(start, reservation.start), min(stop, released))
         return spilled
 
 

@@ -12,32 +12,29 @@ from weakref import WeakKeyDictionary
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
+from dask_efficiency.ledger import Availability, Ledger, Outcome, Used
 from dask_efficiency.plugins.worker.cost import HookCost
-from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import Settling
-from dask_efficiency.plugins.worker.process_metrics import Vitals, input_bytes
+from dask_efficiency.plugins.worker.pending import PendingTasks
+from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.processors import encode_processors
+from dask_efficiency.slots import SlotTracker
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distributed import Worker
-    from distributed.worker_state_machine import TaskState
 
     from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Annotation by which the scheduler marks a task that had been in memory once before.
-RECOMPUTED = "dask-efficiency-recomputed"
 
 #: Topic of the event that carries a closing worker's last snapshot.
 LAST_WORDS = "dask-efficiency-last-words"
@@ -50,27 +47,12 @@ _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missi
 
 #: Looked up for every task: the attributes of an enum's class are slow.
 _RUNNING = Status.running
-_SUCCEEDED = Outcome.SUCCEEDED
 _TAKES_TASKS = Availability.RUNNING
-
-#: States of a task whose thread is at work.
-_WORKING = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
-
-
-class _Seceded:
-    """A task that left its slot: what it held, (CPU, wall) that it used until then, and since when."""
-
-    __slots__ = ("at", "hold", "used")
-
-    def __init__(self, hold: Hold | None, used: tuple[int, int] | None, at: int) -> None:
-        self.hold = hold
-        self.used = used
-        self.at = at
 
 
 def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
@@ -97,27 +79,31 @@ class WorkerMeter:
         self._seq = 0
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
-        self._digests = Digests(worker.digests_total)
-        #: What its pace is compared by with that of other workers; None where reading it failed.
-        self._vitals: Vitals | None = Vitals(worker)
+        self._metrics = FineMetrics(worker.digests_total)
+        #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
+        self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
         self._threads = TaskThreads(worker, self._failed_in_thread)
         #: What its process did beside the tasks; None where reading it failed.
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
         self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
-        self._settling = Settling(self._ledger, self._digests, worker.state.stimulus_log, self._gpu.use)
-        #: Tasks whose slots are free and whose digests have not arrived yet.
-        self._ended = self._settling.ended
-        self._seceded: dict[Any, _Seceded] = {}
-        #: Tasks cancelled and wanted again while their thread was at work: the scheduler will not
-        #: take the result of that run, and has the task run once more.
-        self._discarded: set[Any] = set()
-        self._seceded_ns = 0
+        self._pending = PendingTasks(
+            self._ledger,
+            self._metrics,
+            worker.state.stimulus_log,
+            threads=self._threads,
+            spills=self._spills,
+            use=self._gpu.use,
+            watched=self._gpu.ended,
+            rate=self._rate,
+        )
+        #: Tasks whose slots are free and which are not finalized.
+        self._ended = self._pending.tasks
         #: What Dask's hook is now, with a recorder or without.
         self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
-        #: Its last words, once they are made.
-        self._ended_with: dict[str, Any] | None = None
+        #: Its final snapshot, once it is made.
+        self._final: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
         self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
@@ -129,10 +115,7 @@ class WorkerMeter:
         self._looked_at = at
         #: (status, tasks waiting, tasks constrained) as the ledger knows them.
         self._observed: tuple[Status, int, int] | None = None
-        for ts in worker.state.executing:
-            self._hold(ts, at)
-        for ts in worker.state.long_running:
-            self._seceded[ts.key] = _Seceded(None, None, at)
+        self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
         for window in plugin.windows:
             self._ledger.open_window(window, at=at)
         self._observe(at)
@@ -177,28 +160,28 @@ class WorkerMeter:
 
     def _last_words(self) -> dict[str, Any]:
         """The end of the accounts; the same again where they have ended already."""
-        if self._ended_with is not None:
-            return self._ended_with
+        if self._final is not None:
+            return self._final
         if self._recorder is not None:
             self._recorder.flush(closing=True)
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
-        self._settling.rest(at=at)
-        self._ledger.settle_all(Outcome.CANCELLED, at=at)
+        self._pending.rest(at=at)
+        self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
             balance = self._ledger.close_window(window, at=at)
             if balance is not None:
                 windows[window] = encode_window(balance)
-        self._ended_with = {
+        self._final = {
             "worker": self.worker.address,
             "session": self.session,
             "snapshot": encode(self._snapshot(at, final=True)),
             "windows": windows,
             **self._processors(),
         }
-        return self._ended_with
+        return self._final
 
     def _fail(self, error: Exception) -> None:
         """Log once and measure nothing more; the worker goes on as if we were not there."""
@@ -212,10 +195,18 @@ class WorkerMeter:
         self._spills.stop()
         self._threads.restore()
 
-    def _vitals_failed(self, error: Exception) -> None:
-        """Its pace is told no more, and the accounts go on."""
-        self._vitals = None
-        logger.error("dask_efficiency tells no more how fast %s is", self.worker.address, exc_info=error)
+    def _rate(self, prefix: str, wall: int, cpu: int, nbytes: float) -> None:
+        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+        if self._process_metrics is not None:
+            try:
+                self._process_metrics.counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+            except Exception as error:
+                self._process_metrics_failed(error)
+
+    def _process_metrics_failed(self, error: Exception) -> None:
+        """Report no more how fast its tasks are done; the accounts go on."""
+        self._process_metrics = None
+        logger.error("dask_efficiency no longer reports how fast %s is", self.worker.address, exc_info=error)
 
     def _failed_in_thread(self, error: Exception) -> None:
         self.worker.loop.add_callback(self._fail, error)
@@ -227,17 +218,18 @@ class WorkerMeter:
         former = self._recorder
         if (former.recording if former is not None else None) == recording:
             return
-        self._recorder = None
+        self._recorder = self._slots.recorder = None
         self._hook = self.transition
         if former is not None:
             former.stop()
         try:
             self._recorder_off = None
             if recording is not None:
-                self._recorder = WorkerRecorder(self.worker, recording)
+                self._recorder = WorkerRecorder(self.worker, recording, self._recorder_failed)
                 self._hook = self._recorded_transition
         except Exception as error:
             self._recorder_failed(error)
+        self._slots.recorder = self._recorder
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
         self._threads.record(self._recorder is not None)
         if "transition" in self._plugin.__dict__:
@@ -283,21 +275,13 @@ class WorkerMeter:
                 return  # runs in this very stimulus, or no slot is free
             at = monotonic_ns()
             ledger = self._ledger
-            if self._ended and self._ended[0][-1] is not state.stimulus_log[-1]:
-                self._settling.former()
-            if at - self._looked_at > _LOOK_BACK_NS and ledger.slots_free:
+            if self._ended:
+                self._pending.former()
+            if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
                 self._look_back(at)
-            if finish == "executing":
-                if ledger.undecided:
-                    self._spills.delayed(at)
-                self._hold(state.tasks[key], at)
-            elif start in _WORKING:
-                if start == "executing" and finish == "memory":  # nearly all of them: no questions
-                    hold = ledger.release(key, at=at)
-                    if hold is not None:
-                        self._end(key, hold, self._outcome_of_discarded(key) if self._discarded else _SUCCEEDED)
-                else:
-                    self._maybe_ended(key, start, finish, at)
+            if ledger.undecided and finish == "executing":
+                self._spills.delayed(at)
+            self._slots.transition(key, start, finish, at)
             if ledger.slots_free:
                 self._observe(at)
         except Exception as error:
@@ -314,73 +298,8 @@ class WorkerMeter:
         if self._hooks.enough and "transition" in self._plugin.__dict__:
             self._plugin.transition = self._hook  # type: ignore[method-assign]
 
-    def _hold(self, ts: TaskState, at: int) -> None:
-        annotations = ts.annotations
-        prefix = ts.prefix
-        self._ledger.hold(
-            ts.key,
-            prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH],
-            ts.span_id or "",
-            recomputed=RECOMPUTED in annotations if annotations else False,
-            at=at,
-        )
-
-    def _maybe_ended(self, key: Any, start: str, finish: str, at: int) -> None:
-        """A working task moved; its slot is free if its thread is done or it seceded."""
-        state = self._state
-        ts = state.tasks.get(key)
-        if key in self._seceded:
-            if ts is None or ts not in state.long_running:
-                self._seceded_ended(key, start, finish, at)
-            return
-        if ts is not None and ts in state.executing:
-            if start == "cancelled":
-                self._discarded.add(key)
-            return
-        self._discarded.discard(key)
-        hold = self._ledger.release(key, at=at)
-        if hold is None:
-            # The same stimulus again: a result that could not be stored becomes an error.
-            if finish == "error" and self._ended and self._ended[-1][0] == key:
-                self._ended[-1] = (*self._ended[-1][:2], Outcome.FAILED, *self._ended[-1][3:])
-            return
-        if ts is not None and ts in state.long_running:
-            self._seceded[key] = _Seceded(hold, self._threads.live().get(key), at)
-            return
-        self._end(key, hold, _outcome(start, finish))
-
-    def _outcome_of_discarded(self, key: Any) -> Outcome:
-        if key not in self._discarded:
-            return _SUCCEEDED
-        self._discarded.remove(key)
-        return Outcome.CANCELLED
-
-    def _seceded_ended(self, key: Any, start: str, finish: str, at: int) -> None:
-        seceded = self._seceded.pop(key)
-        self._seceded_ns += at - seceded.at
-        if seceded.hold is not None:
-            self._end(key, seceded.hold, _outcome(start, finish), seceded.used)
-
-    def _end(self, key: Any, hold: Hold, outcome: Outcome, used: tuple[int, int] | None = None) -> None:
-        """A task's thread is done: settle it when its digests have arrived."""
-        spill = self._spills.beside(key, hold)
-        cpu, wall, task = self._threads.used(key, hold)
-        if used is not None:  # it seceded: measured up to then, on the GPU not at all
-            cpu, wall = used
-        if task is not None:
-            self._gpu.ended(task, hold.prefix)
-            task = None if used is not None else task
-        self._ended.append((key, hold, outcome, cpu, wall, spill, task, self._state.stimulus_log[-1]))
-        if outcome is _SUCCEEDED:
-            ts = self._state.tasks.get(key)
-            if ts is not None and self._vitals is not None:
-                try:
-                    self._vitals.counter.task(hold.prefix, wall=wall, cpu=cpu, nbytes=input_bytes(ts) or ts.nbytes or 0)
-                except Exception as error:
-                    self._vitals_failed(error)
-
     def _observe(self, at: int) -> None:
-        """Tell the ledger why its free slots are free."""
+        """Say to the ledger why its free slots are free."""
         state = self._state
         waiting, constrained = len(state.waiting), len(state.constrained)
         status = self.worker.status
@@ -438,12 +357,14 @@ class WorkerMeter:
                 self._gpu.name_running()
                 self._catch_up(at)
                 payload = encode(self._snapshot(at))
-                if self._vitals is not None:
+                if self._process_metrics is not None:
                     try:
                         core_wait = None if self._process is None else self._process.core_wait.all
-                        payload["pace"] = self._vitals.encode(self._threads.live(), core_wait)
+                        payload["pace"] = self._process_metrics.encode(
+                            self._threads.live(), cpu=self._threads.cpu(), core_wait=core_wait
+                        )
                     except Exception as error:
-                        self._vitals_failed(error)
+                        self._process_metrics_failed(error)
                 self._sample_hooks()
                 if self._recorder is not None:
                     try:
@@ -499,15 +420,15 @@ class WorkerMeter:
             return {}
 
     def _catch_up(self, at: int) -> None:
-        """Bring the ledger up to now; called between stimuli, so that all digests have arrived."""
-        self._settling.all(at=at)
+        """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
+        self._pending.all(at=at)
         self._look_back(at)
         self._observe(at)
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
-        outside = self._digests.outside()
-        seceded = self._seceded_ns + sum(at - task.at for task in self._seceded.values())
+        outside = self._metrics.outside()
+        seceded = self._slots.seceded_ns(at)
         if self._spills.unnoticed is not None:
             outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
@@ -516,7 +437,7 @@ class WorkerMeter:
             outside["actor methods"] = self._threads.actors
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent
-        details = self._digests.details() | self._settling.details
+        details = self._metrics.details() | self._pending.details
         if self._process is not None:
             try:
                 self._process.read()
@@ -527,15 +448,10 @@ class WorkerMeter:
                 logger.error("dask_efficiency tells no more what %s waits for", self.worker.address, exc_info=error)
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
-        used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._settling.so_far()
-        used.update((task.hold, Used(*task.used)) for task in self._seceded.values() if task.hold and task.used)
+        used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._pending.used_so_far()
+        used.update(
+            (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
+        )
         balance = self._ledger.balance(at=at, used=used)
-        gpu = self._gpu.totals(unknown_tasks=self._settling.unknown)
+        gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         return Snapshot(self._incarnation, self._seq, balance, outside, details, final, gpu)
-
-
-def _outcome(start: str, finish: str) -> Outcome:
-    """What became of a task, from the hook that shows the end of its thread's work."""
-    if finish == "memory" and start != "cancelled":
-        return _SUCCEEDED
-    return Outcome.FAILED if finish == "error" and start != "cancelled" else Outcome.CANCELLED

@@ -1,20 +1,25 @@
-"""Settling: ended tasks on their way into the ledger, until all is known of them that can be."""
+"""PendingTasks: ended tasks on their way into the ledger, until all is known of them that can be."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Hold, Ledger, Outcome, Used
-from dask_efficiency.plugins.worker.fine_metrics import Digests
+from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
+from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugins.worker.process_metrics import input_bytes
+from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS
 
-#: A task whose slot is free: its key, hold and outcome, nanoseconds of CPU, of wall and of spilling beside it (None
-#: where only the digests tell), its window where the GPU is watched, and the stimulus that ended it. A plain tuple,
-#: for there is one for every task.
-Ended = tuple[Any, Hold, Outcome, int, int, int | None, TaskId | None, Any]
+if TYPE_CHECKING:
+    from dask_efficiency.plugins.worker.loop_spills import LoopSpills
+    from dask_efficiency.plugins.worker.threads import TaskThreads
+
+#: Tasks that ended are finalized together, once there are so many, and before each report of the accounts.
+BATCH = 100
 
 #: Where what a task had of the GPU is not known so long after its end, it counts as nothing.
 LATE_NS = 3_000_000_000
@@ -22,104 +27,178 @@ LATE_NS = 3_000_000_000
 #: Tasks that wait for that; beyond, the oldest count as late.
 MAX_WAITING = 10_000
 
+#: Shorter tasks tell nothing of how fast a worker is, and their inputs are not looked at.
+MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
+
 _SUCCEEDED = Outcome.SUCCEEDED
+
+#: A task whose slot is free: its key, reservation and outcome, when its thread began and stopped and the CPU time
+#: between, nanoseconds of spilling outside its thread (None where only the fine metrics tell), bytes of its input or
+#: output (-1 where nobody wants to know), its window where the GPU is watched, and the stimulus that ended it. A plain
+#: tuple, for there is one for every task.
+Pending = tuple[Any, SlotReservation, Outcome, tuple[int, int, int], int | None, float, TaskId | None, Any]
 
 
 class _Waiting(NamedTuple):
     """A task that succeeded, of which all is known but the GPU's part."""
 
     task: TaskId
-    hold: Hold
+    reservation: SlotReservation
     used: Used
 
 
-class Settling:
-    """Books ended tasks when their digests have arrived and, where the GPU is watched, their use of it.
+class PendingTasks:
+    """Finalizes ended tasks when their fine metrics have arrived and, where the GPU is watched, their use of it.
 
     Parameters
     ----------
     ledger
         Where to.
-    digests
+    metrics
         What upstream says of spilling.
     stimulus_log
-        Upstream adds a task's digests right after the stimulus that ends it, so while the last
+        Upstream adds a task's fine metrics right after the stimulus that ends it, so while the last
         stimulus logged is still that one, they are yet to come.
+    threads
+        What tasks used in their threads.
+    spills
+        In which times the event loop spilled.
     use
         What an ended task had of the GPU; None while that is not known.
+    watched
+        Called with an ended task's window and prefix, where windows are noted.
+    rate
+        Called with the prefix of each task that succeeded and was not very short, nanoseconds of wall and of CPU in
+        its thread, and bytes of its input or output.
     """
 
     def __init__(
-        self, ledger: Ledger, digests: Digests, stimulus_log: Sequence[Any], use: Callable[[TaskId], GpuUse | None]
+        self,
+        ledger: Ledger,
+        metrics: FineMetrics,
+        stimulus_log: Sequence[Any],
+        *,
+        threads: TaskThreads,
+        spills: LoopSpills,
+        use: Callable[[TaskId], GpuUse | None],
+        watched: Callable[[TaskId, str], object],
+        rate: Callable[[str, int, int, float], object],
     ) -> None:
         self._ledger = ledger
-        self._spill = digests.spill
+        self._spill = metrics.spill
         self._stimulus_log = stimulus_log
+        self._threads = threads
+        self._spills = spills
         self._use = use
-        #: Those whose digests are yet to come; always this very list.
-        self.ended: list[Ended] = []
+        self._watched = watched
+        self._rate = rate
+        #: Those that are not finalized, oldest first; always this very list.
+        self.tasks: list[Pending] = []
         self._waiting: deque[_Waiting] = deque()
-        #: Tasks that were booked with nothing of the GPU, for it was not known in time.
+        #: Tasks that were finalized with nothing of the GPU, for it was not known in time.
         self.unknown = 0
         #: Nanoseconds within ``thread-noncpu`` that the GPU explains.
         self.details: dict[str, int] = {}
 
+    # -- what a SlotTracker tells ------------------------------------------------------------
+
+    def so_far(self, key: Any) -> tuple[int, int] | None:
+        """(CPU, wall) nanoseconds of a task that is at work, so far."""
+        return self._threads.live().get(key)
+
+    def ended(
+        self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome, used: tuple[int, int] | None
+    ) -> None:
+        """A task's thread is done; ``used`` is what it used in its slot, where it left that before."""
+        spill = self._spills.beside(key, reservation)
+        times, window = self._threads.claim(key, reservation)
+        if window is not None:
+            self._watched(window, reservation.prefix)
+        if used is not None:  # it seceded: measured up to then, on the GPU not at all
+            times = reservation.start, reservation.start + used[1], used[0]
+            window = None
+        nbytes = -1.0
+        if outcome is _SUCCEEDED and times[1] - times[0] >= MIN_RATED_NS and ts is not None:
+            nbytes = input_bytes(ts) or ts.nbytes or 0.0
+        self.tasks.append((key, reservation, outcome, times, spill, nbytes, window, self._stimulus_log[-1]))
+
+    def not_stored(self, key: Any) -> None:
+        """The result of the task that ended last could not be stored: it failed."""
+        if self.tasks and self.tasks[-1][0] == key:
+            self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
+
+    # -- finalizing --------------------------------------------------------------------------
+
     def former(self) -> None:
-        """Book the tasks of former stimuli."""
-        if len(self.ended) == 1:  # nearly always
-            self._book(self.ended.pop())
+        """Finalize the tasks of former stimuli, if that cannot wait or there are many of them."""
+        tasks = self.tasks
+        if len(tasks) < BATCH and tasks[0][4] is not None:
             return
         last = self._stimulus_log[-1]
-        ended = [task for task in self.ended if task[-1] is not last]
-        self.ended[:] = [task for task in self.ended if task[-1] is last]
-        for task in ended:
-            self._book(task)
+        if tasks[0][-1] is last:
+            return
+        kept = next((i for i, task in enumerate(tasks) if task[-1] is last), len(tasks))
+        former = tasks[:kept]
+        del tasks[:kept]
+        self._finalize(former)
 
     def all(self, *, at: int) -> None:
-        """Book every task; called between stimuli, so that all digests have arrived.
+        """Finalize every task; called between stimuli, so that all fine metrics have arrived.
 
         Those stay whose use of the GPU is not known, and not late.
         """
-        ended = self.ended[:]
-        self.ended.clear()
-        for task in ended:
-            self._book(task)
-        self._book_waiting(at - LATE_NS)
+        tasks = self.tasks[:]
+        self.tasks.clear()
+        self._finalize(tasks)
+        self._finalize_waiting(at - LATE_NS)
 
     def rest(self, *, at: int) -> None:
-        """Book every task, whatever is known: no more will be."""
+        """Finalize every task, whatever is known: no more will be."""
         self.all(at=at)
-        self._book_waiting(at)
+        self._finalize_waiting(at)
 
-    def so_far(self) -> dict[object, Used]:
-        """What the tasks used that are not booked yet, by hold."""
-        return {waiting.hold: waiting.used for waiting in self._waiting}
+    def used_so_far(self) -> dict[object, Used]:
+        """What the tasks used that are not finalized, by reservation."""
+        return {waiting.reservation: waiting.used for waiting in self._waiting}
 
-    def _book(self, ended: Ended) -> None:
-        _, hold, outcome, cpu, wall, spill, task, _ = ended
-        if spill is None:
-            spill = self._spill(hold.span, hold.prefix)
-        if task is None or outcome is not _SUCCEEDED or hold.recomputed:
-            self._ledger.settle(hold, outcome, cpu=cpu, wall=wall, spill=spill)
-        else:
-            self._waiting.append(_Waiting(task, hold, Used(cpu, wall, spill=spill)))
-            self._book_waiting()
+    def _finalize(self, tasks: Sequence[Pending]) -> None:
+        finalized: list[Ended] = []
+        for _, reservation, outcome, (began, stopped, cpu), spill, nbytes, window, _ in tasks:
+            wall = stopped - began
+            start = reservation.start
+            stop = start + reservation.ns
+            if began < start or stopped > stop:
+                # It ran before these accounts began, or on after it left its slot: pro rata.
+                inside = max(0, min(stopped, stop) - max(began, start))
+                cpu = cpu * inside // wall if wall else 0
+                wall = inside
+            if spill is None:
+                spill = self._spill(reservation.span, reservation.prefix)
+            if nbytes >= 0:
+                self._rate(reservation.prefix, wall, cpu, nbytes)
+            if window is None or outcome is not _SUCCEEDED or reservation.recomputed:
+                finalized.append((reservation, outcome, (cpu, wall, 0, spill)))
+            else:
+                self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, spill=spill)))
+        self._ledger.finalize_many(finalized)
+        if self._waiting:
+            self._finalize_waiting()
 
-    def _book_waiting(self, late: int = -1) -> None:
+    def _finalize_waiting(self, late: int = -1) -> None:
         """In the order in which they ended, as their use becomes known."""
         while self._waiting:
-            task, hold, used = self._waiting[0]
+            task, reservation, used = self._waiting[0]
             use = self._use(task)
             if use is None:
-                if len(self._waiting) <= MAX_WAITING and hold.start + hold.ns > late:
+                if len(self._waiting) <= MAX_WAITING and reservation.stop > late:
                     return
                 self.unknown += 1
                 use = GpuUse()
             self._waiting.popleft()
             # Waiting that burns CPU is no work of the CPU.
             cpu = max(0, used.cpu - use.spun)
-            self._ledger.settle(hold, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, spill=used.spill)
-            self._explain(use, min(used.wall, hold.ns) - cpu - use.kernel)
+            self._ledger.finalize(reservation, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, spill=used.spill)
+            self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel)
 
     def _explain(self, use: GpuUse, noncpu: int) -> None:
         """Note what of a task's ``thread-noncpu`` was the GPU's, at most all of it."""

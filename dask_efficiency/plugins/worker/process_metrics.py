@@ -1,4 +1,4 @@
-"""Vitals: what a worker's process waited for and moved, beside its tasks."""
+"""ProcessMetrics: what a worker's process waited for and moved, beside its tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH, SPILL_LABELS
+from dask_efficiency.plugins.worker.fine_metrics import SPILL_LABELS
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, PaceCounter, Running
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ LONG = 2.0
 MAX_INPUTS = 64
 
 
-class Vitals:
+class ProcessMetrics:
     """Reads a worker's pace from where Dask and the system keep it, for each heartbeat."""
 
     def __init__(self, worker: Worker) -> None:
@@ -30,20 +31,21 @@ class Vitals:
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
         self._digests = 0
 
-    def encode(self, used: dict[object, tuple[int, int]], core_wait: int | None = None) -> dict[str, Any]:
+    def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """What travels with a heartbeat.
 
         Parameters
         ----------
         used
             (CPU, wall) nanoseconds of the running tasks so far.
+        cpu
+            CPU nanoseconds of all tasks so far.
         core_wait
             Nanoseconds that the threads of this process waited for a core; None where that is not known.
         """
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
-        of_tasks = self.counter.cpu_seconds + sum(cpu for cpu, _ in used.values()) / 1e9
-        vitals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), of_tasks)
+        vitals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), cpu / 1e9)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
             Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))

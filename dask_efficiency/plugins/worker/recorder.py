@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.worker.executor import ThreadRun
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH, SpillDigests
+from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
+from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH
 from dask_efficiency.trace.batch import RUN, encode
 from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
@@ -37,9 +40,6 @@ _NEW_RUN = [MISSING] * (len(RUN) - 3) + [0, 0, 0]
 #: Positions in a transfer's row.
 _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = range(6)
 
-#: States of a task that holds, or held, a slot; a transfer that is not wanted any more is ``cancelled`` too.
-_WORKING = frozenset({"executing", "long-running", "cancelled", "resumed"})
-
 
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
@@ -52,10 +52,13 @@ class WorkerRecorder:
         The worker.
     recording
         Which recording its batches are of.
+    failed
+        Called where something of this fails.
     """
 
-    def __init__(self, worker: Worker, recording: str) -> None:
+    def __init__(self, worker: Worker, recording: str, failed: Callable[[Exception], object]) -> None:
         self.recording = recording
+        self._failed = failed
         self._worker = worker
         self._state = worker.state
         self._stimuli = worker.state.stimulus_log
@@ -63,7 +66,7 @@ class WorkerRecorder:
         #: Tasks that were received and have not ended.
         self._rows: dict[Any, list[int]] = {}
         self._done: list[list[int]] = []
-        #: Rows that ended in one stimulus, whose digests have not arrived yet: row, span, prefix, and the
+        #: Rows that ended in one stimulus, whose fine metrics have not arrived yet: row, span, prefix, and the
         #: nanoseconds that storing the result took.
         self._ended: list[tuple[list[int], str, str, int]] = []
         self._ended_by: Any = None
@@ -76,7 +79,7 @@ class WorkerRecorder:
         self._moved_keys: list[Any] = []
         self._senders: dict[str, int] = {}
         self._blocked: list[tuple[int, int, int, int]] = []
-        self._spill = SpillDigests(worker.digests_total)
+        self._spill = SpillMetrics(worker.digests_total)
         for ts in worker.state.executing:
             self._take_slot(self._row(ts))
         self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
@@ -93,27 +96,25 @@ class WorkerRecorder:
     # -- runs --------------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str) -> None:
-        """Dask's hook: a task changed state. To be called before the meter's."""
+        """Dask's hook: a task changed state. What that means for its slot, a tracker tells afterwards."""
         at = monotonic_ns()
         if self._ended and self._ended_by is not self._stimuli[-1]:
-            self._settle()
+            self._finalize()
         if finish == "ready":
             row = self._rows.get(key)
             if row is not None:
                 row[_READY] = at
         elif finish == "executing":
-            self._executing(key, at)
+            pass
         elif finish == "waiting":
             ts = self._state.tasks[key]
             if ts.state == "waiting":  # else its thread is at work, or its result on the way
                 self._row(ts)[_RECEIVED] = at
                 self._moves.pop(key, None)
-        elif start in _WORKING:
-            self._left(key, finish, at)
         elif key in self._rows:
-            if finish == "released":  # it never ran here
+            if finish == "released" and self._rows[key][_SLOT] == MISSING:  # it never ran here
                 self._done.append(self._rows.pop(key))
-        elif start == "flight":
+        elif start == "flight" or (start in AT_WORK and key in self._moves):
             self._landed(key, at)
         elif finish == "flight":
             self._asked(key, at)
@@ -128,11 +129,29 @@ class WorkerRecorder:
         self._rows[ts.key] = row
         return row
 
-    def _executing(self, key: Any, at: int) -> None:
-        row = self._rows.get(key)
+    def taken(self, ts: TaskState, reservation: SlotReservation) -> None:
+        """A task took a slot."""
+        self._guard(self._taken, ts, reservation)
+
+    def seceded(self, key: Any, reservation: SlotReservation) -> None:
+        """A task left its slot and goes on in its thread."""
+        self._guard(self._left_slot, key, reservation)
+
+    def ended(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
+        """A task's thread is done; it had left its slot before where the reservation is None."""
+        self._guard(self._end, key, ts, reservation, at)
+
+    def _guard(self, function: Callable[..., object], *args: Any) -> None:
+        try:
+            function(*args)
+        except Exception as error:
+            self._failed(error)
+
+    def _taken(self, ts: TaskState, reservation: SlotReservation) -> None:
+        row = self._rows.get(ts.key)
         if row is None:  # it was received before the recording began
-            row = self._row(self._state.tasks[key])
-        row[_EXECUTING] = at
+            row = self._row(ts)
+        row[_EXECUTING] = reservation.start
         self._take_slot(row)
         stimulus, run_id, freed_at = self._freed
         if stimulus is self._stimuli[-1] and MISSING < row[_READY] < freed_at:
@@ -145,32 +164,25 @@ class WorkerRecorder:
             row[_SLOT] = self._slots
             self._slots += 1
 
-    def _free_slot(self, row: list[int], at: int) -> None:
-        if row[_SLOT] != MISSING:
-            heappush(self._free_slots, row[_SLOT])
-        self._freed = self._stimuli[-1], row[_RUN_ID], at
+    def _free_slot(self, row: list[int], reservation: SlotReservation) -> None:
+        if row[_EXECUTING] != MISSING:  # else it began before the recording
+            row[_EXECUTING] = reservation.start  # later than it was taken, if no slot was free then
+        heappush(self._free_slots, row[_SLOT])
+        self._freed = self._stimuli[-1], row[_RUN_ID], reservation.stop
 
-    def _left(self, key: Any, finish: str, at: int) -> None:
-        """A working task moved; it ended if its thread is done."""
-        state = self._state
-        ts = state.tasks.get(key)
+    def _left_slot(self, key: Any, reservation: SlotReservation) -> None:
         row = self._rows.get(key)
+        if row is not None:
+            row[_SECEDED] = reservation.stop
+            self._free_slot(row, reservation)
+
+    def _end(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
+        row = self._rows.pop(key, None)
         if row is None:
-            if key in self._moves:
-                self._landed(key, at)
             return
-        if ts is not None:
-            if ts in state.executing:
-                return
-            if ts in state.long_running:
-                if row[_SECEDED] == MISSING:
-                    row[_SECEDED] = at
-                    self._free_slot(row, at)
-                return
-        del self._rows[key]
         row[_ENDED] = at
-        if row[_SECEDED] == MISSING:
-            self._free_slot(row, at)
+        if reservation is not None:
+            self._free_slot(row, reservation)
         self._in_thread(row, key, ts, at)
         span, prefix = (ts.span_id or "", ts.prefix) if ts is not None else ("", "")
         prefix = prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH]
@@ -200,8 +212,8 @@ class WorkerRecorder:
         row[_START] = min(max(submitted, began), at - took)
         row[_STOP] = row[_START] + took
 
-    def _settle(self) -> None:
-        """Book what ended in a former stimulus: upstream adds a task's digests right after its own."""
+    def _finalize(self) -> None:
+        """Complete what ended in a former stimulus: upstream adds a task's fine metrics right after its own."""
         for row, span, prefix, stored in self._ended:
             read, written = self._spill.since(span, prefix)
             # What is read back may push others out: all that was not written to store the result.
@@ -250,7 +262,7 @@ class WorkerRecorder:
             Send what is known of the runs that go on, too.
         """
         if (closing or running) and self._ended:
-            self._settle()
+            self._finalize()
         rows = list(self._done)
         if closing:
             at = monotonic_ns()

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.ledger import Hold, Used
+from dask_efficiency.ledger import Used
 from dask_efficiency.plugins.worker.executor import ActorTimer, TaskMeter, ThreadRun, live_used
 from dask_efficiency.plugins.worker.submit import MeteredSubmit, WorkerCalls
 
@@ -145,33 +146,34 @@ class TaskThreads:
 
     # -- what they used ----------------------------------------------------------------------
 
-    def used(self, key: Any, hold: Hold) -> tuple[int, int, TaskId | None]:
-        """(CPU, wall) nanoseconds in the thread while an ended task held its slot.
+    def claim(self, key: Any, reservation: SlotReservation) -> tuple[tuple[int, int, int], TaskId | None]:
+        """What an ended task used in its thread, to be asked once.
 
-        And its window's id, where its windows are noted and all its time there was in that slot.
+        Returns
+        -------
+        times
+            When its thread began and stopped, by the monotonic clock, and the CPU time between, in nanoseconds.
+        window
+            Its window's id, where windows are noted and all its time in the thread was in its slot.
         """
-        threads = self._state.threads
-        run = threads.get(key)
+        runs = self._state.threads
+        run = runs.get(key)
         if type(run) is ThreadRun:
-            threads[key] = int(run)
+            runs[key] = int(run)
             run.claimed = True
-            began, ended, cpu = run.used
+            times = began, stopped, cpu = run.used
             self._cpu += cpu
-            wall = ended - began
-            released = hold.start + hold.ns
-            if began >= hold.start and ended <= released:
-                return cpu, wall, None if self._windows is None else TaskId(int(run), began)
-            # It ran before these accounts began, or on after it left its slot: pro rata.
-            inside = max(0, min(ended, released) - max(began, hold.start))
-            return (cpu * inside // wall if wall else 0), inside, None
+            if self._windows is None or began < reservation.start or stopped > reservation.stop:
+                return times, None
+            return times, TaskId(int(run), began)
         # A coroutine, a process pool, or a thread that was at work before the meter came.
         event = self._state.stimulus_log[-1]
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
-        if start is None or stop is None or getattr(event, "key", None) != key:
-            return 0, 0, None
-        wall = min(max(0, round((stop - start) * 1e9)), hold.ns)
-        self.not_measured += wall
-        return 0, wall, None
+        wall = 0
+        if start is not None and stop is not None and getattr(event, "key", None) == key:
+            wall = min(max(0, round((stop - start) * 1e9)), reservation.ns)
+            self.not_measured += wall
+        return (reservation.start, reservation.start + wall, 0), None
 
     def live(self) -> dict[Any, tuple[int, int]]:
         """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""
@@ -183,7 +185,7 @@ class TaskThreads:
         executing = self._state.executing
         return len(executing) - max(0, at_work) - sum(map(self._measured_elsewhere, executing))
 
-    def so_far(self, held: Mapping[object, Hold], spilled: Callable[[int, int], int]) -> dict[object, Used]:
+    def so_far(self, held: Mapping[object, SlotReservation], spilled: Callable[[int, int], int]) -> dict[object, Used]:
         """What the tasks that hold slots used so far, as far as it is known, by key.
 
         Parameters
@@ -205,15 +207,19 @@ class TaskThreads:
             if ts.start_time is not None and self._measured_elsewhere(ts)
         }
         for key, (cpu, wall) in self.live().items():
-            hold = held.get(key)
-            used[key] = Used(cpu, wall, spill=spilled(hold.start, at - wall) if hold is not None else 0)
+            reservation = held.get(key)
+            used[key] = Used(cpu, wall, spill=spilled(reservation.start, at - wall) if reservation is not None else 0)
         for key, (start, stop, cpu) in self._just_done(held, used).items():
             used[key] = Used(cpu, stop - start, spill=spilled(held[key].start, start) + spilled(stop, at))
-        not_begun = {key: Used(0, 0, spill=spilled(hold.start, at)) for key, hold in held.items() if key not in used}
+        not_begun = {
+            key: Used(0, 0, spill=spilled(reservation.start, at))
+            for key, reservation in held.items()
+            if key not in used
+        }
         return used | not_begun
 
     def _just_done(
-        self, held: Mapping[object, Hold], known: Mapping[object, Used]
+        self, held: Mapping[object, SlotReservation], known: Mapping[object, Used]
     ) -> dict[object, tuple[int, int, int]]:
         """(start, stop, CPU) of the tasks whose threads are done, which the event loop does not know yet.
 

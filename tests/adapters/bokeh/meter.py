@@ -40,11 +40,11 @@ class Meter:
         for now in range(self.recent[-1].at // SECOND + 1, seconds + 1):
             prefix = self._prefixes[now % len(self._prefixes)]
             for number, (address, ledger) in enumerate(self._ledgers.items()):
-                ledger.hold("task", prefix, at=(now - 1) * SECOND)
+                ledger.reserve("task", prefix, at=(now - 1) * SECOND)
                 hold = ledger.release("task", at=now * SECOND)
                 assert hold is not None
                 cpu = hold.ns * number // len(self._ledgers)
-                ledger.settle(hold, Outcome.SUCCEEDED, cpu=cpu, wall=hold.ns, spill=0)
+                ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=hold.ns, spill=0)
                 gpu = self.gpu and self.gpu(address, now)
                 payload = encode(Snapshot(address, now, ledger.balance(at=now * SECOND), gpu=gpu))
                 self.cluster.receive(address, payload, at=now * SECOND)

@@ -6,7 +6,7 @@ import pytest
 
 from dask_efficiency.plugins.scheduler import repeats, replies
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from dask_efficiency.plugins.worker.fine_metrics import (
     MAX_LABELS,
     MAX_PREFIX_LENGTH,
     SPILL_LABELS,
-    Digests,
-    SpillDigests,
+    FineMetrics,
+    SpillMetrics,
 )
 
 
 def totals(**by_label: float) -> defaultdict:
-    """Digests of one span and prefix."""
+    """FineMetrics of one span and prefix."""
     found = defaultdict(float)
     for label, value in by_label.items():
         found["execute", "span", "inc", label.replace("_", "-"), "seconds"] = value
@@ -25,7 +25,7 @@ def totals(**by_label: float) -> defaultdict:
 
 def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
     digests_total = totals(disk_read=1.0, thread_cpu=9.0)
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     assert digests.spill("span", "inc") == 0
     digests_total["execute", "span", "inc", "disk-read", "seconds"] += 0.25
     digests_total["execute", "span", "inc", "deserialize", "seconds"] += 0.5
@@ -36,7 +36,7 @@ def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
 
 def test_every_label_of_spilling_counts_and_bytes_do_not():
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     for label in SPILL_LABELS:
         digests_total["execute", "span", "inc", label, "seconds"] = 1.0
         digests_total["execute", "span", "inc", label, "bytes"] = 1e9
@@ -46,7 +46,7 @@ def test_every_label_of_spilling_counts_and_bytes_do_not():
 
 def test_spans_and_prefixes_are_told_apart():
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["execute", "span", "inc", "disk-read", "seconds"] = 1.0
     digests_total["execute", "span", "sum", "disk-read", "seconds"] = 2.0
     digests_total["execute", None, "inc", "disk-read", "seconds"] = 3.0
@@ -59,7 +59,7 @@ def test_spans_and_prefixes_are_told_apart():
 
 def test_prefixes_are_cut_as_the_ledger_cuts_them():
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["execute", "span", "x" * 300, "disk-read", "seconds"] = 1.0
     assert digests.spill("span", "x" * MAX_PREFIX_LENGTH) == 10**9
 
@@ -67,7 +67,7 @@ def test_prefixes_are_cut_as_the_ledger_cuts_them():
 def test_what_was_there_before_the_meter_does_not_count():
     digests_total = totals(disk_read=100.0, io=7.0)
     digests_total["gather-dep", "network", "seconds"] = 50.0
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     assert (digests.spill("span", "inc"), digests.outside(), digests.details()) == (
         0,
         {"gather-dep": 0},
@@ -80,7 +80,7 @@ def test_what_was_there_before_the_meter_does_not_count():
 
 def test_a_digest_that_falls_takes_nothing_back():
     digests_total = totals(disk_read=1.0, io=1.0)
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["execute", "span", "inc", "disk-read", "seconds"] = 0.5
     digests_total["execute", "span", "inc", "io", "seconds"] = 0.5
     assert digests.spill("span", "inc") == 0
@@ -89,7 +89,7 @@ def test_a_digest_that_falls_takes_nothing_back():
 
 def test_work_outside_the_slots_is_summed_by_activity():
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["gather-dep", "network", "seconds"] = 1.0
     digests_total["gather-dep", "deserialize", "seconds"] = 0.5
     digests_total["gather-dep", "network", "bytes"] = 1e6
@@ -107,7 +107,7 @@ def test_work_outside_the_slots_is_summed_by_activity():
 
 def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
     digests_total = totals(io=0.0)
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["execute", "span", "inc", "io", "seconds"] = 0.4
     digests_total["execute", "span", "sum", "io", "seconds"] = 0.2
     digests_total["execute", "span", "sum", ("a", "tuple"), "seconds"] = 1.0
@@ -117,20 +117,20 @@ def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
 @pytest.mark.parametrize("label", ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"])
 def test_the_labels_of_upstream_are_no_details(label):
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     digests_total["execute", "span", "inc", label, "seconds"] = 1.0
     assert (digests.details(), digests.outside(), digests.spill("span", "inc")) == ({}, {}, 0)
 
 
 def test_the_user_s_labels_are_bounded_in_number_and_length():
     digests_total = totals()
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     for i in range(MAX_LABELS + 5):
         digests_total["execute", "span", "inc", f"label {i}", "seconds"] = 1.0
     assert len(digests.details()) == MAX_LABELS
     digests_total["execute", "span", "sum", "label 0", "seconds"] = 1.0
     assert digests.details()["in task: label 0"] == 2 * 10**9
-    digests = Digests(totals(**{"x" * 500: 0.0}))
+    digests = FineMetrics(totals(**{"x" * 500: 0.0}))
     assert [len(name) for name in digests.details()] == [200]
 
 
@@ -146,7 +146,7 @@ keys = st.tuples(
 @given(st.dictionaries(keys, st.integers(0, 5)), st.lists(st.tuples(keys, st.integers(0, 5), st.booleans())))
 def test_all_calls_together_give_what_was_gained_since_the_beginning(before, later):
     digests_total = defaultdict(float, {key: float(value) for key, value in before.items()})
-    digests = Digests(digests_total)
+    digests = FineMetrics(digests_total)
     found, gained, io = 0, 0, 0
     for key, value, look in later:
         digests_total[key] += value
@@ -161,7 +161,7 @@ def test_all_calls_together_give_what_was_gained_since_the_beginning(before, lat
 
 def test_reading_back_and_writing_are_told_apart():
     digests_total = totals(disk_read=1.0, disk_write=1.0)
-    digests = SpillDigests(digests_total)
+    digests = SpillMetrics(digests_total)
     assert digests.since("span", "inc") == (0, 0)
     for label in ("disk-read", "deserialize", "decompress"):
         digests_total["execute", "span", "inc", label, "seconds"] += 0.25
@@ -177,7 +177,7 @@ def test_reading_back_and_writing_are_told_apart():
 @given(st.lists(st.tuples(st.sampled_from(sorted(SPILL_LABELS)), st.floats(0, 10))))
 def test_reading_and_writing_add_up_to_spilling(gains):
     digests_total = totals()
-    together, apart = Digests(digests_total), SpillDigests(digests_total)
+    together, apart = FineMetrics(digests_total), SpillMetrics(digests_total)
     for label, seconds in gains:
         digests_total["execute", "span", "inc", label, "seconds"] += seconds
         assert sum(apart.since("span", "inc")) == pytest.approx(together.spill("span", "inc"), abs=10)

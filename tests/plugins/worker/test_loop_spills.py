@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from distributed.worker_state_machine import ComputeTaskEvent, FreeKeysEvent
 
-from dask_efficiency.ledger import Availability, Hold, Ledger
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.ledger import Availability, Ledger
 from dask_efficiency.plugins.worker import loop_spills
 from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills, sent_at
@@ -51,11 +52,11 @@ def run_of(start: int, stop: int) -> ThreadRun:
     return run
 
 
-def ended(worker: Worker, start: int, stop: int) -> Hold:
-    worker.ledger.hold("x", "inc", at=start)
-    hold = worker.ledger.release("x", at=stop)
-    assert hold is not None
-    return hold
+def ended(worker: Worker, start: int, stop: int) -> SlotReservation:
+    worker.ledger.reserve("x", "inc", at=start)
+    reservation = worker.ledger.release("x", at=stop)
+    assert reservation is not None
+    return reservation
 
 
 def compute_task(name: str) -> Any:
@@ -63,18 +64,18 @@ def compute_task(name: str) -> Any:
 
 
 def test_an_ended_task_waited_for_what_was_spilled_before_and_after_its_thread_not_meanwhile(worker):
-    hold = ended(worker, 10, 55)
+    reservation = ended(worker, 10, 55)
     for start, stop in ((5, 20), (30, 40), (45, 60)):
         worker.spills.watch._note(start, stop)
     worker.state.threads["x"] = run_of(15, 50)
     # 10 to 15 before the thread began, 50 to 55 after it was done.
-    assert worker.spills.beside("x", hold) == 10
+    assert worker.spills.beside("x", reservation) == 10
 
 
 def test_a_task_that_ran_in_no_thread_of_ours_may_have_waited_for_all_that_was_spilled(worker):
-    hold = ended(worker, 10, 55)
+    reservation = ended(worker, 10, 55)
     worker.spill(5, 20)
-    assert worker.spills.beside("x", hold) == 10
+    assert worker.spills.beside("x", reservation) == 10
 
 
 def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker):
@@ -93,14 +94,14 @@ def test_free_slots_are_booked_after_a_look_at_pauses(worker):
 
 def test_where_all_slots_are_held_nothing_is_looked_at(worker):
     for key in "ab":
-        worker.ledger.hold(key, "inc", at=0)
+        worker.ledger.reserve(key, "inc", at=0)
     worker.spill(10, 20)
     assert worker.looked_back == []
 
 
 def test_what_the_memory_manager_spills_is_unnoticed_while_every_thread_is_at_work(worker):
     for key in "ab":
-        worker.ledger.hold(key, "inc", at=0)
+        worker.ledger.reserve(key, "inc", at=0)
     worker.at_work = 2
     worker.spill(10, 20, asked=True)
     assert worker.spills.unnoticed == 10

@@ -8,8 +8,12 @@ from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
-from dask_efficiency.plugins.worker.fine_metrics import Digests
-from dask_efficiency.plugins.worker.pending import LATE_NS, Settling
+from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugins.worker.pending import LATE_NS, PendingTasks
+
+
+class Unasked:
+    """What an ended task is asked of; these tests say it themselves."""
 
 
 class Worker:
@@ -20,7 +24,17 @@ class Worker:
         self.log: list[Any] = ["before"]
         self.known: dict[TaskId, GpuUse] = {}
         self.digests: dict[Any, float] = {}
-        self.settling = Settling(self.ledger, Digests(self.digests), self.log, self.known.get)
+        self.rated: list[tuple[str, int, int, float]] = []
+        self.pending = PendingTasks(
+            self.ledger,
+            FineMetrics(self.digests),
+            self.log,
+            threads=Unasked(),
+            spills=Unasked(),
+            use=self.known.get,
+            watched=pytest.fail,
+            rate=lambda *rate: self.rated.append(rate),
+        )
 
     def run(
         self,
@@ -33,16 +47,18 @@ class Worker:
         outcome: Outcome = Outcome.SUCCEEDED,
         recomputed: bool = False,
     ) -> TaskId:
-        self.ledger.hold(key, "train", recomputed=recomputed, at=start)
-        hold = self.ledger.release(key, at=stop)
-        assert hold is not None
+        self.ledger.reserve(key, "train", recomputed=recomputed, at=start)
+        reservation = self.ledger.release(key, at=stop)
+        assert reservation is not None
         task = TaskId(1, start)
         self.log.append(key)
-        self.settling.ended.append((key, hold, outcome, cpu, stop - start, None, task if gpu else None, key))
+        self.pending.tasks.append(
+            (key, reservation, outcome, (start, stop, cpu), None, -1.0, task if gpu else None, key)
+        )
         return task
 
     def settled(self, at: int) -> dict[str, int]:
-        balance = self.ledger.balance(at=at, used=self.settling.so_far())
+        balance = self.ledger.balance(at=at, used=self.pending.used_so_far())
         assert sum(balance.settled.values()) + balance.running == balance.nthreads * balance.elapsed
         return {bucket: ns for bucket, ns in balance.settled.items() if ns} | {"running": balance.running}
 
@@ -54,12 +70,12 @@ def worker() -> Worker:
 
 def test_a_task_waits_frozen_until_its_use_of_the_gpu_is_known(worker):
     task = worker.run("x", start=0, stop=100, cpu=20)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     assert worker.settled(100) == {"running": 100}
     worker.known[task] = GpuUse(kernel=50, contention=10, copy=5, wait=7)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     assert worker.settled(100) == {"thread-cpu": 20, "gpu": 50, "thread-noncpu": 30, "running": 0}
-    assert worker.settling.details == {
+    assert worker.pending.details == {
         "thread-noncpu: GPU contention": 10,
         "thread-noncpu: GPU copies": 5,
         "thread-noncpu: GPU wait": 7,
@@ -70,16 +86,16 @@ def test_waiting_that_burns_cpu_is_no_cpu_time(worker):
     # 70 in calls that spin, so that 90 of CPU are 20 of work: 40 a kernel's, 30 more of waiting, 10 beside both.
     task = worker.run("x", start=0, stop=100, cpu=90)
     worker.known[task] = GpuUse(kernel=40, wait=30, spun=70)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     assert worker.settled(100) == {"thread-cpu": 20, "gpu": 40, "thread-noncpu": 40, "running": 0}
 
 
 def test_what_is_not_known_in_time_counts_as_nothing_and_is_counted(worker):
     worker.run("x", start=0, stop=100, cpu=90)
-    worker.settling.all(at=100 + LATE_NS - 1)
-    assert worker.settling.unknown == 0
-    worker.settling.all(at=100 + LATE_NS)
-    assert worker.settling.unknown == 1
+    worker.pending.all(at=100 + LATE_NS - 1)
+    assert worker.pending.unknown == 0
+    worker.pending.all(at=100 + LATE_NS)
+    assert worker.pending.unknown == 1
     assert worker.settled(100) == {"thread-cpu": 90, "thread-noncpu": 10, "running": 0}
 
 
@@ -87,28 +103,28 @@ def test_a_late_task_holds_up_only_those_behind_it_that_are_known(worker):
     worker.run("late", start=0, stop=10)
     task = worker.run("next", start=10, stop=20)
     worker.known[task] = GpuUse(kernel=10)
-    worker.settling.all(at=20)
+    worker.pending.all(at=20)
     assert worker.settled(20) == {"running": 20}
-    worker.settling.all(at=10 + LATE_NS)
+    worker.pending.all(at=10 + LATE_NS)
     assert worker.settled(20) == {"gpu": 10, "thread-noncpu": 10, "running": 0}
-    assert worker.settling.unknown == 1
+    assert worker.pending.unknown == 1
 
 
 def test_how_long_the_loop_spilled_beside_a_task_comes_before_what_the_digests_say(worker):
     worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
-    worker.ledger.hold("x", "train", at=0)
-    hold = worker.ledger.release("x", at=100)
-    worker.settling.ended.append(("x", hold, Outcome.SUCCEEDED, 10, 30, 25, None, "x"))
-    worker.settling.all(at=100)
+    worker.ledger.reserve("x", "train", at=0)
+    reservation = worker.ledger.release("x", at=100)
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), 25, -1.0, None, "x"))
+    worker.pending.all(at=100)
     assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
 
 
 def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
     worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
-    worker.ledger.hold("x", "train", at=0)
-    hold = worker.ledger.release("x", at=100)
-    worker.settling.ended.append(("x", hold, Outcome.SUCCEEDED, 10, 30, None, None, "x"))
-    worker.settling.all(at=100)
+    worker.ledger.reserve("x", "train", at=0)
+    reservation = worker.ledger.release("x", at=100)
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), None, -1.0, None, "x"))
+    worker.pending.all(at=100)
     assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
 
 
@@ -123,18 +139,18 @@ def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
 def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outcome, recomputed, bucket):
     task = worker.run("x", start=0, stop=100, outcome=outcome, recomputed=recomputed)
     worker.known[task] = GpuUse(kernel=50)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     assert worker.settled(100) == {bucket: 100, "running": 0}
-    assert worker.settling.details == {}
+    assert worker.pending.details == {}
 
 
 def test_a_task_of_the_present_stimulus_stays_as_its_digests_are_yet_to_come(worker):
     worker.run("former", start=0, stop=10, gpu=False)
     worker.run("present", start=10, stop=30, gpu=False)
-    worker.settling.former()
+    worker.pending.former()
     assert worker.settled(30) == {"thread-noncpu": 10, "running": 20}
     worker.log.append("next")
-    worker.settling.former()
+    worker.pending.former()
     assert worker.settled(30) == {"thread-noncpu": 30, "running": 0}
 
 
@@ -142,36 +158,36 @@ def test_a_closing_worker_books_all_that_it_knows_and_the_rest_as_unknown(worker
     known = worker.run("known", start=0, stop=10)
     worker.run("unknown", start=10, stop=30)
     worker.known[known] = GpuUse(kernel=10)
-    worker.settling.rest(at=30)
+    worker.pending.rest(at=30)
     assert worker.settled(30) == {"gpu": 10, "thread-noncpu": 20, "running": 0}
-    assert worker.settling.unknown == 1
+    assert worker.pending.unknown == 1
 
 
 def test_no_more_tasks_wait_than_there_is_room_for(worker, monkeypatch):
     monkeypatch.setattr(pending, "MAX_WAITING", 3)
     for i in range(6):
         worker.run(str(i), start=10 * i, stop=10 * i + 10)
-    worker.settling.all(at=60)
-    assert worker.settling.unknown == 3
+    worker.pending.all(at=60)
+    assert worker.pending.unknown == 3
     assert worker.settled(60) == {"thread-noncpu": 30, "running": 30}
 
 
 def test_details_never_exceed_what_they_explain(worker):
     task = worker.run("x", start=0, stop=100, cpu=20)
     worker.known[task] = GpuUse(kernel=60, contention=15, copy=50, wait=50)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     assert worker.settled(100)["thread-noncpu"] == 20
-    assert worker.settling.details == {"thread-noncpu: GPU contention": 15, "thread-noncpu: GPU copies": 5}
+    assert worker.pending.details == {"thread-noncpu: GPU contention": 15, "thread-noncpu: GPU copies": 5}
 
 
 def test_the_activity_view_has_the_task_while_it_waits(worker):
     task = worker.run("x", start=0, stop=100, cpu=20)
-    worker.settling.all(at=100)
-    active = worker.ledger.balance(at=100, used=worker.settling.so_far()).active
+    worker.pending.all(at=100)
+    active = worker.ledger.balance(at=100, used=worker.pending.used_so_far()).active
     assert (active["thread-cpu"], active["thread-noncpu"]) == (20, 80)
     worker.known[task] = GpuUse(kernel=80)
-    worker.settling.all(at=100)
+    worker.pending.all(at=100)
     worker.run("y", start=100, stop=200, gpu=False)
-    worker.settling.all(at=200)
+    worker.pending.all(at=200)
     active = worker.ledger.balance(at=200).active
     assert (active["thread-cpu"], active["gpu"], active["thread-noncpu"]) == (20, 80, 100)

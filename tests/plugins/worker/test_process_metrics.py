@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, Vitals, input_bytes
+from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, ProcessMetrics, input_bytes
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, VITAL_SUMS, decode
 
 SECOND = 1_000_000_000
@@ -33,14 +33,14 @@ class Task:
 def test_each_transfer_is_counted_once_and_those_from_before_are_not():
     own = worker()
     own.transfer_incoming_log.append(transfer("before"))
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     own.transfer_incoming_log.append(transfer("a"))
-    vitals.encode({})
+    vitals.encode({}, cpu=0)
     own.transfer_incoming_log.extend([transfer("a"), transfer("b")])
-    pace = decode(vitals.encode({}))
+    pace = decode(vitals.encode({}, cpu=0))
     assert dict(zip(pace.senders, pace.transfers[:, 0].tolist(), strict=True)) == {"a": 2, "b": 1}
     own.transfer_incoming_log.extend([transfer("c")] * 9)  # more than the log holds
-    assert decode(vitals.encode({})).senders == ("a", "b", "c")
+    assert decode(vitals.encode({}, cpu=0)).senders == ("a", "b", "c")
 
 
 def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
@@ -53,11 +53,11 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
             ("execute", "span", "f", "disk-read", "count"): 3.0,
         }
     )
-    vitals = Vitals(own)
-    vitals.encode({})
+    vitals = ProcessMetrics(own)
+    vitals.encode({}, cpu=0)
     own.digests_total["memory-monitor", "disk-write", "seconds"] = 0.5
     own.digests_total["execute", "span", "f", "disk-read", "bytes"] = 200.0
-    sums = dict(zip(VITAL_SUMS, decode(vitals.encode({})).vitals.tolist(), strict=True))
+    sums = dict(zip(VITAL_SUMS, decode(vitals.encode({}, cpu=0)).vitals.tolist(), strict=True))
     assert (sums["disk_seconds"], sums["disk_bytes"]) == (1.5, 200)
     assert sums["cpu_seconds"] > 0
     assert sums["core_wait_seconds"] >= 0 or sums["core_wait_seconds"] == -1
@@ -65,20 +65,20 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
 
 def test_running_tasks_are_told_of_once_they_take_longer_than_their_prefix_usually_does():
     own = worker()
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     for _ in range(5):
         vitals.counter.task("f", wall=SECOND, cpu=SECOND, nbytes=1)
     own.state.executing = {Task("short"), Task("long", Task("input"))}
-    pace = decode(vitals.encode({"short": (0, SECOND), "long": (0, 5 * SECOND)}))
+    pace = decode(vitals.encode({"short": (0, SECOND), "long": (0, 5 * SECOND)}, cpu=0))
     assert [(task.prefix, task.seconds, task.nbytes) for task in pace.running] == [("f", 5.0, 7.0)]
 
 
 def test_the_running_tasks_that_are_told_of_are_bounded():
     own = worker()
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     own.state.executing = {Task(str(i)) for i in range(3 * MAX_RUNNING)}
     used = {str(i): (0, i * SECOND) for i in range(3 * MAX_RUNNING)}
-    pace = decode(vitals.encode(used))
+    pace = decode(vitals.encode(used, cpu=0))
     assert len(pace.running) == MAX_RUNNING
     assert min(task.seconds for task in pace.running) == 2 * MAX_RUNNING
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugins.worker.threads import TaskThreads
 
@@ -125,13 +126,18 @@ def test_the_window_of_an_ended_task_is_found_by_its_run(worker, threads):
     threads.windows()
     run = submit(worker, task_of).result()["thread"]
     start, stop, cpu = run.used
-    hold = SimpleNamespace(start=start - 5, ns=stop - start + 10)
     worker.state.threads["key"] = run
-    assert threads.used("key", hold) == (cpu, stop - start, TaskId(run, start))
-    # Part of it lay before its hold: then whose the GPU time was is not known.
+    assert threads.claim("key", reservation(start - 5, stop + 5)) == ((start, stop, cpu), TaskId(run, start))
+    assert threads.cpu() == cpu
+    # Part of it lay before its slot was taken: then whose the GPU time was is not known.
     worker.state.threads["key"] = run
-    late = SimpleNamespace(start=start + 1, ns=stop - start + 10)
-    assert threads.used("key", late)[2] is None
+    assert threads.claim("key", reservation(start + 1, stop + 5)) == ((start, stop, cpu), None)
+
+
+def reservation(start: int, stop: int) -> SlotReservation:
+    reservation = SlotReservation("inc", "", False, start)
+    reservation.ns = stop - start
+    return reservation
 
 
 def overlap(*times: tuple[int, int]) -> Any:

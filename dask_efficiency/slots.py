@@ -1,0 +1,230 @@
+"""SlotTracker: what each transition of a worker's task means for the slot that it holds, as one table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.ledger import Ledger, Outcome
+
+#: Annotation by which the scheduler marks a task that had been in memory once before.
+RECOMPUTED = "dask-efficiency-recomputed"
+
+#: Longer prefixes are cut.
+MAX_PREFIX_LENGTH = 200
+
+#: States of a task whose thread is, or was, at work; a transfer that nobody wants any more is ``cancelled``, too.
+AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
+
+_SUCCEEDED = Outcome.SUCCEEDED
+
+
+class Had(StrEnum):
+    """What a task had before a transition."""
+
+    NO_SLOT = "no slot"
+    SLOT = "a slot"
+    LEFT = "a thread, having left its slot"
+
+
+class Place(StrEnum):
+    """Among which tasks upstream counts a task after a transition."""
+
+    EXECUTING = "executing"
+    LONG_RUNNING = "long-running"
+    NEITHER = "neither"
+
+
+class SlotEvent(StrEnum):
+    """What a transition meant."""
+
+    NOTHING = "nothing"
+    TAKEN = "taken"
+    DISCARDED = "discarded"
+    SECEDED = "seceded"
+    ENDED = "ended"
+    NOT_STORED = "not stored"
+
+
+#: What a task had, where upstream counts it now, and so what happened. Whether its thread is still at work is told
+#: by its place alone: a task that is cancelled and wanted again changes its state and stays where it was.
+RULES: Mapping[tuple[Had, Place], SlotEvent] = {
+    (Had.NO_SLOT, Place.EXECUTING): SlotEvent.NOTHING,
+    (Had.NO_SLOT, Place.LONG_RUNNING): SlotEvent.NOTHING,
+    # It has ended already; the same stimulus may add that its result could not be stored.
+    (Had.NO_SLOT, Place.NEITHER): SlotEvent.NOT_STORED,
+    # Nobody will take the result of this run, if the task had been cancelled; else it only moved.
+    (Had.SLOT, Place.EXECUTING): SlotEvent.DISCARDED,
+    (Had.SLOT, Place.LONG_RUNNING): SlotEvent.SECEDED,
+    (Had.SLOT, Place.NEITHER): SlotEvent.ENDED,
+    (Had.LEFT, Place.EXECUTING): SlotEvent.ENDED,
+    (Had.LEFT, Place.LONG_RUNNING): SlotEvent.NOTHING,
+    (Had.LEFT, Place.NEITHER): SlotEvent.ENDED,
+}
+
+#: What became of a task that was not cancelled, by the state in which it ended; of any other, it was cancelled.
+_OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED}
+
+
+class TaskPlaces(Protocol):
+    """The part of distributed's ``WorkerState`` that is read here."""
+
+    tasks: dict[Any, Any]
+    executing: set[Any]
+    long_running: set[Any]
+
+
+class SlotUser(Protocol):
+    """Who finalizes the tasks that ended."""
+
+    def so_far(self, key: Any) -> tuple[int, int] | None:
+        """(CPU, wall) nanoseconds that a task which leaves its slot used until now; None where nobody can tell."""
+
+    def ended(
+        self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome, used: tuple[int, int] | None
+    ) -> None:
+        """A task's thread is done; ``used`` is what it used in its slot, where it left that before."""
+
+    def not_stored(self, key: Any) -> None:
+        """The result of the task that ended last could not be stored."""
+
+
+class SlotRecorder(Protocol):
+    """Who records the same for a trace; called before the :class:`SlotUser`."""
+
+    def taken(self, ts: Any, reservation: SlotReservation) -> None:
+        """A task took a slot."""
+
+    def seceded(self, key: Any, reservation: SlotReservation) -> None:
+        """A task left its slot and goes on in its thread."""
+
+    def ended(self, key: Any, ts: Any, reservation: SlotReservation | None, at: int) -> None:
+        """A task's thread is done; it had left its slot before where the reservation is None."""
+
+
+class Seceded:
+    """A task that left its slot: its reservation, (CPU, wall) that it used until then, and since when it is away."""
+
+    __slots__ = ("at", "reservation", "used")
+
+    def __init__(self, reservation: SlotReservation | None, used: tuple[int, int] | None, at: int) -> None:
+        self.reservation = reservation
+        self.used = used
+        self.at = at
+
+
+class SlotTracker:
+    """Follows a worker's transitions, and tells its ledger and its recorder what they mean for its slots.
+
+    Parameters
+    ----------
+    state
+        The worker's state, as it is after each transition.
+    ledger
+        The accounts of its slots.
+    user
+        Who is told of the tasks that ended.
+    at
+        Now, in monotonic nanoseconds: tasks that run already take their slots.
+    """
+
+    def __init__(self, state: TaskPlaces, ledger: Ledger, user: SlotUser, *, at: int) -> None:
+        self._tasks = state.tasks
+        self._executing: Collection[Any] = state.executing
+        self._long_running: Collection[Any] = state.long_running
+        self._ledger = ledger
+        self._user = user
+        #: Who records a trace; None while nobody does.
+        self.recorder: SlotRecorder | None = None
+        #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
+        #: take the result of that run, and has the task run once more.
+        self._discarded: set[Any] = set()
+        self._seceded = {ts.key: Seceded(None, None, at) for ts in state.long_running}
+        self._seceded_ns = 0
+        for ts in state.executing:
+            self._take(ts, at)
+
+    def transition(self, key: Any, start: str, finish: str, at: int) -> None:
+        """A task changed its state, ``at`` monotonic nanoseconds."""
+        if finish == "executing":
+            self._take(self._tasks[key], at)
+        elif start == "executing" and finish == "memory":  # nearly all ends, and its thread is done
+            reservation = self._ledger.release(key, at=at)
+            if reservation is not None:
+                outcome = _SUCCEEDED
+                if key in self._discarded:
+                    self._discarded.remove(key)
+                    outcome = Outcome.CANCELLED
+                self._end(key, self._tasks.get(key), reservation, outcome)
+        elif start in AT_WORK:
+            self._move(key, start, finish, at)
+
+    def seceded_ns(self, at: int) -> int:
+        """Nanoseconds that tasks have run in their threads after they left their slots."""
+        return self._seceded_ns + sum(at - task.at for task in self._seceded.values())
+
+    def seceded(self) -> list[Seceded]:
+        """The tasks that left their slots and run."""
+        return list(self._seceded.values())
+
+    def _take(self, ts: Any, at: int) -> None:
+        annotations = ts.annotations
+        prefix = ts.prefix
+        reservation = self._ledger.reserve(
+            ts.key,
+            prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH],
+            ts.span_id or "",
+            recomputed=RECOMPUTED in annotations if annotations else False,
+            at=at,
+        )
+        if reservation is not None and self.recorder is not None:
+            self.recorder.taken(ts, reservation)
+
+    def _move(self, key: Any, start: str, finish: str, at: int) -> None:
+        ts = self._tasks.get(key)
+        event = RULES[self._had(key), self._place(ts)]
+        if event is SlotEvent.DISCARDED:
+            if start == "cancelled":
+                self._discarded.add(key)
+        elif event is SlotEvent.SECEDED:
+            self._discarded.discard(key)
+            reservation = self._ledger.release(key, at=at)
+            assert reservation is not None
+            self._seceded[key] = Seceded(reservation, self._user.so_far(key), at)
+            if self.recorder is not None:
+                self.recorder.seceded(key, reservation)
+        elif event is SlotEvent.ENDED:
+            self._discarded.discard(key)
+            outcome = Outcome.CANCELLED if start == "cancelled" else _OUTCOMES.get(finish, Outcome.CANCELLED)
+            left = self._seceded.pop(key, None)
+            if left is None:
+                reservation = self._ledger.release(key, at=at)
+                assert reservation is not None
+                self._end(key, ts, reservation, outcome)
+                return
+            self._seceded_ns += at - left.at
+            if self.recorder is not None:
+                self.recorder.ended(key, ts, None, at)
+            if left.reservation is not None:
+                self._user.ended(key, ts, left.reservation, outcome, left.used)
+        elif event is SlotEvent.NOT_STORED and finish == "error":
+            self._user.not_stored(key)
+
+    def _end(self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome) -> None:
+        if self.recorder is not None:
+            self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+        self._user.ended(key, ts, reservation, outcome, None)
+
+    def _had(self, key: Any) -> Had:
+        if key in self._seceded:
+            return Had.LEFT
+        return Had.SLOT if self._ledger.has(key) else Had.NO_SLOT
+
+    def _place(self, ts: Any) -> Place:
+        if ts is None:
+            return Place.NEITHER
+        if ts in self._executing:
+            return Place.EXECUTING
+        return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
