@@ -351,16 +351,18 @@ class Ledger:
             del self._ended[reservation]
             row = self._prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
             left = reservation.ns
-            # Conditions, not min and max: this runs for every task.
-            cpu = 0 if cpu < 0 else cpu if cpu < left else left
-            left -= cpu
-            if gpu:
+            # Conditions, not min and max, and none of them for most tasks: this runs for every one.
+            if 0 <= cpu <= wall <= left and not gpu and not spill:
+                noncpu = wall - cpu
+                left -= wall
+            else:
+                cpu = 0 if cpu < 0 else cpu if cpu < left else left
+                left -= cpu
                 gpu = 0 if gpu < 0 else gpu if gpu < left else left
                 left -= gpu
-            noncpu = wall - cpu - gpu
-            noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
-            left -= noncpu
-            if spill:
+                noncpu = wall - cpu - gpu
+                noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
+                left -= noncpu
                 spill = 0 if spill < 0 else spill if spill < left else left
                 left -= spill
             if outcome is _SUCCEEDED and not reservation.recomputed:

@@ -17,7 +17,7 @@ from dask_efficiency.plugins.worker.cost import HookCost
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import PendingTasks
+from dask_efficiency.plugins.worker.pending import BATCH, PendingTasks
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
@@ -275,7 +275,8 @@ class WorkerMeter:
                 return  # runs in this very stimulus, or no slot is free
             at = monotonic_ns()
             ledger = self._ledger
-            if self._ended:
+            ended = self._ended
+            if ended and (len(ended) >= BATCH or ended[0][4] is None):
                 self._pending.former()
             if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
                 self._look_back(at)

@@ -130,13 +130,13 @@ class PendingTasks:
     # -- finalizing --------------------------------------------------------------------------
 
     def former(self) -> None:
-        """Finalize the tasks of former stimuli, if that cannot wait or there are many of them."""
+        """Finalize the tasks of former stimuli.
+
+        To be called before the next task once there are :data:`BATCH` of them, and at once where only the fine metrics
+        tell what was spilled: they are of all tasks of a prefix together.
+        """
         tasks = self.tasks
-        if len(tasks) < BATCH and tasks[0][4] is not None:
-            return
         last = self._stimulus_log[-1]
-        if tasks[0][-1] is last:
-            return
         kept = next((i for i, task in enumerate(tasks) if task[-1] is last), len(tasks))
         former = tasks[:kept]
         del tasks[:kept]
