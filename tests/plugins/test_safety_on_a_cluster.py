@@ -15,7 +15,7 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster, as_completed, wait
+from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
@@ -95,22 +95,22 @@ def collected_logs(dask_worker: Any) -> list[str]:
 
 
 def break_hook(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.hold = boom
+    meter_of(dask_worker)._ledger.reserve = boom
 
 
 def break_release(dask_worker: Any) -> Any:
     meter_of(dask_worker)._ledger.release = boom
 
 
-def break_settling(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.settle = boom
+def break_finalizing(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.finalize_many = boom
 
 
 def break_digests(dask_worker: Any) -> Any:
     # Read where the data tell nothing of themselves.
     meter = meter_of(dask_worker)
-    meter._spills.beside = lambda key, hold: None
-    meter._settling._spill = boom
+    meter._spills.beside = lambda key, reservation: None
+    meter._pending._spill = boom
 
 
 def break_heartbeat(dask_worker: Any) -> Any:
@@ -136,7 +136,7 @@ def break_executor_after(dask_worker: Any) -> Any:
 WORKER_BREAKS = [
     break_hook,
     break_release,
-    break_settling,
+    break_finalizing,
     break_digests,
     break_heartbeat,
     break_window,
@@ -558,3 +558,23 @@ def test_no_thread_clock_is_read_of_a_thread_that_is_gone(new_cluster):
         assert not report.not_measured
         client.run(remove_pool)
         wait(client.map(nap, [0.01] * 4, pure=False))
+
+
+def test_a_user_who_has_dask_keep_no_low_level_logs_is_metered_all_the_same():
+    async def run() -> Any:
+        async with (
+            Scheduler(port=0, dashboard_address=":0") as scheduler,
+            Worker(scheduler.address, nthreads=2, dashboard_address=":0") as worker,
+            Client(scheduler.address, asynchronous=True) as client,
+        ):
+            assert not worker.state.stimulus_log
+            await client.register_plugin(EfficiencyPlugin())
+            async with efficiency_report(client, trace=True) as report:
+                assert await client.gather(client.map(increment, range(20))) == list(range(1, 21))
+            return report
+
+    with dask.config.set({"distributed.admin.low-level-log-length": 0}):
+        report = asyncio.run(run())
+    assert not report.not_measured
+    assert report.tasks["succeeded"] == 20
+    assert len(report.trace.runs) == 20

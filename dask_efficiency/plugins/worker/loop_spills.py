@@ -96,7 +96,8 @@ class LoopSpills:
 
     def delayed(self, at: int) -> None:
         """A task takes a slot now; where a message brought it, it may have lain there while the loop spilled."""
-        event = self._state.stimulus_log[-1]
+        log = self._state.stimulus_log
+        event = log[-1] if log else None
         if isinstance(event, ComputeTaskEvent):
             sent = sent_at(event)
             if sent is not None:

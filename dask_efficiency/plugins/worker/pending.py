@@ -120,12 +120,16 @@ class PendingTasks:
         nbytes = -1.0
         if outcome is _SUCCEEDED and times[1] - times[0] >= MIN_RATED_NS and ts is not None:
             nbytes = input_bytes(ts) or ts.nbytes or 0.0
-        self.tasks.append((key, reservation, outcome, times, spill, nbytes, window, self._stimulus_log[-1]))
+        self.tasks.append((key, reservation, outcome, times, spill, nbytes, window, self._stimulus()))
 
     def not_stored(self, key: Any) -> None:
         """The result of the task that ended last could not be stored: it failed."""
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
+
+    def _stimulus(self) -> Any:
+        """The stimulus that is handled now; None where the user has upstream log none: then all tasks wait for it."""
+        return self._stimulus_log[-1] if self._stimulus_log else None
 
     # -- finalizing --------------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class PendingTasks:
         tell what was spilled: they are of all tasks of a prefix together.
         """
         tasks = self.tasks
-        last = self._stimulus_log[-1]
+        last = self._stimulus()
         kept = next((i for i, task in enumerate(tasks) if task[-1] is last), len(tasks))
         former = tasks[:kept]
         del tasks[:kept]

@@ -98,7 +98,7 @@ class WorkerRecorder:
     def transition(self, key: Any, start: str, finish: str) -> None:
         """Dask's hook: a task changed state. What that means for its slot, a tracker tells afterwards."""
         at = monotonic_ns()
-        if self._ended and self._ended_by is not self._stimuli[-1]:
+        if self._ended and (self._ended_by is None or self._ended_by is not self._stimulus()):
             self._finalize()
         if finish == "ready":
             row = self._rows.get(key)
@@ -141,6 +141,10 @@ class WorkerRecorder:
         """A task's thread is done; it had left its slot before where the reservation is None."""
         self._guard(self._end, key, ts, reservation, at)
 
+    def _stimulus(self) -> Any:
+        """The stimulus that is handled now; None where the user has upstream log none."""
+        return self._stimuli[-1] if self._stimuli else None
+
     def _guard(self, function: Callable[..., object], *args: Any) -> None:
         try:
             function(*args)
@@ -154,7 +158,7 @@ class WorkerRecorder:
         row[_EXECUTING] = reservation.start
         self._take_slot(row)
         stimulus, run_id, freed_at = self._freed
-        if stimulus is self._stimuli[-1] and MISSING < row[_READY] < freed_at:
+        if stimulus is not None and stimulus is self._stimulus() and MISSING < row[_READY] < freed_at:
             row[_AFTER] = run_id
 
     def _take_slot(self, row: list[int]) -> None:
@@ -168,7 +172,7 @@ class WorkerRecorder:
         if row[_EXECUTING] != MISSING:  # else it began before the recording
             row[_EXECUTING] = reservation.start  # later than it was taken, if no slot was free then
         heappush(self._free_slots, row[_SLOT])
-        self._freed = self._stimuli[-1], row[_RUN_ID], reservation.stop
+        self._freed = self._stimulus(), row[_RUN_ID], reservation.stop
 
     def _left_slot(self, key: Any, reservation: SlotReservation) -> None:
         row = self._rows.get(key)
@@ -187,7 +191,7 @@ class WorkerRecorder:
         span, prefix = (ts.span_id or "", ts.prefix) if ts is not None else ("", "")
         prefix = prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH]
         self._ended.append((row, span, prefix, _stored(ts) if ts is not None else 0))
-        self._ended_by = self._stimuli[-1]
+        self._ended_by = self._stimulus()
 
     def _in_thread(self, row: list[int], key: Any, ts: TaskState | None, at: int) -> None:
         run = self._state.threads.get(key)
@@ -196,7 +200,7 @@ class WorkerRecorder:
             row[_SUBMITTED], row[_THREAD] = run.handed
             return
         # A coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's.
-        event = self._stimuli[-1]
+        event = self._stimulus()
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
         if start is None or stop is None or getattr(event, "key", None) != key:
             return

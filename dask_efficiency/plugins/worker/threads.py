@@ -167,7 +167,8 @@ class TaskThreads:
                 return times, None
             return times, TaskId(int(run), began)
         # A coroutine, a process pool, or a thread that was at work before the meter came.
-        event = self._state.stimulus_log[-1]
+        log = self._state.stimulus_log
+        event = log[-1] if log else None
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
         wall = 0
         if start is not None and stop is not None and getattr(event, "key", None) == key:
