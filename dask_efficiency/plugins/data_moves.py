@@ -9,18 +9,7 @@ from threading import Lock, get_ident
 from time import monotonic_ns, thread_time_ns
 from typing import Any
 
-from distributed import protocol
-from tornado.iostream import IOStream, SSLIOStream
-
-#: What moves data. Comms call the two of the protocol through its module.
-_CALLS: tuple[tuple[Any, str], ...] = (
-    (IOStream, "read_from_fd"),
-    (IOStream, "write_to_fd"),
-    (SSLIOStream, "read_from_fd"),
-    (SSLIOStream, "write_to_fd"),
-    (protocol, "dumps"),
-    (protocol, "loads"),
-)
+from dask_efficiency.plugins.patches import DATA_MOVES, Replacements
 
 #: In a call that is longer, the thread may have waited for the GIL.
 _LONG_NS = 1_000_000
@@ -41,7 +30,7 @@ class DataMoves:
         self._ran_ns = self._turned_ns = self._ran()
         with _lock:
             if not _loops:
-                _install()
+                _replacements.put(DATA_MOVES, None, _timed)
             _loops.setdefault(self._thread, []).append(self)
         self._elsewhere_ns = _elsewhere()
 
@@ -115,7 +104,7 @@ class _Elsewhere:
 _loops: dict[int, list[DataMoves]] = {}
 _others: dict[int, _Elsewhere] = {}
 _lock = Lock()
-_installed: list[tuple[Any, str, Any, Any]] = []
+_replacements = Replacements()
 
 
 def _elsewhere() -> int:
@@ -157,21 +146,8 @@ def _timed_elsewhere(thread: int, call: Callable[..., Any], args: Any, kwargs: A
 _MAX_OTHERS = 16
 
 
-def _install() -> None:
-    for owner, name in _CALLS:
-        original = vars(owner).get(name)
-        if original is None:  # upstream renamed it: its time does not count, and nothing breaks
-            continue
-        wrapper = _timed(original)
-        setattr(owner, name, wrapper)
-        _installed.append((owner, name, wrapper, original))
-
-
 def _uninstall() -> None:
-    for owner, name, wrapper, original in _installed:
-        if getattr(owner, name, None) is wrapper:
-            setattr(owner, name, original)
-    _installed.clear()
+    _replacements.put_back()
     while _others:
         _, other = _others.popitem()
         _close(other.schedstat)

@@ -8,6 +8,7 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 from dask_efficiency.plugins.data_moves import DataMoves
+from dask_efficiency.plugins.patches import TICK, Replacements
 from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
@@ -43,28 +44,33 @@ class LoopWatch:
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
         self._blocked = blocked
-        self._tick = getattr(server, "periodic_callbacks", {}).get("tick")
         self._last = monotonic_ns()
         self._used = _Used(thread_time_ns(), process_time_ns())
         self._schedstat = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._waited = self._core_wait()
-        self._moves: DataMoves | None = None
-        if self._tick is not None:
-            self._interval = round(self._tick.callback_time * 1e6)
-            self._original = self._tick.callback
-            self._wrapper = self._turn
-            self._tick.callback = self._wrapper
-            self._moves = DataMoves()
+        self._replacements = Replacements()
+        watching = self._replacements.put(TICK, server, self._before)
+        self._moves = DataMoves() if watching else None
+        if watching:
+            self._interval = round(server.periodic_callbacks["tick"].callback_time * 1e6)
 
     def stop(self) -> None:
         """Watch no more."""
-        if self._tick is not None and self._tick.callback is self._wrapper:
-            self._tick.callback = self._original
+        self._replacements.put_back()
         moves, self._moves = self._moves, None
         if moves is not None:
             moves.close()
 
-    def _turn(self) -> Any:
+    def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
+        """What Dask's tick calls from now on."""
+
+        def tick() -> Any:
+            self._turn()
+            return callback()
+
+        return tick
+
+    def _turn(self) -> None:
         now = monotonic_ns()
         used = _Used(thread_time_ns(), process_time_ns())
         moves = self._moves
@@ -74,7 +80,6 @@ class LoopWatch:
             if now - self._last - self._interval > LATE_NS:
                 self._blocked(start, now, min(moving, now - start), self._cause(now - self._last, moving, used))
         self._last, self._used = now, used
-        return self._original()
 
     def _cause(self, took: int, moving: int, used: _Used) -> int:
         """What most of the time went to since the last tick.

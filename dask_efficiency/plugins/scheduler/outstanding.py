@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.plugins.names import RECOMPUTED
+from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.worker.meter import RECOMPUTED
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -53,10 +54,10 @@ class WorkTracker:
         self._near = 1
         self._outstanding = 0
         self._processing = 0
-        self._wrapped: dict[str, tuple[Any, Any]] = {}
         self.reset()
-        self._wrap("update-graph", self._taking_in)
-        self._wrap("long-running", self._noting_long_running)
+        self._replacements = Replacements()
+        self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
+        self._replacements.put(LONG_RUNNING, scheduler, self._noting_long_running)
 
     @property
     def graphs(self) -> bool:
@@ -95,10 +96,7 @@ class WorkTracker:
 
     def close(self) -> None:
         """Put the wrapped handlers back."""
-        for op, (wrapper, original) in self._wrapped.items():
-            if self._scheduler.stream_handlers.get(op) is wrapper:
-                self._scheduler.stream_handlers[op] = original
-        self._wrapped.clear()
+        self._replacements.put_back()
 
     def asked(self, stimulus_id: str) -> None:
         """A client's graph was taken in; what it asks for begins to wait by this stimulus."""
@@ -185,14 +183,6 @@ class WorkTracker:
             for window in self._windows.values():
                 window.running.set(running, at=at)
                 window.graphs.set(self._graphs > 0, at=at)
-
-    def _wrap(self, op: str, wrapper: Any) -> None:
-        original = self._scheduler.stream_handlers.get(op)
-        if original is None:  # upstream renamed it: coarser, and nothing breaks
-            return
-        wrapped = wrapper(original)
-        self._scheduler.stream_handlers[op] = wrapped
-        self._wrapped[op] = wrapped, original
 
     def _taking_in(self, update_graph: Any) -> Any:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dask_efficiency.ledger import OTHER
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH
 
 #: Prefixes that are told apart; later ones are counted as :data:`~dask_efficiency.ledger.OTHER`.
 MAX_PREFIXES = 1_000

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH
+
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
 
@@ -33,9 +35,6 @@ BY_MEMORY_MANAGER = "spill by the memory manager"
 
 #: Contexts of work that holds no slot, by the name under which it is shown.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
-
-#: Longer prefixes are cut, here and in the ledger.
-MAX_PREFIX_LENGTH = 200
 
 #: User labels kept apart.
 MAX_LABELS = 100

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH
 from dask_efficiency.plugins.worker.threads import TaskThreads
 
 if TYPE_CHECKING:

@@ -13,8 +13,11 @@ from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.ledger import Availability, Hold, Ledger, Outcome, Used
+from dask_efficiency.plugins.names import FINAL_SNAPSHOT as LAST_WORDS
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH, RECOMPUTED
+from dask_efficiency.plugins.names import METRIC as NAME
 from dask_efficiency.plugins.worker.cost import HookCost
-from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, MAX_PREFIX_LENGTH, Digests
+from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, Digests
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import Settling
@@ -35,15 +38,6 @@ if TYPE_CHECKING:
     from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Annotation by which the scheduler marks a task that had been in memory once before.
-RECOMPUTED = "dask-efficiency-recomputed"
-
-#: Topic of the event that carries a closing worker's last snapshot.
-LAST_WORDS = "dask-efficiency-last-words"
-
-#: Name of the metric in the heartbeat, and of the op in the worker's and scheduler's handlers.
-NAME = "efficiency"
 
 #: Between two of these states nothing moves that the ledger looks at.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})

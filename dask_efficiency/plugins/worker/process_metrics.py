@@ -6,7 +6,8 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH, SPILL_LABELS
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH
+from dask_efficiency.plugins.worker.fine_metrics import SPILL_LABELS
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, PaceCounter, Running
 
 if TYPE_CHECKING:

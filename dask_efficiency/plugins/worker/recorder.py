@@ -7,8 +7,10 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.loop_watch import LoopWatch
+from dask_efficiency.plugins.names import BATCHES as TOPIC
+from dask_efficiency.plugins.names import MAX_PREFIX_LENGTH
 from dask_efficiency.plugins.worker.executor import ThreadRun
-from dask_efficiency.plugins.worker.fine_metrics import MAX_PREFIX_LENGTH, SpillDigests
+from dask_efficiency.plugins.worker.fine_metrics import SpillDigests
 from dask_efficiency.trace.batch import RUN, encode
 from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
@@ -16,10 +18,6 @@ from dask_efficiency.trace.tables import MISSING
 if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
-
-#: Topic of the events that carry batches: they ride the worker's stream, in order, and a scheduler
-#: that does not know them ignores them.
-TOPIC = "dask-efficiency-trace"
 
 #: Rows after which a batch is sent between two heartbeats.
 MAX_ROWS = 500

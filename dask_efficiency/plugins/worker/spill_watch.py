@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
 from zict import Buffer
+
+from dask_efficiency.plugins.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 
 #: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
 MAX_TIMES = 20_000
@@ -47,39 +50,25 @@ class SpillWatch:
         self._since = 0
         #: Whether each of the calls that go on reads; calls may be nested.
         self._reading: list[bool] = []
-        #: Where each wrapper stands: in the attributes of an object, by name, or in a list; and what stood there.
-        self._placed: list[tuple[Any, Any, Any, Any]] = []
+        self._replacements = Replacements()
 
     # -- coming and going --------------------------------------------------------------------
 
     def start(self) -> None:
         """Note what this thread does from now on, which is the event loop's."""
         self._loop = get_ident()
+        put = self._replacements.put
         for buffer in _buffers(self._data):
-            self._time(vars(buffer), "slow_to_fast", buffer.slow_to_fast, reading=True)
-            for i, call in enumerate(buffer.fast.on_evict):
-                self._time(buffer.fast.on_evict, i, call, reading=False)
-        if self._placed and hasattr(self._data, "evict"):
-            self._time(vars(self._data), "evict", self._data.evict, reading=False, asked=True)
-        self.watching = bool(self._placed)
+            reads = put(READ_BACK, buffer, partial(self._timed, reading=True))
+            writes = put(WRITE_OUT, buffer, partial(self._timed, reading=False))
+            self.watching = self.watching or bool(reads or writes)
+        if self.watching:
+            put(EVICT, self._data, partial(self._timed, reading=False, asked=True))
 
     def stop(self) -> None:
         """Put everything back."""
         self.watching = False
-        while self._placed:
-            owner, name, wrapper, original = self._placed.pop()
-            if _get(owner, name) is not wrapper:  # somebody wrapped it after us
-                continue
-            if original is None:
-                del owner[name]
-            else:
-                owner[name] = original
-
-    def _time(self, owner: Any, name: Any, call: Callable[..., Any], *, reading: bool, asked: bool = False) -> None:
-        """Time what is called by this name, in the attributes of an object or in a list of callbacks."""
-        wrapper = self._timed(call, reading=reading, asked=asked)
-        self._placed.append((owner, name, wrapper, _get(owner, name)))
-        owner[name] = wrapper
+        self._replacements.put_back()
 
     # -- what is noted -----------------------------------------------------------------------
 
@@ -142,11 +131,3 @@ def _buffers(data: Any) -> Iterator[Any]:
     for candidate in (data, *getattr(data, "__dict__", {}).values()):
         if isinstance(candidate, Buffer):
             yield candidate
-
-
-def _get(owner: Any, name: Any) -> Any:
-    """What stands in a dictionary or a list; None where nothing does."""
-    try:
-        return owner[name]
-    except LookupError:
-        return None

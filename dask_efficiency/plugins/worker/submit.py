@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.plugins.patches import SUBMIT, Replacements
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,9 +45,8 @@ class MeteredSubmit:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        #: What instances have in its place, if anything.
-        self._former = vars(executor).get("submit")
         self._submit: Callable[..., Future[Any]] = executor.submit
+        self._replacements = Replacements()
         #: By the identity of their tables.
         self._workers: dict[int, WorkerCalls] = {}
 
@@ -54,14 +55,11 @@ class MeteredSubmit:
         """Meter a worker's calls on an executor; None, and nothing changed, where it takes no other ``submit``."""
         with _LOCK:
             try:
-                attributes = vars(executor)
-                present = attributes.get("submit")
+                present = executor.submit
                 placed = present if type(present) is cls else cls(executor)
                 placed._workers[id(calls.table)] = calls
-                attributes["submit"] = placed
-                if executor.submit is placed:  # and no descriptor of its class
+                if placed is present or placed._replacements.put(SUBMIT, executor, lambda _: placed):
                     return placed
-                placed._take_away(calls)
             except Exception as error:
                 logger.info("dask_efficiency does not measure CPU on %s: %s", type(executor).__name__, error)
             return None
@@ -74,13 +72,8 @@ class MeteredSubmit:
     def _take_away(self, calls: WorkerCalls) -> None:
         if self._workers.get(id(calls.table)) is calls:
             del self._workers[id(calls.table)]
-        attributes = vars(self.executor)
-        if self._workers or attributes.get("submit") is not self:  # somebody else put theirs over it
-            return
-        if self._former is None:
-            del attributes["submit"]
-        else:
-            attributes["submit"] = self._former
+        if not self._workers:
+            self._replacements.put_back()
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit, metered if it is a worker's task or an actor's method."""

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.names import RECOMPUTED
 from dask_efficiency.plugins.scheduler import outstanding
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.worker.meter import RECOMPUTED
 from dask_efficiency.windows import ClusterWindow
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
