@@ -1,4 +1,4 @@
-"""LoopWatch: when an event loop did not turn."""
+"""LoopWatch: when an event loop was blocked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dask_efficiency.plugins.patches import TICK, Replacements
 from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
-#: A turn that is later than this is reported.
+#: How late a tick must be to be reported.
 LATE_NS = 10_000_000
 
 
@@ -29,7 +29,6 @@ class _Used(NamedTuple):
 class LoopWatch:
     """Reports when a server's event loop was late for Dask's own tick, of every 20 ms, by another 10 ms.
 
-    A timer of our own would wake an idle process up, which costs more than all else that is recorded.
     Where upstream has no such tick any more, nothing is reported and nothing breaks.
 
     Parameters
@@ -37,9 +36,10 @@ class LoopWatch:
     server
         A scheduler or a worker.
     blocked
-        Called with the interval, nanoseconds of the monotonic clock, with how many of them went to the moving of data,
-        and with what most of it went to, by :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`; MISSING for data.
-        Its start lies between the last tick and the one that was due: the middle is reported.
+        Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
+        spent on moving data; and with what most of them were spent on, as an index of
+        :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
+        between its last tick and the one that was due: the middle is given as the start.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
@@ -55,7 +55,7 @@ class LoopWatch:
             self._interval = round(server.periodic_callbacks["tick"].callback_time * 1e6)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._replacements.put_back()
         moves, self._moves = self._moves, None
         if moves is not None:
@@ -82,7 +82,7 @@ class LoopWatch:
         self._last, self._used = now, used
 
     def _cause(self, took: int, moving: int, used: _Used) -> int:
-        """What most of the time went to since the last tick.
+        """What most of the time since the last tick was spent on.
 
         A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
         threads of the process computed meanwhile, it is taken for the GIL.
@@ -99,9 +99,9 @@ class LoopWatch:
         return _GIL if 2 * others > took else _CALL
 
     def _core_wait(self) -> int:
-        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
+        """Nanoseconds that this thread has waited for a core; 0 where the system does not say.
 
-        Read when the loop was late, not at each tick: reading lets go of the GIL, and that may cost the loop its turn.
+        Read only when the loop was late, not at each tick: reading releases the GIL, which may block the loop itself.
         """
         try:
             with open(self._schedstat, "rb") as file:

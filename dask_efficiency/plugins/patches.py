@@ -1,9 +1,10 @@
 """Every replacement of something that is Dask's, Tornado's, zict's or an executor's, and how it is put back.
 
-No public hook tells what these tell. Each is a :class:`Patch` with its reason and with what is missing where upstream
-changed: then that one thing is not measured, and nothing breaks. ``tests/plugins/test_patches.py`` holds each against
-the installed versions and says what an upgrade broke. Handlers and metrics that are only added under a name of ours
-(:data:`~dask_efficiency.plugins.names.OP`) replace nothing and are not here.
+Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
+missing where upstream changed: that one thing is not measured then, and nothing breaks.
+``tests/plugins/test_patches.py`` compares each with the installed versions and says what an upgrade broke. Handlers and
+metrics that are only added under a name of our own (:data:`~dask_efficiency.plugins.names.OP`) replace nothing and are
+not listed.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ TICK = Patch(
 )
 DATA_MOVES = Patch(
     what="IOStream and SSLIOStream.read_from_fd and .write_to_fd, distributed.protocol.dumps and .loads",
-    why="nothing else tells a blocked event loop that moves data from one that waits for the GIL meanwhile: in the "
-    "recorded transfers both look the same",
+    why="nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
+    "transfer: in the recorded transfers both look the same",
     without="a transfer that keeps the event loop busy is shown as `worker-loop`",
     until="the last recording in the process ends",
     checked=f"{_DISTRIBUTED}, tornado 6.6.1",
@@ -133,7 +134,7 @@ WRITE_OUT = Patch(
 )
 EVICT = Patch(
     what="SpillBuffer.evict",
-    why="only so can what the memory manager asks for be told from what a task's result pushes out",
+    why="what the memory manager evicts must be distinguished from what a task's result pushes out",
     without="`spill by the memory manager` is missing",
     until="the meter on the worker goes",
     checked=_DISTRIBUTED,

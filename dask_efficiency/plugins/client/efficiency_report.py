@@ -65,8 +65,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     name
         What the report is called, and the span of the tasks submitted in it outside any span of the
         user's own. Upstream gives all tasks of one name that are there at the same time (of
-        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
-        only where their names differ.
+        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are
+        distinguished only where their names differ.
     storage_options
         Passed to fsspec with ``filename``.
     trace
@@ -260,12 +260,12 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None:
             return report
-        told = report.stragglers
+        online = report.stragglers
         said, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, told)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, online)),
             ]
         )
         return replace(report, trace=trace, notes=(*report.notes, *missing), **said)

@@ -1,4 +1,4 @@
-"""What a client asks the scheduler's half, and what it makes of the answers."""
+"""Questions: what a client asks the scheduler's half, and what it makes of the replies."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
 
 
 def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can tell."""
+    """Findings with the time that each cost the recorded run, where a replay can say that."""
     from dask_efficiency.straggler.offline import REPLAYED, REPLAYS, seconds_lost
 
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}

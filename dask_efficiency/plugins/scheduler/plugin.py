@@ -43,7 +43,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     history_interval
         Seconds or a duration between the points of the scheduler's history.
     max_prefixes
-        Task prefixes that a worker's heartbeat tells apart, at least 1.
+        Task prefixes that a worker's heartbeat distinguishes, at least 1.
     trace
         Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
     trace_max_tasks

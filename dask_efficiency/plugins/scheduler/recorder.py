@@ -72,7 +72,7 @@ _PERCENT = 0.01
 
 
 class ClusterRecorder:
-    """Records a cluster from when it is made until :meth:`stop`.
+    """Records a cluster until :meth:`stop`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class ClusterRecorder:
         self._recorder.limit(max_tasks)
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self._watch.stop()
         self._replacements.put_back()
 
@@ -223,7 +223,7 @@ class ClusterRecorder:
         if at != MISSING:
             self._recorder.worker_changed(at, number, WorkerChange.JOINED)
 
-    # -- handlers that no hook tells of --------------------------------------------------------
+    # -- stream handlers, where there is no hook -----------------------------------------------
 
     def _noting_releases(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:

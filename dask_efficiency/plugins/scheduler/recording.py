@@ -80,7 +80,7 @@ class Recording:
         return window in self._windows
 
     async def end(self, window: str) -> None:
-        """Record no more for a window."""
+        """Stop recording for a window."""
         self._windows.discard(window)
         await self._adjust()
 
@@ -90,7 +90,7 @@ class Recording:
             self._scheduler._ongoing_background_tasks.call_soon(self.end, window)
 
     def stop(self) -> None:
-        """Record no more; the workers are told otherwise."""
+        """Stop recording here; the workers are told elsewhere."""
         if self.recorder is not None:
             self.recorder.stop()
             self.recorder = None

@@ -21,7 +21,7 @@ from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between
 from dask_efficiency.windows import WindowAccounts, mean_cores
 
-#: Workers that a live view tells apart.
+#: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
 
 
@@ -108,7 +108,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
     since = cluster.started if last is None else at - round(last * 1e9)
     then = Totals(cluster.started, {}, 0)
     if since > cluster.started and cluster.history:
-        then = next((standing for standing in reversed(cluster.history) if standing.at <= since), cluster.history[0])
+        then = next((totals for totals in reversed(cluster.history) if totals.at <= since), cluster.history[0])
     notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
     if then.at > since:
         notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.3g} s, less than was asked for")

@@ -1,4 +1,4 @@
-"""Stragglers: feeds the scheduler's watch from heartbeats, and tells whom it may concern what it found."""
+"""Stragglers: feeds the watch for stragglers from heartbeats, and logs, sends and calls back what it found."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dask_efficiency")
 
-#: A slot is this long, and two heartbeats at least.
-SLOT_SECONDS = 2.5
+#: Length of an interval in which workers are compared; it is two heartbeats at least.
+INTERVAL_SECONDS = 2.5
 
 
 class Stragglers:
@@ -107,11 +107,11 @@ class Stragglers:
         )
 
     def poll(self, at: int) -> None:
-        """Judge, when a slot is over."""
+        """Compare the workers, when an interval is over."""
         self._guard(self._poll, at)
 
     def _poll(self, at: int) -> None:
-        seconds = max(SLOT_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
+        seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
         change = self._watch.poll(at=at, now=time.time(), slot_seconds=seconds)
         for finding in self._named(change.found):
             logger.warning("Straggler: %s", describe(finding))
@@ -127,7 +127,7 @@ class Stragglers:
             self._refused &= there
 
     def _call(self, finding: Finding) -> None:
-        """Have the user's callable do what it will, now or as a task of the event loop."""
+        """Call the user's function, and await what it returns on the event loop."""
         action = self._on_straggler()
         if not callable(action):
             return

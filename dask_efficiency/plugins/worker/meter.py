@@ -21,7 +21,8 @@ from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, Diges
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import Settling
-from dask_efficiency.plugins.worker.process_metrics import Vitals, input_bytes
+from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics as Vitals
+from dask_efficiency.plugins.worker.process_metrics import input_bytes
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
 
-    from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+    from dask_efficiency.plugins.worker.half import WorkerHalf as EfficiencyWorkerPlugin
 
 logger = logging.getLogger("dask_efficiency")
 

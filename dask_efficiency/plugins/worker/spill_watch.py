@@ -18,11 +18,11 @@ MAX_TIMES = 20_000
 
 
 class SpillWatch:
-    """Notes from when to when a worker's event loop spills, reads back, or evicts.
+    """Notes when a worker's event loop spills, reads back, or evicts.
 
-    The data of a worker is a buffer of zict's, or has such buffers within it as that of dask-cuda has; what these call
-    to move an item to the slower memory and back is timed, on this one worker, and so is the eviction that the
-    memory manager asks for. Where the data is something else nothing is noted and nothing breaks.
+    The data of a worker is a buffer of zict's, or holds such buffers, as that of dask-cuda does. The calls that move an
+    item to the slower memory and back are timed, on this one worker, and so is the eviction that the memory manager
+    asks for. Where the data is something else, nothing is noted and nothing breaks.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class SpillWatch:
         self.watching = False
         #: When the last one ended; 0 if there was none.
         self.last = 0
-        #: Told of each stretch at the disk: start, stop, and whether it read.
+        #: Called with each interval at the disk: start, stop, and whether it read.
         self.on_stretch: Callable[[int, int, bool], object] | None = None
         self._since = 0
         #: Whether each of the calls that go on reads; calls may be nested.
@@ -102,16 +102,16 @@ class SpillWatch:
     def _begin(self, at: int, reading: bool) -> None:
         """A call begins; the one that it is nested in goes on after it."""
         if self._reading:
-            self._tell(at)
+            self._report(at)
         self._since = at
         self._reading.append(reading)
 
     def _end(self, at: int) -> None:
-        self._tell(at)
+        self._report(at)
         self._since = at
         self._reading.pop()
 
-    def _tell(self, at: int) -> None:
+    def _report(self, at: int) -> None:
         if self.on_stretch is not None and at > self._since:
             self.on_stretch(self._since, at, self._reading[-1])
 

@@ -1,4 +1,4 @@
-"""MeteredSubmit: in the place of an executor's own ``submit``, it sends each worker's calls through their meters."""
+"""MeteredSubmit: replaces an executor's ``submit``, and has each worker's calls measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dask_efficiency")
 
-#: A call with more arguments is none of upstream's, which have seven.
+#: A call with more arguments is not upstream's, whose calls have seven.
 _MAX_ARGUMENTS = 16
 
 #: Workers of one process may come and go in several threads.
@@ -39,8 +39,8 @@ class MeteredSubmit:
     """One executor's ``submit``, while workers meter what they run there.
 
     The executor stays the object that users know. Several workers may share it, as they do with
-    ``executor="offload"``: by its table each call finds its worker. Calls that carry no worker's table are
-    passed on as they are.
+    ``executor="offload"``: each call finds its worker by the table among its arguments. Calls without a worker's table
+    are passed on as they are.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -52,7 +52,7 @@ class MeteredSubmit:
 
     @classmethod
     def attach(cls, executor: Executor, calls: WorkerCalls) -> MeteredSubmit | None:
-        """Meter a worker's calls on an executor; None, and nothing changed, where it takes no other ``submit``."""
+        """Meter a worker's calls on an executor; None, and nothing changed, where its ``submit`` cannot be replaced."""
         with _LOCK:
             try:
                 present = executor.submit
@@ -65,7 +65,7 @@ class MeteredSubmit:
             return None
 
     def detach(self, calls: WorkerCalls) -> None:
-        """Meter these calls no more; with the last ones, the executor is as it was. Safe to call twice."""
+        """Stop metering these calls; after the last ones, the executor is as it was. Safe to call twice."""
         with _LOCK:
             self._take_away(calls)
 
@@ -104,5 +104,5 @@ class MeteredSubmit:
         return None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Executor, str]]:
-        # A copy of the executor has its own, and where it travels nobody needs to have this package.
+        # A copy of the executor has its own ``submit``, and needs no package of ours where it is unpickled.
         return getattr, (self.executor, "submit")

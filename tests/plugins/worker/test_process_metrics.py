@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, Vitals, input_bytes
+from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, ProcessMetrics, input_bytes
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, VITAL_SUMS, decode
 
 SECOND = 1_000_000_000
@@ -33,7 +33,7 @@ class Task:
 def test_each_transfer_is_counted_once_and_those_from_before_are_not():
     own = worker()
     own.transfer_incoming_log.append(transfer("before"))
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     own.transfer_incoming_log.append(transfer("a"))
     vitals.encode({})
     own.transfer_incoming_log.extend([transfer("a"), transfer("b")])
@@ -53,7 +53,7 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
             ("execute", "span", "f", "disk-read", "count"): 3.0,
         }
     )
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     vitals.encode({})
     own.digests_total["memory-monitor", "disk-write", "seconds"] = 0.5
     own.digests_total["execute", "span", "f", "disk-read", "bytes"] = 200.0
@@ -65,7 +65,7 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
 
 def test_running_tasks_are_told_of_once_they_take_longer_than_their_prefix_usually_does():
     own = worker()
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     for _ in range(5):
         vitals.counter.task("f", wall=SECOND, cpu=SECOND, nbytes=1)
     own.state.executing = {Task("short"), Task("long", Task("input"))}
@@ -75,7 +75,7 @@ def test_running_tasks_are_told_of_once_they_take_longer_than_their_prefix_usual
 
 def test_the_running_tasks_that_are_told_of_are_bounded():
     own = worker()
-    vitals = Vitals(own)
+    vitals = ProcessMetrics(own)
     own.state.executing = {Task(str(i)) for i in range(3 * MAX_RUNNING)}
     used = {str(i): (0, i * SECOND) for i in range(3 * MAX_RUNNING)}
     pace = decode(vitals.encode(used))
