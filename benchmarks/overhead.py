@@ -294,7 +294,7 @@ def scheduler_recorder(tasks: int) -> float:
 
 
 async def _cluster_recorder(scheduler: Any) -> Any:
-    recorder = ClusterRecorder(scheduler, lambda key, start, finish, stimulus_id: None, max_tasks=1_000_000)
+    recorder = ClusterRecorder(scheduler, lambda *args: None, max_tasks=1_000_000)
     recorder.stop()
     return recorder
 
