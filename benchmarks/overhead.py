@@ -33,11 +33,12 @@ from distributed.worker_state_machine import ExecuteSuccessEvent
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
 from dask_efficiency.plugins.worker.executor import ActorTimer, TaskMeter, ThreadRun
 from dask_efficiency.plugins.worker.meter import WorkerMeter
-from dask_efficiency.plugins.worker.recorder import TOPIC, WorkerRecorder
+from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.submit import MeteredSubmit, WorkerCalls
 from dask_efficiency.trace.batch import RUN, encode
 
@@ -275,7 +276,7 @@ def scheduler_recorder(tasks: int) -> float:
                 recorder.transition(key, start, finish, stimulus_id=finished, **(told if finish == "memory" else {}))
             recorder.released("client", [key])
             if not i % len(rows):
-                recorder.event(TOPIC, message)
+                recorder.event(BATCHES, message)
         return (time.thread_time_ns() - began) / tasks / 1000
 
     nothing = SimpleNamespace(
@@ -293,7 +294,7 @@ def scheduler_recorder(tasks: int) -> float:
 
 
 async def _cluster_recorder(scheduler: Any) -> Any:
-    recorder = ClusterRecorder(scheduler, lambda key, start, finish, stimulus_id: None, max_tasks=1_000_000)
+    recorder = ClusterRecorder(scheduler, lambda *args: None, max_tasks=1_000_000)
     recorder.stop()
     return recorder
 

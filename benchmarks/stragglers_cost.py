@@ -18,7 +18,7 @@ from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.plugins.scheduler.meter import POLL_MS
-from dask_efficiency.plugins.scheduler.straggler_watch import SLOT_SECONDS
+from dask_efficiency.plugins.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, PaceCounter, decode
 
@@ -79,7 +79,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
     for i in range(workers):
         watch.joined(f"tcp://{i}", host=f"host{i // 4}", group=1, at=0)
     interval = float(heartbeat_interval(workers))
-    slot_seconds = max(SLOT_SECONDS, 2 * interval)
+    slot_seconds = max(INTERVAL_SECONDS, 2 * interval)
     comparing, others = [], []
     polls_in_all = int(seconds * 1e3 / POLL_MS)
     due = np.linspace(0, interval, workers, endpoint=False)

@@ -214,7 +214,7 @@ class _Pretended(Stragglers):
 
 
 def _pretend_straggler(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers.__class__ = _Pretended
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.stragglers.__class__ = _Pretended
 
 
 def _spin_and_fail(cpu_seconds: float) -> None:

@@ -14,13 +14,8 @@ if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
     from dask_efficiency.critical_paths.compare import compare_paths
     from dask_efficiency.critical_paths.path import CriticalPath, critical_path
-    from dask_efficiency.plugins.client.efficiency_report import (
-        efficiency_report,
-        get_trace,
-        snapshot,
-        stragglers,
-        unregister,
-    )
+    from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
+    from dask_efficiency.plugins.client.efficiency_report import efficiency_report
     from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
@@ -47,12 +42,12 @@ _HOMES = {
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
     "find_stragglers": "dask_efficiency.straggler.offline",
-    "get_trace": "dask_efficiency.plugins.client.efficiency_report",
+    "get_trace": "dask_efficiency.plugins.client.calls",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.trace.files",
-    "snapshot": "dask_efficiency.plugins.client.efficiency_report",
-    "stragglers": "dask_efficiency.plugins.client.efficiency_report",
-    "unregister": "dask_efficiency.plugins.client.efficiency_report",
+    "snapshot": "dask_efficiency.plugins.client.calls",
+    "stragglers": "dask_efficiency.plugins.client.calls",
+    "unregister": "dask_efficiency.plugins.client.calls",
 }
 
 __all__ = [

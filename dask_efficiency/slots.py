@@ -12,7 +12,7 @@ from dask_efficiency.ledger import Ledger, Outcome
 #: Annotation by which the scheduler marks a task that had been in memory once before.
 RECOMPUTED = "dask-efficiency-recomputed"
 
-#: Longer prefixes are cut.
+#: Longer prefixes are cut to so many characters, wherever they are counted.
 MAX_PREFIX_LENGTH = 200
 
 #: States of a task whose thread is, or was, at work; a transfer that nobody wants any more is ``cancelled``, too.

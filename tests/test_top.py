@@ -139,7 +139,7 @@ def test_a_scheduler_without_the_plugin_says_how_to_put_it_there(bare_address, c
 @pytest.mark.cluster
 def test_a_meter_that_failed_says_why(address, cluster, monkeypatch):
     meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
-    monkeypatch.setattr(meter, "off", "the meter on the scheduler failed: injected")
+    monkeypatch.setattr(meter.guard, "off", "the meter on the scheduler failed: injected")
     assert "injected" in fails_in_one_line(run(address, "--once"))
 
 
@@ -283,14 +283,14 @@ def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
     from dask_efficiency.cluster import ClusterLedger
     from dask_efficiency.plugins.scheduler.replies import of_live
 
-    meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
-    real, meter.cluster = meter.cluster, ClusterLedger(at=0)
+    accounts = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
+    real, accounts.cluster = accounts.cluster, ClusterLedger(at=0)
     try:
         for i in range(MAX_LIVE_WORKERS + 5):
-            meter.cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
-        return of_live(meter)
+            accounts.cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
+        return of_live(accounts)
     finally:
-        meter.cluster = real
+        accounts.cluster = real
 
 
 @pytest.mark.cluster

@@ -46,10 +46,12 @@ class Source(Protocol):
     """What is exported: the accounts, and what keeping them costs."""
 
     cluster: ClusterLedger
-    #: Why nothing is measured any more; None while it works.
-    off: str | None
     #: CPU seconds that the plugin itself used on the scheduler.
     cost_seconds: float
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is measured any more; None while it works."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,7 +1,8 @@
 """The worker half as it travels: by value, with nothing but the standard library and distributed.
 
 A worker that cannot import the plugin's package would not start. So this class is pickled by
-value; it tries the import, and where that fails the worker runs unmetered and says so.
+value; it tries the import, and where that fails the worker runs unmetered and says so. For the same reason it spells
+the name of the metric and of itself once more, which :mod:`~dask_efficiency.plugins.names` has.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
     version
         The scheduler's version of the package.
     session
-        Which registration this is of; a meter lives on when the same one comes again.
+        The registration that it belongs to; a meter goes on when the same one comes again.
     max_prefixes
-        Prefixes that a heartbeat tells apart.
+        How many prefixes a heartbeat distinguishes.
     windows
-        Windows that are open now: a joining worker opens them as its accounts begin.
+        The windows that are open now: a worker that joins opens them when its accounts begin.
     recording
-        The recording that goes on now, or None: a joining worker takes part in it.
+        The recording that goes on now, or None: a worker that joins takes part in it.
     gpu
         How GPU time is measured, as the option of this name.
     """

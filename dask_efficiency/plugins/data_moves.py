@@ -1,4 +1,8 @@
-"""DataMoves: how long an event loop reads, writes and (de)serialises messages, or waits while another thread does."""
+"""DataMoves: how long an event loop reads, writes and (de)serialises messages, or waits while another thread does.
+
+The recorded transfers alone cannot say this: a loop that waits for the GIL in the middle of a transfer, because a task
+holds it, would look like one that moves data.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,7 @@ from threading import Lock, get_ident
 from time import monotonic_ns, thread_time_ns
 from typing import Any
 
-from distributed import protocol
-from tornado.iostream import IOStream, SSLIOStream
-
-#: What moves data. Comms call the two of the protocol through its module.
-_CALLS: tuple[tuple[Any, str], ...] = (
-    (IOStream, "read_from_fd"),
-    (IOStream, "write_to_fd"),
-    (SSLIOStream, "read_from_fd"),
-    (SSLIOStream, "write_to_fd"),
-    (protocol, "dumps"),
-    (protocol, "loads"),
-)
+from dask_efficiency.plugins.patches import DATA_MOVES, Replacements
 
 #: In a call that is longer, the thread may have waited for the GIL.
 _LONG_NS = 1_000_000
@@ -29,9 +22,10 @@ _LONG_NS = 1_000_000
 class DataMoves:
     """Adds up how long data is moved by the thread that makes it, or keeps that thread waiting, until :meth:`close`.
 
-    Calls of Tornado's streams and of Dask's protocol are timed. To look at the loop's stack from another thread
-    would cost a thread, and on Python 3.11 it can lock the process up: Dask does not do it there either. Comms that
-    are not made of Tornado's streams do not count.
+    Calls of Tornado's streams and of Dask's protocol are timed, through
+    :data:`~dask_efficiency.plugins.patches.DATA_MOVES`. To look at the loop's stack from another thread would cost a
+    thread, and on Python 3.11 it can lock the process up: Dask does not do it there either. Comms that do not use
+    Tornado's streams are not counted.
     """
 
     def __init__(self) -> None:
@@ -41,12 +35,12 @@ class DataMoves:
         self._ran_ns = self._turned_ns = self._ran()
         with _lock:
             if not _loops:
-                _install()
+                _replacements.put(DATA_MOVES, None, _timed)
             _loops.setdefault(self._thread, []).append(self)
         self._elsewhere_ns = _elsewhere()
 
     def close(self) -> None:
-        """Add up no more; to be called once."""
+        """Stop adding up; to be called once."""
         with _lock:
             mine = _loops[self._thread]
             mine.remove(self)
@@ -68,8 +62,8 @@ class DataMoves:
         Returns
         -------
         int
-            Nanoseconds, at most as many. In calls of its own: less what it slept there, as a rule for the GIL
-            that a task held. While another thread (de)serialised: what it slept meanwhile.
+            Nanoseconds, at most ``took_ns``. Of the loop's own calls, without what it slept in them, which it
+            mostly did to wait for the GIL. While another thread (de)serialised, what the loop slept meanwhile.
         """
         before, self._turned_ns = self._turned_ns, self._ran()
         self._ran_ns = self._turned_ns
@@ -79,7 +73,7 @@ class DataMoves:
         return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
 
     def add(self, took_ns: int) -> None:
-        """A call of its own is over."""
+        """A call on the loop's own thread has returned."""
         if took_ns > _LONG_NS:
             before, self._ran_ns = self._ran_ns, self._ran()
             took_ns = max(0, min(took_ns, self._ran_ns - before))
@@ -91,7 +85,7 @@ class DataMoves:
 
 
 class _Elsewhere:
-    """How long a thread that is no event loop (de)serialised: Dask has one for large messages."""
+    """How long a thread other than an event loop's (de)serialised: Dask has one for large messages."""
 
     def __init__(self) -> None:
         self.schedstat = _open_schedstat()
@@ -106,7 +100,7 @@ class _Elsewhere:
         self._since = None
 
     def total_ns(self) -> int:
-        """With the call that goes on; to be asked on any thread."""
+        """Including the call that goes on; may be read on any thread."""
         total, since = self._total_ns, self._since
         return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
 
@@ -115,7 +109,7 @@ class _Elsewhere:
 _loops: dict[int, list[DataMoves]] = {}
 _others: dict[int, _Elsewhere] = {}
 _lock = Lock()
-_installed: list[tuple[Any, str, Any, Any]] = []
+_replacements = Replacements()
 
 
 def _elsewhere() -> int:
@@ -153,25 +147,12 @@ def _timed_elsewhere(thread: int, call: Callable[..., Any], args: Any, kwargs: A
         other.end()
 
 
-#: Threads that are no event loops and are looked after; more than Dask has by far.
+#: Threads other than event loops' that are timed at most, which is far more than Dask has.
 _MAX_OTHERS = 16
 
 
-def _install() -> None:
-    for owner, name in _CALLS:
-        original = vars(owner).get(name)
-        if original is None:  # upstream renamed it: its time does not count, and nothing breaks
-            continue
-        wrapper = _timed(original)
-        setattr(owner, name, wrapper)
-        _installed.append((owner, name, wrapper, original))
-
-
 def _uninstall() -> None:
-    for owner, name, wrapper, original in _installed:
-        if getattr(owner, name, None) is wrapper:
-            setattr(owner, name, original)
-    _installed.clear()
+    _replacements.put_back()
     while _others:
         _, other = _others.popitem()
         _close(other.schedstat)
@@ -179,7 +160,7 @@ def _uninstall() -> None:
 
 
 def _open_schedstat() -> int | None:
-    """Where Linux tells how long this thread ran and waited for a core; None elsewhere."""
+    """The file in which Linux says how long this thread ran and waited for a core; None elsewhere."""
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -192,7 +173,7 @@ def _close(file: int | None) -> None:
 
 
 def _scheduled(schedstat: int | None) -> tuple[int, int]:
-    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where nobody tells."""
+    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where that is not known."""
     if schedstat is None:
         return 0, 0
     try:

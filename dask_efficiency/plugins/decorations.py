@@ -1,4 +1,4 @@
-"""Decorations: what a report can do without, each made on its own, so that none takes the figures with it."""
+"""Decorations: parts of a report beside its figures, each made on its own, so that none takes others with it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MAX_NOTE = 500
 class Decoration(NamedTuple):
     """A part of a report beside its figures."""
 
-    #: Under which name it is passed on.
+    #: The key under which it is passed on.
     name: str
-    #: As a note calls it, after "there is no".
+    #: What a note calls it, after "there is no".
     words: str
     make: Callable[[], Any]
 
 
 @contextmanager
 def decoration(words: str, notes: list[str]) -> Iterator[None]:
-    """If what is done inside fails, that is logged, and noted as missing; what comes after it goes on."""
+    """Where the block fails, that is logged and noted, and the code after it goes on."""
     try:
         yield
     except Exception as error:
@@ -34,7 +34,7 @@ def decoration(words: str, notes: list[str]) -> Iterator[None]:
 
 
 def decorate(decorations: Iterable[Decoration]) -> tuple[dict[str, Any], list[str]]:
-    """The decorations that can be made, by name, and a note for each that cannot."""
+    """Give the decorations that could be made, by name, and a note for each that could not."""
     made: dict[str, Any] = {}
     notes: list[str] = []
     for name, words, make in decorations:

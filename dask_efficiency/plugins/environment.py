@@ -65,7 +65,7 @@ SHOWN_IF_CHANGED = (
     "distributed.p2p.threads",
 )
 
-#: The same of the client's process, where graphs are made.
+#: The same for the client's process, where graphs are made.
 SHOWN_IF_CHANGED_BY_CLIENT = (
     "array.chunk-size",
     "array.query-planning",
@@ -90,7 +90,7 @@ _MISSING = object()
 
 
 def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]:
-    """What the scheduler knows of its own environment and of the workers' and clients'.
+    """Give what the scheduler knows of its own environment, and of that of the workers and clients.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]
 
 
 def of_client() -> dict[str, str]:
-    """What this process, as a client, has other than by default."""
+    """The settings of this process, as a client, that are not Dask's defaults."""
     return settings(SHOWN_IF_CHANGED_BY_CLIENT, changed_only=True)
 
 

@@ -1,4 +1,4 @@
-"""LoopWatch: when an event loop did not turn."""
+"""LoopWatch: when an event loop was blocked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 from dask_efficiency.plugins.data_moves import DataMoves
+from dask_efficiency.plugins.patches import TICK, Replacements
 from dask_efficiency.trace.run_trace import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
-#: A turn that is later than this is reported.
+#: How late a tick must be to be reported.
 LATE_NS = 10_000_000
 
 
@@ -28,7 +29,6 @@ class _Used(NamedTuple):
 class LoopWatch:
     """Reports when a server's event loop was late for Dask's own tick, of every 20 ms, by another 10 ms.
 
-    A timer of our own would wake an idle process up, which costs more than all else that is recorded.
     Where upstream has no such tick any more, nothing is reported and nothing breaks.
 
     Parameters
@@ -36,35 +36,41 @@ class LoopWatch:
     server
         A scheduler or a worker.
     blocked
-        Called with the interval, nanoseconds of the monotonic clock, with how many of them went to the moving of data,
-        and with what most of it went to, by :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`; MISSING for data.
-        Its start lies between the last tick and the one that was due: the middle is reported.
+        Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
+        spent on moving data; and with what most of them were spent on, as an index of
+        :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
+        between its last tick and the one that was due: the middle is given as the start.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
         self._blocked = blocked
-        self._tick = getattr(server, "periodic_callbacks", {}).get("tick")
         self._last = monotonic_ns()
         self._used = _Used(thread_time_ns(), process_time_ns())
         self._schedstat = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._waited = self._core_wait()
-        self._moves: DataMoves | None = None
-        if self._tick is not None:
-            self._interval = round(self._tick.callback_time * 1e6)
-            self._original = self._tick.callback
-            self._wrapper = self._turn
-            self._tick.callback = self._wrapper
-            self._moves = DataMoves()
+        self._replacements = Replacements()
+        watching = self._replacements.put(TICK, server, self._before)
+        self._moves = DataMoves() if watching else None
+        if watching:
+            self._interval = round(server.periodic_callbacks["tick"].callback_time * 1e6)
 
     def stop(self) -> None:
-        """Watch no more."""
-        if self._tick is not None and self._tick.callback is self._wrapper:
-            self._tick.callback = self._original
+        """Stop watching."""
+        self._replacements.put_back()
         moves, self._moves = self._moves, None
         if moves is not None:
             moves.close()
 
-    def _turn(self) -> Any:
+    def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
+        """What Dask's tick calls from now on."""
+
+        def tick() -> Any:
+            self._turn()
+            return callback()
+
+        return tick
+
+    def _turn(self) -> None:
         now = monotonic_ns()
         used = _Used(thread_time_ns(), process_time_ns())
         moves = self._moves
@@ -74,10 +80,9 @@ class LoopWatch:
             if now - self._last - self._interval > LATE_NS:
                 self._blocked(start, now, min(moving, now - start), self._cause(now - self._last, moving, used))
         self._last, self._used = now, used
-        return self._original()
 
     def _cause(self, took: int, moving: int, used: _Used) -> int:
-        """What most of the time went to since the last tick.
+        """What most of the time since the last tick was spent on.
 
         A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
         threads of the process computed meanwhile, it is taken for the GIL.
@@ -94,9 +99,9 @@ class LoopWatch:
         return _GIL if 2 * others > took else _CALL
 
     def _core_wait(self) -> int:
-        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
+        """Nanoseconds that this thread has waited for a core; 0 where the system does not say.
 
-        Read when the loop was late, not at each tick: reading lets go of the GIL, and that may cost the loop its turn.
+        Read only when the loop was late, not at each tick: reading releases the GIL, which may block the loop itself.
         """
         try:
             with open(self._schedstat, "rb") as file:

@@ -137,9 +137,9 @@ def held(client: Client) -> Any:
 
 def recent_sums(dask_scheduler: Any) -> list[dict[str, float]]:
     """Seconds by activity at each poll since the accounts began, without those without work."""
-    meter = dask_scheduler.plugins["dask-efficiency"]._meter
-    base = meter.recent[0].activity
-    sums = [{name: ns - base[name] for name, ns in moment.activity.items()} for moment in meter.recent]
+    accounts = dask_scheduler.plugins["dask-efficiency"]._meter.accounts
+    base = accounts.recent[0].activity
+    sums = [{name: ns - base[name] for name, ns in moment.activity.items()} for moment in accounts.recent]
     return [{name: ns / 1e9 for name, ns in row.items() if ns and name != "no-work"} for row in sums]
 
 

@@ -246,9 +246,9 @@ def test_a_cluster_in_one_process_is_exported():
 def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
     with in_process() as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
-        meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
-        poll, polled_by = meter.poll, set()
-        meter.poll = lambda: polled_by.add(threading.get_ident()) or poll()
+        accounts = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
+        poll, polled_by = accounts.poll, set()
+        accounts.poll = lambda: polled_by.add(threading.get_ident()) or poll()
         futures = client.map(nap, [0.02] * 60, pure=False)
         while not all(future.done() for future in futures):
             text = generate_latest().decode()

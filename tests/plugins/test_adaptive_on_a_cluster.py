@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.plugins.client.efficiency_report import history_report
+from dask_efficiency.plugins.client.calls import history_report
 from tests.plugins.tasks import nap
 from tests.plugins.watch import Attendance, addresses, eventually, kill
 

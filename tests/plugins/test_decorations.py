@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
+from dask_efficiency.plugins import reports
 from dask_efficiency.plugins.client import efficiency_report as client_half
-from dask_efficiency.plugins.client.efficiency_report import history_report
+from dask_efficiency.plugins.client.calls import history_report
 from dask_efficiency.plugins.client.phases import ClientObserver
 from dask_efficiency.plugins.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugins.scheduler import replies
@@ -177,8 +178,8 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         (note,) = found["notes"]
         assert note.startswith(f"there is no {broken.words}: ")
         assert without(found, broken.name, "notes") == without(whole, broken.name, "notes")
-        report = replies.report_of(found, name="x", started=0.0)
-        assert figures(report) == figures(replies.report_of(whole, name="x", started=0.0))
+        report = reports.report_of(found, name="x", started=0.0)
+        assert figures(report) == figures(reports.report_of(whole, name="x", started=0.0))
         assert note in report.notes
     assert names == {
         "environment",
@@ -195,7 +196,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("module", [client_half, replies])
+@pytest.mark.parametrize("module", [client_half, reports])
 def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch, tmp_path, module):
     def make() -> EfficiencyReport:
         return closed.report._made_of(copy.deepcopy(closed.payload), closed.stopped)
@@ -224,7 +225,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "search for long tasks",
                 "search for stragglers in the trace",
             },
-            replies: {
+            reports: {
                 "environment",
                 "timeline",
                 "source listing",
@@ -253,6 +254,7 @@ def test_with_no_decoration_at_all_the_figures_are_there(closed, monkeypatch, tm
 
     whole = closed.report.report
     monkeypatch.setattr(replies, "decorate", nothing)
+    monkeypatch.setattr(reports, "decorate", nothing)
     monkeypatch.setattr(client_half, "decorate", nothing)
     payload = replies.of_window(*closed.window)
     report = closed.report._made_of(payload, closed.stopped)

@@ -24,7 +24,8 @@ from dask_efficiency import (
     snapshot,
     unregister,
 )
-from dask_efficiency.plugins.client.efficiency_report import LEASED, history_report
+from dask_efficiency.plugins.client.calls import history_report
+from dask_efficiency.plugins.client.efficiency_report import LEASED
 from tests.plugins.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word, write_and_nap
 from tests.plugins.watch import (
     Window,

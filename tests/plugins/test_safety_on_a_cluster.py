@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, w
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
-from dask_efficiency.plugins.worker.meter import LAST_WORDS
+from dask_efficiency.plugins.names import FINAL_SNAPSHOT
 from tests.plugins.tasks import (
     Stopwatch,
     burn,
@@ -213,7 +213,7 @@ def break_transition(dask_scheduler: Any) -> None:
 
 
 def break_poll(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.accrue = boom
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.accrue = boom
 
 
 def break_graphs(dask_scheduler: Any) -> None:
@@ -221,7 +221,7 @@ def break_graphs(dask_scheduler: Any) -> None:
 
 
 def break_booking(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.receive = boom
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.receive = boom
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off(cl
 
 
 def is_off(dask_scheduler: Any) -> bool:
-    return dask_scheduler.plugins[EfficiencyPlugin.name]._meter.off is not None
+    return dask_scheduler.plugins[EfficiencyPlugin.name]._meter.guard.off is not None
 
 
 def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client):
@@ -267,7 +267,7 @@ def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client)
 
 def test_a_window_that_cannot_be_opened_does_not_keep_the_user_from_computing(client):
     def break_opening(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins[EfficiencyPlugin.name]._meter._open_window = boom
+        dask_scheduler.plugins[EfficiencyPlugin.name]._meter._windows.open = boom
 
     client.run_on_scheduler(break_opening)
     report = efficiency_report(client)
@@ -371,12 +371,12 @@ async def beat(dask_worker: Any) -> None:
 
 def poll(dask_scheduler: Any) -> None:
     meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
-    meter.guard(meter.poll)
-    assert meter.off is None
+    meter.guard(meter.accounts.poll)
+    assert meter.guard.off is None
 
 
 def refused(dask_scheduler: Any) -> int:
-    count: int = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.cluster.refused
+    count: int = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.refused
     return count
 
 
@@ -491,7 +491,7 @@ def test_hostile_last_words_do_not_switch_the_meter_off(client, words, windows):
             if windows == "open":
                 windows = {window: {"schema": 2, "rows": "garbage"} for window in meter._ledger.windows}
             message = {"session": meter.session, "worker": dask_worker.address, "windows": windows, **words}
-        dask_worker.log_event(LAST_WORDS, message)
+        dask_worker.log_event(FINAL_SNAPSHOT, message)
 
     with timed_report(client) as (report, window):
         client.run(say, words=words, windows=windows, workers=[first])

@@ -130,7 +130,7 @@ def test_one_partition_that_is_20_times_as_large_is_named_and_no_worker_accused(
 
 def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):
     def break_it(dask_scheduler: Any) -> None:
-        stragglers = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.stragglers
+        stragglers = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.stragglers
         stragglers._watch.poll = None
 
     with new_cluster(n_workers=1) as cluster, Client(cluster) as client:

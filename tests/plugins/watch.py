@@ -21,7 +21,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency import efficiency_report
 from dask_efficiency.buckets import SETTLED, Breakdown
-from dask_efficiency.plugins.worker.meter import LAST_WORDS
+from dask_efficiency.plugins.names import FINAL_SNAPSHOT
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
 RELATIVE, ABSOLUTE = 0.03, 0.015
@@ -193,7 +193,7 @@ class Attendance(SchedulerPlugin):
         self.left[worker] = time.monotonic()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        if topic == LAST_WORDS:
+        if topic == FINAL_SNAPSHOT:
             self.last_words[msg["worker"]] = time.monotonic()
 
     def thread_seconds(self, name: str, before: float, after: float) -> tuple[float, float]:

@@ -42,10 +42,12 @@ class Source(Protocol):
     """What is shown: the accounts, and what they said at the last polls."""
 
     cluster: ClusterLedger
-    #: Why nothing is measured any more; None while it is.
-    off: str | None
     #: Seconds since the epoch at which the accounts began.
     since: float
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is measured any more; None while it is."""
 
     @property
     def findings(self) -> Sequence[Finding]:

@@ -1,9 +1,8 @@
-"""What a user calls: ``efficiency_report``, ``snapshot``, ``unregister``, and reports in retrospect."""
+"""``efficiency_report``: a report of what runs inside a ``with`` block."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import os
@@ -16,27 +15,18 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any
 
-import cloudpickle
 from distributed import Client, get_client
 
 from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.plugins import environment
+from dask_efficiency.plugins import environment, names
 from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.plugins.client.questions import (
-    NotRegisteredError,
-    ask,
-    ask_history,
-    ask_life,
-    ask_stragglers,
-    ask_trace,
-    with_cost,
-)
+from dask_efficiency.plugins.client.questions import NotRegisteredError, ask, clock_offset, register, with_cost
 from dask_efficiency.plugins.client.scaling import ScalingWatch
-from dask_efficiency.plugins.client.source import block_at, place_of
 from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugins.recordings import unpack
+from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.plugins.scheduler.recorder import recording_of
-from dask_efficiency.plugins.scheduler.replies import report_of
+from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.straggler.finding import Finding
@@ -55,9 +45,6 @@ _OBSERVED = "record of what the client did"
 
 #: Tasks of the long tail that a report keeps.
 MAX_LONG_TASKS = 20
-
-#: Reads of the scheduler's clock, of which the quickest counts.
-_CLOCK_READS = 3
 
 
 class efficiency_report:  # noqa: N801  # named as distributed names its context managers
@@ -78,8 +65,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     name
         What the report is called, and the span of the tasks submitted in it outside any span of the
         user's own. Upstream gives all tasks of one name that are there at the same time (of
-        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are told apart
-        only where their names differ.
+        ``client.submit(f)`` from two clients, say) one span, the first one's: so they are
+        distinguished only where their names differ.
     storage_options
         Passed to fsspec with ``filename``.
     trace
@@ -229,14 +216,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def _open(self) -> None:
         client = self._client
         assert client is not None
-        await _register(client, EfficiencyPlugin.leased_to(client.id))
+        await register(client, EfficiencyPlugin.leased_to(client.id))
         try:
             reply = await ask(
-                client, "open", window=self._window, client=client.id, span=self._phases.span, trace=self._traced
+                client, names.OPEN, window=self._window, client=client.id, span=self._phases.span, trace=self._traced
             )
-            self._behind = await _clock_offset(client)
+            self._behind = await clock_offset(client)
         except BaseException:
-            await ask(client, "release", client=client.id)
+            await ask(client, names.RELEASE, client=client.id)
             raise
         self._scaling = ScalingWatch(client.cluster)
         self._scaling.start()
@@ -252,9 +239,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         stopped = time.monotonic_ns()
         self._scaling.stop()
         try:
-            payload = await ask(client, "close", window=self._window)
+            payload = await ask(client, names.CLOSE, window=self._window)
         finally:
-            await ask(client, "release", client=client.id)
+            await ask(client, names.RELEASE, client=client.id)
         self._report = await asyncio.to_thread(self._made_of, payload, stopped)
 
     def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
@@ -273,12 +260,12 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None:
             return report
-        told = report.stragglers
+        online = report.stragglers
         said, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, told)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, online)),
             ]
         )
         return replace(report, trace=trace, notes=(*report.notes, *missing), **said)
@@ -314,9 +301,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
             for phase, pairs in self._phases.intervals.items()
         }
-        return build(
-            recording_of(payload), name=self._name, start=payload["start"], phases=phases, client=self._client.id
-        )
+        return build(unpack(payload), name=self._name, start=payload["start"], phases=phases, client=self._client.id)
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why
@@ -372,103 +357,6 @@ def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None
     return None if filename is None else os.fspath(filename), client
 
 
-def snapshot(client: Client | None = None) -> Any:
-    """The cluster's accounts since the plugin was registered, exact to this instant.
-
-    Parameters
-    ----------
-    client
-        The current client by default.
-
-    Returns
-    -------
-    EfficiencyReport
-        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    """
-    return _sync(client, ask_life)
-
-
-def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
-    """A report in retrospect, of the last seconds or of all that the scheduler remembers.
-
-    Parameters
-    ----------
-    client
-        The current client by default.
-    last_seconds
-        How far back; None for all of it. The window begins at the last point before that which the scheduler
-        remembers (option ``history_interval``), and the report says how long it is.
-
-    Returns
-    -------
-    EfficiencyReport
-        Of all workers together. An awaitable if the client is asynchronous.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    """
-    return _sync(client, ask_history, last_seconds)
-
-
-def get_trace(client: Client | None = None) -> Any:
-    """What the cluster recorded: every task, transition and transfer that it still remembers.
-
-    Parameters
-    ----------
-    client
-        The current client by default.
-
-    Returns
-    -------
-    RunTrace
-        Of what was recorded until now. An awaitable if the client is asynchronous.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    RuntimeError
-        If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
-        ``efficiency_report(trace=True)`` is open.
-    """
-    return _sync(client, ask_trace)
-
-
-def stragglers(client: Client | None = None) -> Any:
-    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
-
-    Parameters
-    ----------
-    client
-        The current client by default.
-
-    Returns
-    -------
-    tuple of Finding
-        The most certain first; empty if there is none. An awaitable if the client is asynchronous. While the cluster
-        records, ``seconds_lost`` comes from a replay of what was recorded, which takes this process seconds for a
-        hundred thousand tasks; else it is None.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    """
-    return _sync(client, ask_stragglers)
-
-
-def unregister(client: Client | None = None) -> Any:
-    """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
-    return _sync(client, _unregister)
-
-
 def _path_summary(trace: RunTrace) -> PathSummary | None:
     """What the critical path says; None where no task ended."""
     from dask_efficiency.critical_paths.path import critical_path
@@ -486,38 +374,3 @@ def _of_the_run(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding
     known = {(finding.worker, finding.host) for finding in findings}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
     return (*with_cost(trace, findings), *found)
-
-
-async def _unregister(client: Client) -> None:
-    with contextlib.suppress(NotRegisteredError):
-        await ask(client, "unregister")
-
-
-def _sync(client: Client | None, function: Any, *args: Any) -> Any:
-    client = client if client is not None else get_client()
-    return client.sync(function, client, *args)
-
-
-async def _register(client: Client, plugin: EfficiencyPlugin) -> None:
-    try:
-        scheduler: Any = client.scheduler
-        await scheduler.register_scheduler_plugin(
-            plugin=cloudpickle.dumps(plugin), name=EfficiencyPlugin.name, idempotent=False
-        )
-    except ImportError as error:
-        raise NotRegisteredError(
-            f"the scheduler cannot load dask_efficiency ({error}): install it where the scheduler runs"
-        ) from error
-
-
-async def _clock_offset(client: Client) -> int:
-    """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
-    best = None
-    for _ in range(_CLOCK_READS):
-        sent = time.monotonic_ns()
-        at = (await ask(client, "clock"))["at"]
-        took = time.monotonic_ns() - sent
-        if best is None or took < best[0]:
-            best = took, at - sent - took // 2
-    assert best is not None
-    return int(best[1])

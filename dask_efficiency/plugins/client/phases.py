@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
+from dask_efficiency.plugins.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.model import PHASES
 from dask_efficiency.windows import Interval
 
@@ -73,7 +74,7 @@ class ClientObserver:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._class = type(client)
+        self._replacements = Replacements()
         self._reports: list[ClientPhases] = []
 
     @classmethod
@@ -89,22 +90,21 @@ class ClientObserver:
         self._reports.append(phases)
         if len(self._reports) == 1:
             self._client._dask_efficiency_observer = self
-            self._client.__class__ = self._observed()
+            self._replacements.put(CLIENT_CLASS, self._client, self._observed)
 
     def remove(self, phases: ClientPhases) -> None:
         """Watch for one report less; after the last, the client is as it was."""
         self._reports.remove(phases)
         if not self._reports:
-            self._client.__class__ = self._class
+            self._replacements.put_back()
             self._client.__dict__.pop("_dask_efficiency_observer", None)
 
     def _asked(self) -> None:
         for phases in self._reports:
             phases.asked()
 
-    def _observed(self) -> type:
+    def _observed(self, base: Any) -> type:
         observer = self
-        base: Any = self._class
 
         def get(client: Any) -> Any:
             observer._asked()

@@ -1,4 +1,4 @@
-"""What a client asks the scheduler's half, and what it makes of the answers."""
+"""Questions: what a client asks the scheduler's half, and what it makes of the replies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from dask_efficiency.plugins.scheduler.recorder import recording_of
-from dask_efficiency.plugins.scheduler.replies import report_of
-from dask_efficiency.plugins.worker.meter import NAME
+import cloudpickle
+from distributed import Client
+
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.recordings import unpack
+from dask_efficiency.plugins.reports import report_of
+from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
+
+#: Reads of the scheduler's clock, of which the quickest counts.
+_CLOCK_READS = 3
 
 
 class NotRegisteredError(RuntimeError):
@@ -45,7 +52,7 @@ class Server:
 async def check_answers(caller: Caller, address: str, *, seconds: float) -> None:
     """Raise NoAnswerError if no scheduler answers at an address, NotRegisteredError if it has no plugin."""
     try:
-        clock = await asyncio.wait_for(ask(caller, "clock"), seconds)
+        clock = await asyncio.wait_for(ask(caller, names.CLOCK), seconds)
     except OSError as error:
         cause = " ".join(str(error.__cause__ or "").split())
         raise NoAnswerError(
@@ -58,13 +65,13 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
-    payload = await ask(caller, "life")
+    payload = await ask(caller, names.LIFE)
     return report_of(payload, name="snapshot", started=float(payload["since"]))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     """A report in retrospect."""
-    payload = await ask(caller, "history", last=last)
+    payload = await ask(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
     return report_of(payload, name=name, started=time.time() - seconds)
@@ -72,13 +79,13 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
 
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
-    payload = await ask(caller, "trace")
-    return await asyncio.to_thread(build, recording_of(payload), name="trace")
+    payload = await ask(caller, names.TRACE)
+    return await asyncio.to_thread(build, unpack(payload), name="trace")
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
     """Who is slow now."""
-    payload = await ask(caller, "stragglers")
+    payload = await ask(caller, names.STRAGGLERS)
     findings = tuple(map(Finding.from_dict, payload["stragglers"]))
     if not (findings and payload["records"]):
         return findings
@@ -90,7 +97,7 @@ async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
 
 
 def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can tell."""
+    """Findings with the time that each cost the recorded run, where a replay can say that."""
     from dask_efficiency.straggler.offline import REPLAYED, REPLAYS, seconds_lost
 
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}
@@ -112,10 +119,42 @@ async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
     NotRegisteredError
         If the plugin is not on the scheduler.
     """
-    reply = await getattr(caller.scheduler, NAME)(action=action, **kwargs)
+    reply = await getattr(caller.scheduler, names.OP)(action=action, **kwargs)
     if reply is None:  # upstream's answer to an op that it does not know
         raise NotRegisteredError(
             "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
         )
     answer: dict[str, Any] = reply
     return answer
+
+
+async def register(client: Client, plugin: EfficiencyPlugin) -> None:
+    """Put the plugin on the client's scheduler.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the scheduler cannot load it.
+    """
+    try:
+        scheduler: Any = client.scheduler
+        await scheduler.register_scheduler_plugin(
+            plugin=cloudpickle.dumps(plugin), name=EfficiencyPlugin.name, idempotent=False
+        )
+    except ImportError as error:
+        raise NotRegisteredError(
+            f"the scheduler cannot load dask_efficiency ({error}): install it where the scheduler runs"
+        ) from error
+
+
+async def clock_offset(caller: Caller) -> int:
+    """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
+    best = None
+    for _ in range(_CLOCK_READS):
+        sent = time.monotonic_ns()
+        at = (await ask(caller, names.CLOCK))["at"]
+        took = time.monotonic_ns() - sent
+        if best is None or took < best[0]:
+            best = took, at - sent - took // 2
+    assert best is not None
+    return int(best[1])

@@ -7,10 +7,10 @@ from typing import Any
 
 from tornado.ioloop import PeriodicCallback
 
-#: How often the manager is looked at: nothing tells when it is asked for a worker.
+#: How often the manager is looked at: it has no hook that is called when it is asked for a worker.
 LOOK_MS = 200
 
-#: Workers told apart; of later ones nobody knows when they were asked for.
+#: Workers that are remembered; of later ones it is not known when they were asked for.
 MAX_WORKERS = 1_000
 
 
@@ -20,8 +20,8 @@ class ScalingWatch:
     Parameters
     ----------
     cluster
-        What ``client.cluster`` is: a manager with a ``plan``, the names of the workers that it is to have. Of None,
-        or of one that does not tell, nothing is known.
+        What ``client.cluster`` is: a manager with a ``plan``, the names of the workers that it is to have. Where it
+        is None or has no plan, nothing is known.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -56,8 +56,8 @@ class ScalingWatch:
                 self._asked[name] = now
 
     def _plan(self) -> set[str] | None:
-        """Names of the workers that the manager is to have; None where it does not tell."""
+        """Names of the workers that the manager is to have; None where it has no plan."""
         try:
             return {str(name) for name in self._cluster.plan}
-        except Exception:  # another library's manager: it may tell or not, and raise what it likes
+        except Exception:  # another library's manager: it may have no plan, and raise what it likes
             return None

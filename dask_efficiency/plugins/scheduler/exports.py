@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts
+
 if TYPE_CHECKING:
-    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+    from distributed import Scheduler
 
 logger = logging.getLogger("dask_efficiency")
 
 
 class Exports:
-    """Puts a meter on ``/metrics`` and on Dask's dashboard, and takes it off again."""
+    """Shows the accounts on ``/metrics`` and on Dask's dashboard, and takes them off again."""
 
-    def __init__(self, meter: ClusterMeter) -> None:
-        self._meter = meter
+    def __init__(self, scheduler: Scheduler, accounts: ClusterAccounts) -> None:
+        self._scheduler = scheduler
+        self._accounts = accounts
         self._prometheus = False
         self._bokeh = False
 
@@ -29,12 +32,12 @@ class Exports:
         if self._prometheus:
             from dask_efficiency.adapters.prometheus import COLLECTOR
 
-            COLLECTOR.remove(self._meter)
+            COLLECTOR.remove(self._accounts)
             self._prometheus = False
         if self._bokeh:
             from dask_efficiency.adapters import bokeh
 
-            bokeh.hide(self._meter.scheduler, self._meter)
+            bokeh.hide(self._scheduler, self._accounts)
             self._bokeh = False
 
     def _start_prometheus(self) -> None:
@@ -43,12 +46,11 @@ class Exports:
         except ImportError as error:
             logger.info("dask_efficiency exports no Prometheus metrics: %s", error)
             return
-        COLLECTOR.add(self._meter)
+        COLLECTOR.add(self._accounts)
         self._prometheus = True
 
     def _start_bokeh(self) -> None:
-        scheduler = self._meter.scheduler
-        if not scheduler.http_application.applications:
+        if not self._scheduler.http_application.applications:
             # Not even imported: that would hold the scheduler up for a second.
             logger.info("dask_efficiency adds no tab to the dashboard: the scheduler serves none")
             return
@@ -58,7 +60,7 @@ class Exports:
             logger.info("dask_efficiency adds no tab to the dashboard: %s", error)
             return
         try:
-            bokeh.show(scheduler, self._meter)
+            bokeh.show(self._scheduler, self._accounts)
         except bokeh.NoDashboardError as error:
             logger.info("dask_efficiency adds no tab to the dashboard: %s", error)
         except Exception:

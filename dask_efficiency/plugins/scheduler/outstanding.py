@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.slots import RECOMPUTED
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dask_efficiency.cluster import ClusterLedger, Presence
     from dask_efficiency.windows import ClusterWindow
 
-#: Keys that are remembered, as hashes of 64 bits, to tell that they are computed again: about 35 MB when full.
+#: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000
 
 #: States of a task that is still to be done.
@@ -28,8 +29,7 @@ class WorkTracker:
 
     Work is outstanding while a graph is being taken in, or any task is waiting, queued, without a
     worker, or processing and not long-running. No hook says when a graph begins to be taken in and
-    when a task becomes long-running: these two stream handlers are wrapped, and put back by
-    :meth:`close`.
+    when a task becomes long-running: these two stream handlers are replaced until :meth:`close`.
     """
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: dict[str, ClusterWindow]) -> None:
@@ -49,14 +49,14 @@ class WorkTracker:
         self._long_running: set[Any] = set()
         #: Workers that were not given a task yet, by address.
         self._new: dict[str, Presence] = {}
-        #: Only this near zero can anything turn that the clock and the windows look at.
+        #: Only with so few tasks can a transition change what the clock and the windows follow.
         self._near = 1
         self._outstanding = 0
         self._processing = 0
-        self._wrapped: dict[str, tuple[Any, Any]] = {}
         self.reset()
-        self._wrap("update-graph", self._taking_in)
-        self._wrap("long-running", self._noting_long_running)
+        self._replacements = Replacements()
+        self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
+        self._replacements.put(LONG_RUNNING, scheduler, self._noting_long_running)
 
     @property
     def graphs(self) -> bool:
@@ -94,11 +94,8 @@ class WorkTracker:
         self._new.pop(address, None)
 
     def close(self) -> None:
-        """Put the wrapped handlers back."""
-        for op, (wrapper, original) in self._wrapped.items():
-            if self._scheduler.stream_handlers.get(op) is wrapper:
-                self._scheduler.stream_handlers[op] = original
-        self._wrapped.clear()
+        """Put the stream handlers back."""
+        self._replacements.put_back()
 
     def asked(self, stimulus_id: str) -> None:
         """A client's graph was taken in; what it asks for begins to wait by this stimulus."""
@@ -175,7 +172,7 @@ class WorkTracker:
             counter.add(number, ts.prefix.name)
 
     def _changed(self) -> None:
-        """Tell the clock and the windows, if anything they look at turned."""
+        """Tell the clock and the windows about a change that they follow."""
         running = self._processing > len(self._long_running)
         outstanding = running or self._graphs > 0 or self._outstanding > len(self._long_running)
         if outstanding is not self._cluster.work.outstanding:
@@ -185,14 +182,6 @@ class WorkTracker:
             for window in self._windows.values():
                 window.running.set(running, at=at)
                 window.graphs.set(self._graphs > 0, at=at)
-
-    def _wrap(self, op: str, wrapper: Any) -> None:
-        original = self._scheduler.stream_handlers.get(op)
-        if original is None:  # upstream renamed it: coarser, and nothing breaks
-            return
-        wrapped = wrapper(original)
-        self._scheduler.stream_handlers[op] = wrapped
-        self._wrapped[op] = wrapped, original
 
     def _taking_in(self, update_graph: Any) -> Any:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.plugins import options
+from dask_efficiency.plugins.names import PLUGIN
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -43,7 +43,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     history_interval
         Seconds or a duration between the points of the scheduler's history.
     max_prefixes
-        Task prefixes that a worker's heartbeat tells apart, at least 1.
+        Task prefixes that a worker's heartbeat distinguishes, at least 1.
     trace
         Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
     trace_max_tasks
@@ -61,7 +61,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         If an option cannot be read; names it and its value.
     """
 
-    name = "dask-efficiency"
+    name = PLUGIN
     #: False, so that a second registration reaches ``start`` and can change the options.
     idempotent = False
 
@@ -117,7 +117,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         meter = meters[-1] if meters else None
         # First of all, so that an option that cannot be read changes nothing.
         opts = meter.options if meter is not None and self._lease is not None else options.resolve(self._given)
-        failed = meter if meter is not None and meter.off is not None else None
+        failed = meter if meter is not None and meter.guard.off is not None else None
         if failed is not None:  # begin anew
             await failed.take_away()
             meter = None
@@ -150,19 +150,17 @@ class EfficiencyPlugin(SchedulerPlugin):
 
     def _take(self, meter: ClusterMeter) -> None:
         self._meter = meter
-        meter.plugin = self
-        # Bound to the instance: the scheduler calls it for every transition of every task.
-        self.transition = meter.hook  # type: ignore[method-assign]
+        meter.bind(self)
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """A worker joined."""
         if self._meter is not None:
-            self._meter.guard(self._meter.reconcile)
+            self._meter.guard(self._meter.worker_joined)
 
     def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """A worker was removed."""
         if self._meter is not None:
-            self._meter.guard(self._meter.worker_left, worker, time.monotonic_ns(), stimulus_id)
+            self._meter.guard(self._meter.worker_left, worker, stimulus_id)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """A client is gone; so are its leases and windows."""

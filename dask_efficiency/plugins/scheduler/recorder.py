@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import distributed
-from distributed.protocol import Serialize, to_serialize
 
 import dask_efficiency
+from dask_efficiency.plugins import patches, recordings
+from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.plugins.worker.recorder import TOPIC
+from dask_efficiency.plugins.names import BATCHES
+from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import RefusedBatch, decode
-from dask_efficiency.trace.recorder import SERIES, Recorder, Recording, TaskFacts
+from dask_efficiency.trace.recorder import SERIES, Recorder
 from dask_efficiency.trace.run_trace import WorkerChange
-from dask_efficiency.trace.tables import MISSING, Texts
+from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -71,7 +73,7 @@ _PERCENT = 0.01
 
 
 class ClusterRecorder:
-    """Records a cluster from when it is made until :meth:`stop`.
+    """Records a cluster until :meth:`stop`.
 
     Parameters
     ----------
@@ -87,12 +89,13 @@ class ClusterRecorder:
         self.scheduler = scheduler
         self._metered = metered
         self.id = uuid.uuid4().hex
-        #: Why it records nothing any more; None while it works.
-        self.off: str | None = None
+        self._guard = Guard(
+            "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self.stop
+        )
         self.started = monotonic_ns()
         self._epoch = time_ns() - self.started
         self._tasks = scheduler.tasks
-        self._recorder = Recorder(self._read, max_tasks=max_tasks)
+        self._recorder = Recorder(TaskReader(scheduler).read, max_tasks=max_tasks)
         self._note = self._recorder.transition
         self._workers: list[dict[str, Any]] = []
         #: Address to the number of the worker that is, or was last, there.
@@ -101,12 +104,9 @@ class ClusterRecorder:
         #: Address to the number of the last batch that came.
         self.heard: dict[str, int] = {}
         self._refused = 0
-        self._notes: list[str] = []
         self._metrics: dict[str, Any] = {}
         self._activity: dict[str, Mapping[str, int]] = {}
-        self._span_names: dict[str | None, str] = {}
         self._bandwidth = float(scheduler.bandwidth)
-        self._wrapped: dict[str, tuple[Any, Any]] = {}
         for ws in scheduler.workers.values():
             self._meet(ws, MISSING)
         for address, ws in scheduler.workers.items():
@@ -115,50 +115,39 @@ class ClusterRecorder:
                     self.started, ts.key, self._numbers[address], self._run_id(ts), stimulus_id=None
                 )
         self._watch = LoopWatch(scheduler, self._recorder.blocked)
-        self._wrap("client-releases-keys", self._noting_releases)
-        self._wrap("steal-response", self._noting_steals)
-        self._wrap("worker-status-change", self._noting_status)
+        self._replacements = patches.Replacements()
+        self._replacements.put(patches.CLIENT_RELEASES_KEYS, scheduler, self._noting_releases)
+        self._replacements.put(patches.STEAL_RESPONSE, scheduler, self._noting_steals)
+        self._replacements.put(patches.WORKER_STATUS_CHANGE, scheduler, self._noting_status)
+
+    @property
+    def off(self) -> str | None:
+        """Why it records nothing any more; None while it works."""
+        return self._guard.off
 
     def limit(self, max_tasks: int) -> None:
         """Keep so many tasks from now on."""
         self._recorder.limit(max_tasks)
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self._watch.stop()
-        for op, (wrapper, original) in self._wrapped.items():
-            if self.scheduler.stream_handlers.get(op) is wrapper:
-                self.scheduler.stream_handlers[op] = original
-        self._wrapped.clear()
-
-    def fail(self, error: Exception) -> None:
-        """Log once and record nothing more; metering and the scheduler go on."""
-        if self.off is None:
-            self.off = f"the recorder on the scheduler failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency switched its recorder on the scheduler off", exc_info=error)
-            self.stop()
-
-    def _guard(self, function: Callable[..., object], *args: Any) -> None:
-        if self.off is None:
-            try:
-                function(*args)
-            except Exception as error:
-                self.fail(error)
+        self._replacements.put_back()
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **told: Any) -> None:
-        """A task changed state; ``told`` is what the worker said with it. Calls the meter's hook, too."""
-        if self.off is None:
+    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **reported: Any) -> None:
+        """A task changed state; ``reported`` is what the worker said with it. Calls the meter's hook, too."""
+        if self._guard.off is None:
             at = monotonic_ns()
             try:
                 worker = extra = MISSING
                 if start == "processing":
-                    if told:
-                        worker = self._numbers.get(told.get("worker", ""), MISSING)
+                    if reported:
+                        worker = self._numbers.get(reported.get("worker", ""), MISSING)
                         if finish == "memory":
-                            extra = int(told.get("nbytes", MISSING))
-                            self._computed(told.get("startstops") or ())
+                            extra = int(reported.get("nbytes", MISSING))
+                            self._computed(reported.get("startstops") or ())
                 elif finish == "processing":
                     ts = self._tasks[key]
                     worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
@@ -167,11 +156,11 @@ class ClusterRecorder:
                     extra = int(self._tasks[key].nbytes)
                 self._note(at, key, start, finish, stimulus_id, worker, extra)
             except Exception as error:
-                self.fail(error)
-        self._metered(key, start, finish, stimulus_id, told.get("worker", ""))
+                self._guard.fail(error)
+        self._metered(key, start, finish, stimulus_id, reported.get("worker", ""))
 
     def _run_id(self, ts: TaskState) -> int:
-        """The number of the run that a worker was just told of; noted where it computes a lost result again."""
+        """The number of the run that was just sent to a worker; noted where it computes a lost result again."""
         run_id = ts.run_id or 0
         if ts.annotations and RECOMPUTED in ts.annotations:
             self._recorder.recomputed(run_id)
@@ -235,42 +224,7 @@ class ClusterRecorder:
         if at != MISSING:
             self._recorder.worker_changed(at, number, WorkerChange.JOINED)
 
-    def _read(self, key: Any) -> TaskFacts | None:
-        ts = self._tasks.get(key)
-        if ts is None:
-            return None
-        span_id = ts.group.span_id
-        span = self._span_names.get(span_id)
-        if span is None:
-            span = self._name_of_span(span_id)
-        constraints = None
-        if ts.host_restrictions or ts.worker_restrictions or ts.resource_restrictions or ts.retries or ts.actor:
-            constraints = _constraints(ts)
-        dependencies = [dependency.key for dependency in ts.dependencies] if ts.dependencies else ()
-        priority: Any = ts.priority
-        # Of tasks that a task submits the second part is not whole.
-        if priority is None or len(priority) != 3 or not type(priority[0]) is type(priority[1]) is int:
-            priority = _priority(priority)
-        return ts.prefix.name, span, priority, dependencies, constraints
-
-    def _name_of_span(self, span_id: str | None) -> str:
-        spans = getattr(self.scheduler.extensions.get("spans"), "spans", {})
-        span = spans.get(span_id)
-        name = "/".join(span.name) if span is not None else ""
-        if len(self._span_names) > 10_000:
-            self._span_names.clear()
-        self._span_names[span_id] = name
-        return name
-
-    # -- handlers that no hook tells of --------------------------------------------------------
-
-    def _wrap(self, op: str, wrapper: Any) -> None:
-        original = self.scheduler.stream_handlers.get(op)
-        if original is None:  # upstream renamed it: that table stays empty, and nothing breaks
-            return
-        wrapped = wrapper(original)
-        self.scheduler.stream_handlers[op] = wrapped
-        self._wrapped[op] = wrapped, original
+    # -- stream handlers, where there is no hook -----------------------------------------------
 
     def _noting_releases(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
@@ -279,8 +233,8 @@ class ClusterRecorder:
 
         return noting
 
-    def _released(self, told: Mapping[str, Any]) -> None:
-        self._recorder.released(monotonic_ns(), str(told.get("client")), told.get("keys") or ())
+    def _released(self, reported: Mapping[str, Any]) -> None:
+        self._recorder.released(monotonic_ns(), str(reported.get("client")), reported.get("keys") or ())
 
     def _noting_steals(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
@@ -304,9 +258,9 @@ class ClusterRecorder:
 
         return noting
 
-    def _changed(self, told: Mapping[str, Any]) -> None:
-        change = _CHANGES.get(str(told.get("status")))
-        number = self._numbers.get(str(told.get("worker")))
+    def _changed(self, reported: Mapping[str, Any]) -> None:
+        change = _CHANGES.get(str(reported.get("status")))
+        number = self._numbers.get(str(reported.get("worker")))
         if change is not None and number is not None:
             self._recorder.worker_changed(monotonic_ns(), number, change)
 
@@ -314,11 +268,11 @@ class ClusterRecorder:
 
     def event(self, topic: str, message: Any) -> None:
         """Keep a worker's batch; the scheduler's own log of such events is emptied."""
-        if topic == TOPIC:
-            self.scheduler._broker.truncate(TOPIC)
-            self._guard(self._receive, message)
+        if topic == BATCHES:
+            self.scheduler._broker.truncate(BATCHES)
+            self._guard(self._take_batch, message)
 
-    def _receive(self, message: Any) -> None:
+    def _take_batch(self, message: Any) -> None:
         try:
             batch = decode(message)
         except RefusedBatch as refusal:
@@ -337,7 +291,7 @@ class ClusterRecorder:
         self._recorder.batch(worker, senders, batch)
 
     def read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
-        """A worker told its clock: of all readings the one with the quickest answer counts."""
+        """A worker said what its clock shows: of all observations the one with the quickest answer counts."""
         self._guard(self._read_clock, address, sent, answer, came)
 
     def _read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
@@ -352,11 +306,11 @@ class ClusterRecorder:
         # Within the error the clocks are the same one, as on one machine.
         worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
 
-    def heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+    def take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
         """Note how the workers are, as far as heartbeats have come; activity is in nanoseconds by name."""
-        self._guard(self._heartbeats, activity)
+        self._guard(self._take_heartbeats, activity)
 
-    def _heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+    def _take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)
@@ -385,9 +339,9 @@ class ClusterRecorder:
         """What is there now; the function that it gives packs it, on any thread."""
         stopped = monotonic_ns()
         frozen = self._recorder.freeze()
-        told = [self.off] if self.off is not None else []
+        own = [self.off] if self.off is not None else []
         if self._refused:
-            told.append(f"{self._refused} batches of rows were refused: the scheduler's log names why")
+            own.append(f"{self._refused} batches of rows were refused: the scheduler's log names why")
         frozen.facts.update(
             epoch=self._epoch,
             started=self.started,
@@ -403,36 +357,10 @@ class ClusterRecorder:
                 "distributed": distributed.__version__,
                 "python": platform.python_version(),
             },
-            notes=[*self._notes, *told, *notes],
+            notes=[*own, *notes],
         )
 
-        def pack() -> dict[str, Any]:
-            recording = frozen.pack()
-            columns = {**recording.columns, "keys.block": recording.keys.block, "keys.offsets": recording.keys.offsets}
-            return {
-                "columns": {name: to_serialize(column) for name, column in columns.items()},
-                "facts": recording.facts,
-            }
-
-        return pack
-
-
-def recording_of(payload: Mapping[str, Any]) -> Recording:
-    """What :meth:`ClusterRecorder.freeze` packed, on the client."""
-    # Within one process they travel as they are, wrapped.
-    columns = {
-        name: column.data if isinstance(column, Serialize) else column for name, column in payload["columns"].items()
-    }
-    keys = Texts(columns.pop("keys.block"), columns.pop("keys.offsets"))
-    return Recording(columns, keys, payload["facts"])
-
-
-def _priority(priority: Any) -> tuple[int, int, int]:
-    """The three parts of a priority; zeros for data that was scattered, or where upstream changed them."""
-    if priority is None or len(priority) != 3:
-        return 0, 0, 0
-    user, graph, order = map(int, priority)
-    return user, graph, order
+        return lambda: recordings.pack(frozen.pack())
 
 
 def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:
@@ -440,18 +368,3 @@ def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return float(value) if isinstance(value, int | float) else float("nan")
-
-
-def _constraints(ts: Any) -> dict[str, Any]:
-    constraints: dict[str, Any] = {}
-    restrictions = [*(ts.host_restrictions or ()), *(ts.worker_restrictions or ())]
-    if restrictions:
-        constraints["restrictions"] = sorted(map(str, restrictions))
-        constraints["loose_restrictions"] = bool(ts.loose_restrictions)
-    if ts.resource_restrictions:
-        constraints["resources"] = {str(name): float(amount) for name, amount in ts.resource_restrictions.items()}
-    if ts.retries:
-        constraints["retries"] = int(ts.retries)
-    if ts.actor:
-        constraints["actor"] = True
-    return constraints

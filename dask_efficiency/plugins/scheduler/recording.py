@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
-from dask_efficiency.plugins.worker.meter import NAME
+from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 
 if TYPE_CHECKING:
-    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+    from distributed import Scheduler
 
-#: Readings of the workers' clocks when a recording begins and when it is asked for; the quickest counts.
-CLOCK_READINGS = 3
+#: Observations of the workers' clocks when a recording begins and when it is asked for; the quickest counts.
+CLOCK_OBSERVATIONS = 3
 
 #: How often to look whether the last batches have come.
 _LOOK_SECONDS = 0.005
@@ -24,12 +27,31 @@ class Recording:
 
     Parameters
     ----------
-    meter
-        Whose hooks feed it.
+    scheduler
+        The scheduler.
+    workers
+        Who takes part.
+    options
+        Gives the options in force.
+    metered
+        The meter's own hook for transitions, which a recorder calls as well.
+    rebind
+        Called when :attr:`hook` has changed.
     """
 
-    def __init__(self, meter: ClusterMeter) -> None:
-        self._meter = meter
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        workers: WorkerHalves,
+        options: Callable[[], Options],
+        metered: Callable[..., None],
+        rebind: Callable[[], object],
+    ) -> None:
+        self._scheduler = scheduler
+        self._workers = workers
+        self._options = options
+        self._metered = metered
+        self._rebind = rebind
         self._always = False
         self._windows: set[str] = set()
         #: Beginning and ending wait for the workers: one after the other.
@@ -37,15 +59,15 @@ class Recording:
         self.recorder: ClusterRecorder | None = None
 
     @property
-    def id(self) -> str | None:
-        """Which recording goes on, for workers that join."""
-        return self.recorder.id if self.recorder is not None else None
+    def hook(self) -> Callable[..., None]:
+        """What the scheduler is to call for every transition of every task."""
+        return self._metered if self.recorder is None else self.recorder.transition
 
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""
         self._always = wanted
         if self.recorder is not None:
-            self.recorder.limit(self._meter.options.trace_max_tasks)
+            self.recorder.limit(self._options().trace_max_tasks)
         await self._adjust()
 
     async def begin(self, window: str) -> None:
@@ -57,60 +79,85 @@ class Recording:
         """Whether this window wants a trace."""
         return window in self._windows
 
-    def worker_joined(self, address: str) -> None:
-        """A worker is there; its clock is read as soon as it answers."""
-        if self.recorder is not None:
-            self.recorder.worker_joined(address)
-            self._meter.scheduler._ongoing_background_tasks.call_soon(self._read_clock, address)
-
     async def end(self, window: str) -> None:
-        """Record no more for a window."""
+        """Stop recording for a window."""
         self._windows.discard(window)
         await self._adjust()
 
     def forget(self, window: str) -> None:
         """The same where nobody can wait."""
         if window in self._windows:
-            self._meter.scheduler._ongoing_background_tasks.call_soon(self.end, window)
+            self._scheduler._ongoing_background_tasks.call_soon(self.end, window)
 
     def stop(self) -> None:
-        """Record no more; the workers are told otherwise."""
+        """Stop recording here; the workers are told elsewhere."""
         if self.recorder is not None:
             self.recorder.stop()
             self.recorder = None
-            self._meter.rebind()
+            self._workers.recording = None
+            self._rebind()
+
+    # -- hooks ---------------------------------------------------------------------------------
+
+    def worker_joined(self, address: str) -> None:
+        """A worker is there; its clock is read as soon as it answers."""
+        if self.recorder is not None:
+            self.recorder.worker_joined(address)
+            self._scheduler._ongoing_background_tasks.call_soon(self._read_clock, address)
+
+    def worker_left(self, address: str, stimulus_id: str | None) -> None:
+        """A worker was removed."""
+        if self.recorder is not None:
+            self.recorder.worker_left(address, stimulus_id)
+
+    def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
+        """A graph was taken in."""
+        if self.recorder is not None:
+            self.recorder.graph_taken_in(client, tasks, wanted, stimulus_id)
+
+    def event(self, topic: str, message: Any) -> None:
+        """A worker may have sent a batch."""
+        if self.recorder is not None:
+            self.recorder.event(topic, message)
+
+    def take_heartbeats(self, activity: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
+        """Note how the workers are; ``activity`` gives what they did, in nanoseconds by worker and name."""
+        if self.recorder is not None:
+            self.recorder.take_heartbeats(activity())
+
+    # -- the workers' part ---------------------------------------------------------------------
 
     async def _adjust(self) -> None:
         async with self._turn:
-            wanted = (self._always or bool(self._windows)) and not self._meter.closed
+            wanted = (self._always or bool(self._windows)) and not self._workers.removed
             if self.recorder is not None and (not wanted or self.recorder.off is not None):
                 self.stop()
                 if not wanted:
                     await self._tell_workers()
             if wanted and self.recorder is None:
-                meter = self._meter
                 self.recorder = ClusterRecorder(
-                    meter.scheduler, meter.transition, max_tasks=meter.options.trace_max_tasks
+                    self._scheduler, self._metered, max_tasks=self._options().trace_max_tasks
                 )
-                meter.rebind()
+                self._workers.recording = self.recorder.id
+                self._rebind()
                 await self._tell_workers()
                 await self._read_clocks()
 
     async def _tell_workers(self) -> None:
-        if self._meter.closed:
+        if self._workers.removed:
             return
-        self._meter.set_worker_half()
-        await self._meter.ask_all({"op": NAME, "action": "record", "window": self.id or ""})
+        self._workers.update()
+        await self._workers.ask(names.RECORD, self._workers.recording or "")
 
     async def _read_clocks(self) -> None:
-        for _ in range(CLOCK_READINGS):
+        for _ in range(CLOCK_OBSERVATIONS):
             if self.recorder is None:
                 return
-            await asyncio.gather(*map(self._read_clock, list(self._meter.scheduler.workers)))
+            await asyncio.gather(*map(self._read_clock, list(self._scheduler.workers)))
 
     async def _read_clock(self, address: str) -> None:
         sent = monotonic_ns()
-        answer, came = (await self._meter.ask_all({"op": NAME, "action": "clock"}, [address]))[address]
+        answer, came = (await self._workers.ask(names.CLOCK, addresses=[address]))[address]
         if self.recorder is not None and isinstance(answer, dict) and "at" in answer:
             self.recorder.read_clock(address, sent, answer, came)
 
@@ -136,20 +183,20 @@ class Recording:
         """Have the workers send what they have, and wait for it; gives what is missing."""
         missing: dict[str, str] = {}
         awaited: dict[str, int] = {}
-        for address, (answer, _) in (await self._meter.ask_all({"op": NAME, "action": "flush"})).items():
+        for address, (answer, _) in (await self._workers.ask(names.FLUSH)).items():
             if isinstance(answer, dict) and "seq" in answer:
                 awaited[address] = answer["seq"]
             elif isinstance(answer, dict) and "recorder_off" in answer:
                 missing[address] = str(answer["recorder_off"])
             else:
                 missing[address] = str(answer) if isinstance(answer, Exception) else "it is not metered"
-        until = monotonic_ns() + round(self._meter.options.report_timeout * 1e9)
+        until = monotonic_ns() + round(self._options().report_timeout * 1e9)
         # They ride another connection than the answers. A recorder that failed does not take them in.
         while awaited and recorder.off is None and monotonic_ns() < until:
             awaited = {
                 address: seq
                 for address, seq in awaited.items()
-                if recorder.heard.get(address, 0) < seq and address in self._meter.scheduler.workers
+                if recorder.heard.get(address, 0) < seq and address in self._scheduler.workers
             }
             if awaited:
                 await asyncio.sleep(_LOOK_SECONDS)

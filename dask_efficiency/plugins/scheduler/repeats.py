@@ -5,7 +5,7 @@ from __future__ import annotations
 from dask_efficiency.ledger import OTHER
 from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
-#: Prefixes that are told apart; later ones are counted as :data:`~dask_efficiency.ledger.OTHER`.
+#: Prefixes that are counted separately; later ones are counted as :data:`~dask_efficiency.ledger.OTHER`.
 MAX_PREFIXES = 1_000
 
 
@@ -29,8 +29,8 @@ class RepeatCounter:
         return self._again.setdefault(prefix[:MAX_PREFIX_LENGTH], {})
 
     def by_prefix(self) -> dict[str, tuple[int, int]]:
-        """Tasks computed once more, and the most times that one key was computed.
+        """Tasks computed once more, and how often the key that was computed most often was computed.
 
-        Its first time, which may have been before the counter was made, is one of them.
+        That includes its first time, which may have been before the counter was made.
         """
         return {prefix: (sum(again.values()), max(again.values()) + 1) for prefix, again in self._again.items()}

@@ -1,4 +1,4 @@
-"""Stragglers: feeds the scheduler's watch from heartbeats, and tells whom it may concern what it found."""
+"""Stragglers: feeds the watch for stragglers from heartbeats, and logs, sends and calls back what it found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.guard import Guard
+from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import decode
@@ -20,30 +23,38 @@ from dask_efficiency.straggler.wording import describe
 from dask_efficiency.wire import RefusedSnapshot
 
 if TYPE_CHECKING:
+    from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
 
 logger = logging.getLogger("dask_efficiency")
 
-#: Topic of the events that tell of a straggler: ``client.get_events``, ``client.subscribe_topic``.
-TOPIC = "dask-efficiency"
-
-#: A slot is this long, and two heartbeats at least.
-SLOT_SECONDS = 2.5
+#: Length of an interval in which workers are compared; it is two heartbeats at least.
+INTERVAL_SECONDS = 2.5
 
 
 class Stragglers:
-    """The watch of one meter. If it fails, it says so once and the meter goes on without it."""
+    """Watches the workers of a cluster. If it fails, it says so once and the meter goes on without it.
 
-    def __init__(self, meter: ClusterMeter) -> None:
-        self._meter = meter
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    cluster
+        Its accounts.
+    on_straggler
+        Gives the option of this name.
+    """
+
+    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, on_straggler: Callable[[], Any]) -> None:
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._on_straggler = on_straggler
         self._watch = StragglerWatch()
+        #: Address to the name of the worker that is, or was last, there.
         self._names: dict[str, str] = {}
-        #: Workers whose pace was refused, which is said once.
+        #: Workers whose task rates were refused, which is logged once.
         self._refused: set[str] = set()
-        #: Why nothing is watched any more; None while it works.
-        self.off: str | None = None
+        self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -54,30 +65,33 @@ class Stragglers:
         """Those of an interval, in seconds since the epoch, as plain data."""
         return [finding.to_dict() for finding in self._named(self._watch.findings_between(start, stop))]
 
-    def joined(self, address: str, ws: WorkerState) -> None:
+    def worker_joined(self, address: str, ws: WorkerState) -> None:
         """A worker is there."""
+        self._guard(self._join, address, ws)
+
+    def _join(self, address: str, ws: WorkerState) -> None:
         self._names[address] = str(ws.name)
-        self._try(self._watch.joined, address, host=ws.host, group=_group(ws), at=self._meter.now())
+        self._watch.joined(address, host=ws.host, group=_group(ws), at=time.monotonic_ns())
 
-    def left(self, address: str) -> None:
+    def worker_left(self, address: str) -> None:
         """A worker was removed."""
-        self._try(self._watch.left, address, now=time.time())
+        self._guard(self._watch.left, address, now=time.time())
 
-    def receive(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
-        """Take in what a heartbeat carries, if it carries that."""
+    def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
+        """Take the task rates that a heartbeat carries, if it carries any."""
         if isinstance(payload, Mapping) and "pace" in payload:
-            self._try(self._receive, address, ws, payload["pace"], at)
+            self._guard(self._take_task_rates, address, ws, payload["pace"], at)
 
-    def _receive(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
-        presence = self._meter.cluster.present.get(address)
+    def _take_task_rates(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
+        presence = self._cluster.present.get(address)
         if presence is None:
             return
         try:
-            pace = decode(payload)
+            rates = decode(payload)
         except RefusedSnapshot as refusal:
             if address not in self._refused:
                 self._refused.add(address)
-                logger.warning("dask_efficiency refused the pace of %s: %s", address, refusal)
+                logger.warning("dask_efficiency refused the task rates of %s: %s", address, refusal)
             return
         paused, spilling = (
             presence.activity.get(str(bucket), 0) / 1e9 / max(1, presence.nthreads)
@@ -88,31 +102,33 @@ class Stragglers:
         held = float(ws.nbytes)
         gpu = presence.snapshot.gpu if presence.snapshot is not None else None
         kernels = gpu.kernels if gpu is not None else ()
-        self._watch.receive(address, pace, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels)
+        self._watch.receive(
+            address, rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
+        )
 
     def poll(self, at: int) -> None:
-        """Judge, when a slot is over."""
-        self._try(self._poll, at)
+        """Compare the workers, when an interval is over."""
+        self._guard(self._poll, at)
 
     def _poll(self, at: int) -> None:
-        seconds = max(SLOT_SECONDS, 2 * float(heartbeat_interval(len(self._meter.scheduler.workers))))
+        seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
         change = self._watch.poll(at=at, now=time.time(), slot_seconds=seconds)
         for finding in self._named(change.found):
             logger.warning("Straggler: %s", describe(finding))
-            self._meter.scheduler.log_event(TOPIC, {"action": "straggler", **finding.to_dict()})
+            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
             self._call(finding)
         for finding in self._named(change.cleared):
             logger.info("No straggler any more: %s", finding.worker or finding.host)
-            self._meter.scheduler.log_event(TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
+            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
         # Past findings are by address too.
-        if len(self._names) > 2 * len(self._meter.cluster.present) + 1_000:
-            there = {*self._meter.cluster.present, *(past.finding.worker for past in self._watch.past)}
+        if len(self._names) > 2 * len(self._cluster.present) + 1_000:
+            there = {*self._cluster.present, *(past.finding.worker for past in self._watch.past)}
             self._names = {address: name for address, name in self._names.items() if address in there}
             self._refused &= there
 
     def _call(self, finding: Finding) -> None:
-        """Have the user's callable do what it will, now or as a task of the event loop."""
-        action = self._meter.options.on_straggler
+        """Call the user's function, and await what it returns on the event loop."""
+        action = self._on_straggler()
         if not callable(action):
             return
 
@@ -123,25 +139,16 @@ class Stragglers:
                 logger.exception("on_straggler failed for %r", finding.worker or finding.host)
 
         try:
-            result = action(self._meter.scheduler, finding)
+            result = action(self._scheduler, finding)
         except Exception:
             logger.exception("on_straggler failed for %r", finding.worker or finding.host)
         else:
             if inspect.isawaitable(result):
-                self._meter.scheduler._ongoing_background_tasks.call_soon(act, result)
+                self._scheduler._ongoing_background_tasks.call_soon(act, result)
 
     def _named(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """With names in place of addresses."""
         return tuple(replace(f, worker=self._names.get(f.worker, f.worker)) if f.worker else f for f in findings)
-
-    def _try(self, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        if self.off is not None:
-            return
-        try:
-            function(*args, **kwargs)
-        except Exception as error:
-            self.off = f"the watch for stragglers failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency looks for stragglers no more", exc_info=error)
 
 
 def _group(ws: WorkerState) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ class HookCost:
         self._timed += 1
 
     def next_interval(self, calls: int) -> None:
-        """Book the interval that ends, in the whole of which the hook has now been called so often."""
+        """Add the interval that ends; ``calls`` is how often the hook was called since the worker began."""
         if self._timed:
             self._mean_ns = max(0.0, self._timed_ns / self._timed)
         self.spent += round((calls - self._calls) * self._mean_ns)

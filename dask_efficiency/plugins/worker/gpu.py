@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dask_efficiency")
 
-#: Threads of Dask's own by the beginnings of their names: what they ask of a GPU is no task's.
+#: Dask's own threads, by how their names begin: what they ask of a GPU belongs to no task.
 _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
 
 
@@ -49,7 +49,7 @@ class Watch(Protocol):
 class WorkerGpu:
     """One worker's GPU accounts, over all the times that its meter is put in place.
 
-    A failure of it is logged once, and nothing more is told of GPUs: the thread accounts go on.
+    A failure is logged once, and nothing more is reported of GPUs; the accounts of threads go on.
     """
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
@@ -57,9 +57,9 @@ class WorkerGpu:
         self._threads = threads
         self._watch: Watch | None = None
         self._closed = True
-        #: Of the watches that ended, and of all as last told.
+        #: The totals of the watches that ended, and those that were reported last.
         self._before: GpuTotals | None = None
-        self._told: GpuTotals | None = None
+        self._reported: GpuTotals | None = None
         self._failed: str | None = None
 
     def start(self, option: str) -> None:
@@ -73,7 +73,7 @@ class WorkerGpu:
             self._fail(error)
 
     def stop(self) -> None:
-        """Take in what there is, and watch no more."""
+        """Take in what there is, and stop watching."""
         if self._watch is None or self._closed:
             return
         try:
@@ -103,7 +103,7 @@ class WorkerGpu:
                 self._fail(error)
 
     def name_running(self) -> None:
-        """Tell the prefixes of the tasks that run; and note no windows any more where nobody looks at them."""
+        """Tell the watch the prefixes of the tasks that run; stop noting windows where it does not look at them."""
         watch = self._watch
         if watch is None or not self._threads.watched:
             return
@@ -127,11 +127,11 @@ class WorkerGpu:
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
         """The accounts so far; None where nothing has asked for a GPU."""
         try:
-            self._told = self._before if self._closed else self._sum()
+            self._reported = self._before if self._closed else self._sum()
         except Exception as error:
             self._fail(error)
-        found = self._told
-        if self._failed is not None:  # what was told stays
+        found = self._reported
+        if self._failed is not None:  # what was reported stays
             found = replace(found or GpuTotals(), meter="none", description=self._failed)
         return None if found is None else replace(found, unknown_tasks=unknown_tasks)
 
@@ -144,9 +144,9 @@ class WorkerGpu:
 
     def _fail(self, error: Exception) -> None:
         if self._failed is None:
-            self._before = self._told
+            self._before = self._reported
             self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency tells nothing of GPUs of %s any more", self._worker.address, exc_info=error)
+            logger.error("dask_efficiency reports nothing of GPUs of %s any more", self._worker.address, exc_info=error)
         self._watch = None
         self._closed = True
         self._threads.unwatch()

@@ -46,7 +46,7 @@ class GpuWatch:
     """Finds the best meter there is when a framework has initialised CUDA, flushes it, and keeps the accounts.
 
     Until then its thread wakes up twice a second and looks for a module. What other threads ask for are values that the
-    watch's thread has put there, so nobody waits for it. A failure ends the metering, is logged once and told in
+    watch's thread has put there, so nobody waits for it. A failure ends the metering, is logged once and said in
     :meth:`totals`; it goes no further. Of several watches in one process the first one meters, as there is one CUPTI.
 
     Parameters
@@ -60,7 +60,7 @@ class GpuWatch:
     not_tasks
         Idents of threads whose work is no task's.
     surround
-        Told what to call around each task; None for nothing any more.
+        Called with what to call around each task, or None for nothing any more.
     task_threads
         How many threads of the process run tasks.
     """
@@ -120,7 +120,7 @@ class GpuWatch:
             self._prefixes.extend((task, prefix, 0) for task, prefix in tasks.items())
 
     def use(self, task: TaskId) -> GpuUse | None:
-        """What an ended task's thread did in calls that wait for the GPU: once known, and once told."""
+        """What an ended task's thread did in calls that wait for the GPU: once it is known, and only once."""
         return self._uses.pop(task, None)
 
     def totals(self) -> GpuTotals:
@@ -175,7 +175,7 @@ class GpuWatch:
             self._replace_meter(str(refusal))
         finally:
             for loop, flushed in asked:
-                _tell(loop, flushed)
+                _resolve(loop, flushed)
         return not (isinstance(self._meter, NullMeter) and self._nvml is None)
 
     def _arm(self) -> None:
@@ -235,9 +235,9 @@ class GpuWatch:
             final=final,
         )
         self._uncertain = uncertain
-        self._tell_uses(time.monotonic_ns())
+        self._report_uses(time.monotonic_ns())
 
-    def _tell_uses(self, now: int) -> None:
+    def _report_uses(self, now: int) -> None:
         assert self._accounts is not None
         for task, ended in list(self._unknown.items()):
             use = self._accounts.use(task)
@@ -266,7 +266,7 @@ class GpuWatch:
         )
 
     def _replace_meter(self, reason: str) -> None:
-        """Meter no more; what is in the accounts stays."""
+        """Stop metering; what is in the accounts stays."""
         logger.info("GPU time is not metered any more: %s", reason)
         self._meter = NullMeter(reason)
         self._surround(None)
@@ -288,7 +288,7 @@ class GpuWatch:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
         while self._waiting:
-            _tell(*self._waiting.popleft())
+            _resolve(*self._waiting.popleft())
 
     def _own(self) -> bool:
         """Become the watch of this process, unless there is one."""
@@ -306,7 +306,7 @@ def _cuda_in_use() -> bool:
     return driver is not None and libcuda.in_use(driver)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, flushed: asyncio.Future[None]) -> None:
+def _resolve(loop: asyncio.AbstractEventLoop, flushed: asyncio.Future[None]) -> None:
     """Let whoever awaits go on; its event loop may have been closed in the meantime."""
 
     def go_on() -> None:

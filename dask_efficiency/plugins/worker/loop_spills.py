@@ -17,7 +17,7 @@ from dask_efficiency.plugins.worker.threads import TaskThreads
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: How often in a row accounts may be kept back, for tasks that may be in messages that are not read yet.
+#: How often in a row a heartbeat may repeat the last one, for tasks in messages that are not read yet.
 MAX_KEPT_BACK = 3
 
 
@@ -52,9 +52,9 @@ class LoopSpills:
         self._look_back = look_back
         self._failed = failed
         self.watch = SpillWatch(worker.data, self._spilled)
-        #: Nanoseconds in which the memory manager spilled and no slot waited; None where nobody can tell.
+        #: Nanoseconds in which the memory manager spilled and no slot waited; None where that is not known.
         self.unnoticed: int | None = None
-        #: When the spilling ended because of which accounts were kept back last, and how often in a row they were.
+        #: When the spilling ended for which a heartbeat was last kept back, and how many were in a row.
         self._kept_back_for = 0
         self._kept_back = 0
 
@@ -65,7 +65,7 @@ class LoopSpills:
             self.unnoticed = 0
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self.watch.stop()
 
     def _spilled(self, start: int, stop: int, asked: bool) -> None:
@@ -81,10 +81,10 @@ class LoopSpills:
             self._failed(error)
 
     def keep_back(self) -> bool:
-        """Whether this heartbeat should not tell the accounts yet, for told ones stay as they are.
+        """Whether this heartbeat should repeat the last one, because what is reported can never be taken back.
 
-        The first one after spilling comes before the loop reads the messages that lay unread meanwhile, and there may
-        be tasks in them for the slots that were free.
+        The first heartbeat after spilling is sent before the loop reads the messages that came meanwhile, and these
+        may hold tasks for the slots that were free.
         """
         last = self.watch.last
         if not self._ledger.undecided or last == self._kept_back_for or self._kept_back >= MAX_KEPT_BACK:
@@ -106,7 +106,7 @@ class LoopSpills:
     def beside(self, key: Any, reservation: SlotReservation) -> int | None:
         """Nanoseconds in which the loop spilled while an ended task held its slot and was not in its thread.
 
-        To be asked before the task's run is claimed from ``state.threads``; None where nobody can tell.
+        To be called before the task's run is claimed from ``state.threads``; None where that is not known.
         """
         watch = self.watch
         if watch.last <= reservation.start:

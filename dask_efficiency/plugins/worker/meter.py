@@ -13,6 +13,17 @@ from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.ledger import Availability, Ledger, Outcome, Used
+from dask_efficiency.plugins.names import (
+    ASK_FINAL_SNAPSHOT,
+    CLOCK,
+    CLOSE,
+    FINAL_SNAPSHOT,
+    FLUSH,
+    METRIC,
+    OP,
+    OPEN,
+    RECORD,
+)
 from dask_efficiency.plugins.worker.cost import HookCost
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
@@ -32,15 +43,9 @@ if TYPE_CHECKING:
 
     from distributed import Worker
 
-    from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+    from dask_efficiency.plugins.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Topic of the event that carries a closing worker's last snapshot.
-LAST_WORDS = "dask-efficiency-last-words"
-
-#: Name of the metric in the heartbeat, and of the op in the worker's and scheduler's handlers.
-NAME = "efficiency"
 
 #: Between two of these states nothing moves that the ledger looks at.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
@@ -55,7 +60,7 @@ _LOOK_BACK_NS = 50_000_000
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
 
-def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
+def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
     """Meter a worker; one that this session metered a moment ago goes on with the same accounts."""
     meter = _METERS.get(worker)
     if meter is None or meter.session != plugin.session or meter.off is not None:
@@ -68,7 +73,7 @@ def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
 class WorkerMeter:
     """One worker's meter: the hooks, the executors' measurements, and the answers to the scheduler."""
 
-    def __init__(self, worker: Worker, plugin: EfficiencyWorkerPlugin) -> None:
+    def __init__(self, worker: Worker, plugin: WorkerHalf) -> None:
         self.worker = worker
         self.session = plugin.session
         #: Why it measures nothing any more; None while it works.
@@ -122,23 +127,23 @@ class WorkerMeter:
 
     # -- coming and going --------------------------------------------------------------------
 
-    def attach(self, plugin: EfficiencyWorkerPlugin) -> None:
+    def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
         # Bound to the instance: upstream looks it up by name at each transition.
         plugin.transition = self._hook  # type: ignore[method-assign]
-        self.worker.metrics[NAME] = self.heartbeat
-        self.worker.handlers[NAME] = self.handle
+        self.worker.metrics[METRIC] = self.heartbeat
+        self.worker.handlers[OP] = self.handle
         self._threads.attach()
         self._spills.start()
         self._gpu.start(plugin.gpu)
         self._record(plugin.recording)
 
     def detach(self) -> None:
-        """Take the hooks away, and send the last words of a worker that closes."""
+        """Take the hooks away, and send the final snapshot of a worker that closes."""
         try:
             if self.off is None and self._closes():
-                self.worker.log_event(LAST_WORDS, self._last_words())
+                self.worker.log_event(FINAL_SNAPSHOT, self._final_snapshot())
         except Exception as error:
             self._fail(error)
         self._remove()
@@ -147,10 +152,10 @@ class WorkerMeter:
         worker = self.worker
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
-        if worker.metrics.get(NAME) == self.heartbeat:
-            del worker.metrics[NAME]
-        if worker.handlers.get(NAME) == self.handle:
-            del worker.handlers[NAME]
+        if worker.metrics.get(METRIC) == self.heartbeat:
+            del worker.metrics[METRIC]
+        if worker.handlers.get(OP) == self.handle:
+            del worker.handlers[OP]
         self._gpu.stop()
         self._spills.stop()
         self._threads.restore()
@@ -158,7 +163,7 @@ class WorkerMeter:
     def _closes(self) -> bool:
         return self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully)
 
-    def _last_words(self) -> dict[str, Any]:
+    def _final_snapshot(self) -> dict[str, Any]:
         """The end of the accounts; the same again where they have ended already."""
         if self._final is not None:
             return self._final
@@ -318,7 +323,7 @@ class WorkerMeter:
         self._ledger.observe(availability, waiting, constrained, at=at)
 
     def _look_back(self, at: int) -> None:
-        """Pause and unpause fire no hook: book those since the last look at their exact time."""
+        """Pause and unpause fire no hook: record those since the last look at their exact time."""
         now_ns, wall = monotonic_ns(), time.time()
         changes: list[tuple[int, Availability]] = []
         stopped = Availability.PAUSED
@@ -385,25 +390,25 @@ class WorkerMeter:
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
         window is the recording or nothing, and ``flush`` what was recorded; ``last-words`` of a worker that closes.
         """
-        if action == "clock":
+        if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
-        if action == "record":
+        if action == RECORD:
             if self.off is None:
                 self._record(window or None)
             return {}
-        if action == "flush":
+        if action == FLUSH:
             return self._flush()
         if self.off is None:
             try:
-                if action == "last-words":
-                    return self._last_words() if self._closes() else {}
+                if action == ASK_FINAL_SNAPSHOT:
+                    return self._final_snapshot() if self._closes() else {}
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)
                 answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at)), **self._processors()}
-                if action == "open":
+                if action == OPEN:
                     self._ledger.open_window(window, at=at)
-                elif action == "close":
+                elif action == CLOSE:
                     balance = self._ledger.close_window(window, at=at)
                     if balance is not None:
                         answer["window"] = encode_window(balance)
@@ -413,7 +418,7 @@ class WorkerMeter:
         return {"snapshot": encode_not_measured(str(self.off))}
 
     def _processors(self) -> dict[str, Any]:
-        """What this worker may use of its host, under its name in an answer; nothing where it cannot be told."""
+        """What this worker may use of its host, under its name in an answer; nothing where nobody can tell."""
         try:
             return {"processors": encode_processors(own_processors())}
         except Exception:  # a bound of the ideal runtime is missing then, and no figure is wrong
@@ -446,7 +451,7 @@ class WorkerMeter:
                 outside.update(self._process.outside)
             except Exception as error:
                 self._process = None
-                logger.error("dask_efficiency tells no more what %s waits for", self.worker.address, exc_info=error)
+                logger.error("dask_efficiency no longer reports what %s waits for", self.worker.address, exc_info=error)
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
         used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._pending.used_so_far()

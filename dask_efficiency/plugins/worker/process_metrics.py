@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
 
-#: A running task is told of when it has taken so many times as long as its prefix usually does here.
+#: A running task is reported once it has taken this many times as long as its prefix usually does here.
 LONG = 2.0
 
-#: Inputs that are looked at to tell the size of a task's.
+#: Inputs that are looked at to estimate the size of all of a task's.
 MAX_INPUTS = 64
 
 
 class ProcessMetrics:
-    """Reads a worker's pace from where Dask and the system keep it, for each heartbeat."""
+    """Reads how fast a worker gets on from where Dask and the system keep it, for each heartbeat."""
 
     def __init__(self, worker: Worker) -> None:
         self.counter = PaceCounter()
         self._worker = worker
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
-        self._digests = 0
+        self._seen = 0
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """What travels with a heartbeat.
@@ -45,14 +45,14 @@ class ProcessMetrics:
         """
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
-        vitals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), cpu / 1e9)
+        totals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), cpu / 1e9)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
             Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
             for ts in longest[:MAX_RUNNING]
             if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
         ]
-        return self.counter.encode(vitals, running)
+        return self.counter.encode(totals, running)
 
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""
@@ -68,11 +68,11 @@ class ProcessMetrics:
 
     def _disk_totals(self) -> tuple[float, float]:
         total = self._worker.digests_total
-        if len(total) != self._digests:
-            for key in islice(list(total), self._digests, None):
+        if len(total) != self._seen:
+            for key in islice(list(total), self._seen, None):
                 if isinstance(key, tuple) and len(key) >= 3 and key[-2] in _DISK_LABELS and key[-1] in self._disk:
                     self._disk[key[-1]].append(key)
-            self._digests = len(total)
+            self._seen = len(total)
         seconds, nbytes = (sum(total.get(key, 0.0) for key in self._disk[unit]) for unit in ("seconds", "bytes"))
         return float(seconds), float(nbytes)
 
@@ -82,7 +82,7 @@ _DISK_LABELS = frozenset(label for label in SPILL_LABELS if label.startswith("di
 
 
 def input_bytes(ts: TaskState) -> float:
-    """Bytes of a task's inputs; of many, as far as a part of them tells."""
+    """Bytes of a task's inputs; of many, an estimate from a part of them."""
     count = len(ts.dependencies)
     if count <= MAX_INPUTS:
         return float(sum([dependency.nbytes or 0 for dependency in ts.dependencies]))

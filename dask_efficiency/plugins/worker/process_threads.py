@@ -24,7 +24,7 @@ MAX_THREADS = 100
 class CoreWait:
     """Adds up how long threads of this process were ready to run and waited for a core, in nanoseconds.
 
-    From now on, threads that ended included as far as they were read; None where the system does not tell.
+    From now on, threads that ended included as far as they were read; None where the system does not say.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class ProcessThreads:
     @property
     def outside(self) -> dict[str, int]:
         """Nanoseconds outside the thread slots, of threads that are neither a task's nor the event loop's."""
-        if not self._other_cpu:  # of a process that others share, nothing is told
+        if not self._other_cpu:  # the process is shared, or nothing was used
             return {}
         return {OTHER_CPU: self._other_cpu, OTHER_CORE_WAIT: self.core_wait.others}
 

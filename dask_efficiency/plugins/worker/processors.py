@@ -15,7 +15,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def own_processors() -> Processors:
-    """The processors of this process; without what the system does not tell, all of the machine."""
+    """The processors of this process; where the system says nothing, all of the machine."""
     quota, group = _least_limit(_own_cgroup())
     return Processors(
         machine=f"{platform.node()} {_text(_BOOT)}".strip()[:200],
@@ -46,7 +46,7 @@ def _own_cgroup() -> str:
 
 
 def _namespace() -> str:
-    """Tells two containers on one host apart, in which paths look the same."""
+    """Distinguishes two containers on one host, in which paths look the same."""
     try:
         return str(_NAMESPACE.stat().st_ino)
     except OSError:

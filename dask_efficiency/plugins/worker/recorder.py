@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
+from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
 from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH
@@ -19,10 +20,6 @@ from dask_efficiency.trace.tables import MISSING
 if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
-
-#: Topic of the events that carry batches: they ride the worker's stream, in order, and a scheduler
-#: that does not know them ignores them.
-TOPIC = "dask-efficiency-trace"
 
 #: Rows after which a batch is sent between two heartbeats.
 MAX_ROWS = 500
@@ -291,7 +288,7 @@ class WorkerRecorder:
         self._done, self._moved, self._moved_keys, self._blocked = [], [], [], []
         if not self._moves:  # those that are on the way have numbers of senders
             self._senders = {}
-        self._worker.log_event(TOPIC, message)
+        self._worker.log_event(BATCHES, message)
         return self._seq
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
 from zict import Buffer
 
+from dask_efficiency.plugins.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
+
 #: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
 MAX_TIMES = 20_000
 
 
 class SpillWatch:
-    """Notes from when to when a worker's event loop spills, reads back, or evicts.
+    """Notes when a worker's event loop spills, reads back, or evicts.
 
-    The data of a worker is a buffer of zict's, or has such buffers within it as that of dask-cuda has; what these call
-    to move an item to the slower memory and back is timed, on this one worker, and so is the eviction that the
-    memory manager asks for. Where the data is something else nothing is noted and nothing breaks.
+    The data of a worker is a buffer of zict's, or holds such buffers, as that of dask-cuda does. The calls that move an
+    item to the slower memory and back are timed, on this one worker, and so is the eviction that the memory manager
+    asks for. Where the data is something else, nothing is noted and nothing breaks.
 
     Parameters
     ----------
@@ -42,44 +45,30 @@ class SpillWatch:
         self.watching = False
         #: When the last one ended; 0 if there was none.
         self.last = 0
-        #: Told of each stretch at the disk: start, stop, and whether it read.
+        #: Called with each interval at the disk: start, stop, and whether it read.
         self.on_stretch: Callable[[int, int, bool], object] | None = None
         self._since = 0
         #: Whether each of the calls that go on reads; calls may be nested.
         self._reading: list[bool] = []
-        #: Where each wrapper stands: in the attributes of an object, by name, or in a list; and what stood there.
-        self._placed: list[tuple[Any, Any, Any, Any]] = []
+        self._replacements = Replacements()
 
     # -- coming and going --------------------------------------------------------------------
 
     def start(self) -> None:
         """Note what this thread does from now on, which is the event loop's."""
         self._loop = get_ident()
+        put = self._replacements.put
         for buffer in _buffers(self._data):
-            self._time(vars(buffer), "slow_to_fast", buffer.slow_to_fast, reading=True)
-            for i, call in enumerate(buffer.fast.on_evict):
-                self._time(buffer.fast.on_evict, i, call, reading=False)
-        if self._placed and hasattr(self._data, "evict"):
-            self._time(vars(self._data), "evict", self._data.evict, reading=False, asked=True)
-        self.watching = bool(self._placed)
+            reads = put(READ_BACK, buffer, partial(self._timed, reading=True))
+            writes = put(WRITE_OUT, buffer, partial(self._timed, reading=False))
+            self.watching = self.watching or bool(reads or writes)
+        if self.watching:
+            put(EVICT, self._data, partial(self._timed, reading=False, asked=True))
 
     def stop(self) -> None:
         """Put everything back."""
         self.watching = False
-        while self._placed:
-            owner, name, wrapper, original = self._placed.pop()
-            if _get(owner, name) is not wrapper:  # somebody wrapped it after us
-                continue
-            if original is None:
-                del owner[name]
-            else:
-                owner[name] = original
-
-    def _time(self, owner: Any, name: Any, call: Callable[..., Any], *, reading: bool, asked: bool = False) -> None:
-        """Time what is called by this name, in the attributes of an object or in a list of callbacks."""
-        wrapper = self._timed(call, reading=reading, asked=asked)
-        self._placed.append((owner, name, wrapper, _get(owner, name)))
-        owner[name] = wrapper
+        self._replacements.put_back()
 
     # -- what is noted -----------------------------------------------------------------------
 
@@ -113,16 +102,16 @@ class SpillWatch:
     def _begin(self, at: int, reading: bool) -> None:
         """A call begins; the one that it is nested in goes on after it."""
         if self._reading:
-            self._tell(at)
+            self._report(at)
         self._since = at
         self._reading.append(reading)
 
     def _end(self, at: int) -> None:
-        self._tell(at)
+        self._report(at)
         self._since = at
         self._reading.pop()
 
-    def _tell(self, at: int) -> None:
+    def _report(self, at: int) -> None:
         if self.on_stretch is not None and at > self._since:
             self.on_stretch(self._since, at, self._reading[-1])
 
@@ -142,11 +131,3 @@ def _buffers(data: Any) -> Iterator[Any]:
     for candidate in (data, *getattr(data, "__dict__", {}).values()):
         if isinstance(candidate, Buffer):
             yield candidate
-
-
-def _get(owner: Any, name: Any) -> Any:
-    """What stands in a dictionary or a list; None where nothing does."""
-    try:
-        return owner[name]
-    except LookupError:
-        return None

@@ -1,4 +1,4 @@
-"""MeteredSubmit: in the place of an executor's own ``submit``, it sends each worker's calls through their meters."""
+"""MeteredSubmit: replaces an executor's ``submit``, and has each worker's calls measured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.plugins.patches import SUBMIT, Replacements
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dask_efficiency")
 
-#: A call with more arguments is none of upstream's, which have seven.
+#: A call with more arguments is not upstream's, whose calls have seven.
 _MAX_ARGUMENTS = 16
 
 #: Workers of one process may come and go in several threads.
@@ -37,50 +39,41 @@ class MeteredSubmit:
     """One executor's ``submit``, while workers meter what they run there.
 
     The executor stays the object that users know. Several workers may share it, as they do with
-    ``executor="offload"``: by its table each call finds its worker. Calls that carry no worker's table are
-    passed on as they are.
+    ``executor="offload"``: each call finds its worker by the table among its arguments. Calls without a worker's table
+    are passed on as they are.
     """
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        #: What instances have in its place, if anything.
-        self._former = vars(executor).get("submit")
         self._submit: Callable[..., Future[Any]] = executor.submit
+        self._replacements = Replacements()
         #: By the identity of their tables.
         self._workers: dict[int, WorkerCalls] = {}
 
     @classmethod
     def attach(cls, executor: Executor, calls: WorkerCalls) -> MeteredSubmit | None:
-        """Meter a worker's calls on an executor; None, and nothing changed, where it takes no other ``submit``."""
+        """Meter a worker's calls on an executor; None, and nothing changed, where its ``submit`` cannot be replaced."""
         with _LOCK:
             try:
-                attributes = vars(executor)
-                present = attributes.get("submit")
+                present = executor.submit
                 placed = present if type(present) is cls else cls(executor)
                 placed._workers[id(calls.table)] = calls
-                attributes["submit"] = placed
-                if executor.submit is placed:  # and no descriptor of its class
+                if placed is present or placed._replacements.put(SUBMIT, executor, lambda _: placed):
                     return placed
-                placed._take_away(calls)
             except Exception as error:
                 logger.info("dask_efficiency does not measure CPU on %s: %s", type(executor).__name__, error)
             return None
 
     def detach(self, calls: WorkerCalls) -> None:
-        """Meter these calls no more; with the last ones, the executor is as it was. Safe to call twice."""
+        """Stop metering these calls; after the last ones, the executor is as it was. Safe to call twice."""
         with _LOCK:
             self._take_away(calls)
 
     def _take_away(self, calls: WorkerCalls) -> None:
         if self._workers.get(id(calls.table)) is calls:
             del self._workers[id(calls.table)]
-        attributes = vars(self.executor)
-        if self._workers or attributes.get("submit") is not self:  # somebody else put theirs over it
-            return
-        if self._former is None:
-            del attributes["submit"]
-        else:
-            attributes["submit"] = self._former
+        if not self._workers:
+            self._replacements.put_back()
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit, metered if it is a worker's task or an actor's method."""
@@ -111,5 +104,5 @@ class MeteredSubmit:
         return None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Executor, str]]:
-        # A copy of the executor has its own, and where it travels nobody needs to have this package.
+        # A copy of the executor has its own ``submit``, and needs no package of ours where it is unpickled.
         return getattr, (self.executor, "submit")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome
-from dask_efficiency.plugins.scheduler.meter import Moment
+from dask_efficiency.plugins.scheduler.accounts import Moment
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.wire import Snapshot, encode
 

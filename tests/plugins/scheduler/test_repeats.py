@@ -38,6 +38,6 @@ def test_the_name_of_a_prefix_is_cut(counter):
 
 
 def test_a_report_says_when_no_more_keys_are_remembered():
-    assert replies._repeats_notes(SimpleNamespace(repeats_missed=False)) == []
-    (note,) = replies._repeats_notes(SimpleNamespace(repeats_missed=True))
+    assert replies._repeats_notes(SimpleNamespace(full=False)) == []
+    (note,) = replies._repeats_notes(SimpleNamespace(full=True))
     assert note.startswith("tasks computed again are counted among the first 500,000 tasks only")

@@ -14,7 +14,7 @@ from typing import Any
 #: Characters of code that a report keeps.
 MAX_CODE = 8_000
 
-#: A longer file is not parsed for the sake of a few of its lines.
+#: A longer file is not parsed to find a few of its lines.
 MAX_FILE = 1_000_000
 
 

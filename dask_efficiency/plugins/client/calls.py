@@ -1,0 +1,125 @@
+"""What a user asks of a live cluster: a snapshot, a report in retrospect, its trace, its stragglers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from distributed import Client, get_client
+
+from dask_efficiency.plugins.client.questions import (
+    NotRegisteredError,
+    ask,
+    ask_history,
+    ask_life,
+    ask_stragglers,
+    ask_trace,
+)
+from dask_efficiency.plugins.names import UNREGISTER
+
+
+def snapshot(client: Client | None = None) -> Any:
+    """The cluster's accounts since the plugin was registered, exact to this instant.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    EfficiencyReport
+        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_life)
+
+
+def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
+    """A report in retrospect, of the last seconds or of all that the scheduler remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    last_seconds
+        How far back; None for all of it. The window begins at the last point before that which the scheduler
+        remembers (option ``history_interval``), and the report says how long it is.
+
+    Returns
+    -------
+    EfficiencyReport
+        Of all workers together. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_history, last_seconds)
+
+
+def get_trace(client: Client | None = None) -> Any:
+    """What the cluster recorded: every task, transition and transfer that it still remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    RunTrace
+        Of what was recorded until now. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    RuntimeError
+        If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
+        ``efficiency_report(trace=True)`` is open.
+    """
+    return _sync(client, ask_trace)
+
+
+def stragglers(client: Client | None = None) -> Any:
+    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    tuple of Finding
+        The most certain first; empty if there is none. An awaitable if the client is asynchronous. While the cluster
+        records, ``seconds_lost`` comes from a replay of what was recorded, which takes this process seconds for a
+        hundred thousand tasks; else it is None.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return _sync(client, ask_stragglers)
+
+
+def unregister(client: Client | None = None) -> Any:
+    """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
+    return _sync(client, _unregister)
+
+
+async def _unregister(client: Client) -> None:
+    with contextlib.suppress(NotRegisteredError):
+        await ask(client, UNREGISTER)
+
+
+def _sync(client: Client | None, function: Any, *args: Any) -> Any:
+    client = client if client is not None else get_client()
+    return client.sync(function, client, *args)

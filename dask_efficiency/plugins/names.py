@@ -1,0 +1,52 @@
+"""The names by which the halves of the plugin know one another: each is spelled here and nowhere else.
+
+They travel, so their spelling stays. Only the standard library may be imported here. The one other place that spells
+two of them is :mod:`~dask_efficiency.plugins.bootstrap`, which travels by value to workers that may not have this
+package; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+#: Name of the plugin on the scheduler, and of its half on the workers.
+PLUGIN = "dask-efficiency"
+WORKER_PLUGIN = "dask-efficiency-worker"
+
+#: Key of the metric in a worker's heartbeat.
+METRIC = "efficiency"
+
+#: Op of the handlers by which the scheduler answers clients, and workers answer the scheduler.
+OP = METRIC
+
+# -- topics of events ------------------------------------------------------------------------------
+
+#: A closing worker's final snapshot.
+FINAL_SNAPSHOT = "dask-efficiency-last-words"
+
+#: Batches of what workers record. They ride a worker's stream, in order, and a scheduler that does not know them
+#: ignores them.
+BATCHES = "dask-efficiency-trace"
+
+#: Stragglers, for users: ``client.get_events``, ``client.subscribe_topic``.
+STRAGGLERS_TOPIC = "dask-efficiency"
+
+# -- actions: what the handlers are asked for ------------------------------------------------------
+
+#: Of the scheduler and of workers: the clock; open or close a window.
+CLOCK = "clock"
+OPEN = "open"
+CLOSE = "close"
+
+#: Of the scheduler, by clients.
+RELEASE = "release"
+UNREGISTER = "unregister"
+LIFE = "life"
+HISTORY = "history"
+LIVE = "live"
+TRACE = "trace"
+STRAGGLERS = "stragglers"
+
+#: Of workers, by the scheduler.
+SNAPSHOT = "snapshot"
+RECORD = "record"
+FLUSH = "flush"
+ASK_FINAL_SNAPSHOT = "last-words"

@@ -1,0 +1,254 @@
+"""Every replacement of something that is Dask's, Tornado's, zict's or an executor's, and how it is put back.
+
+Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
+missing where upstream changed: that one thing is not measured then, and nothing breaks.
+``tests/plugins/test_patches.py`` compares each with the installed versions and says what an upgrade broke. Handlers and
+metrics that are only added under a name of our own (:data:`~dask_efficiency.plugins.names.OP`) replace nothing and are
+not listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import protocol
+from tornado.iostream import IOStream, SSLIOStream
+
+#: An object and the name of its attribute, or a dictionary or list and its key.
+Place = tuple[Any, Any]
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Something of upstream's that is replaced while something is measured."""
+
+    #: As upstream calls it.
+    what: str
+    #: Why it is replaced.
+    why: str
+    #: What is missing, or less exact, where upstream changed it.
+    without: str
+    #: When it is put back.
+    until: str
+    #: The newest versions with which it was checked; the oldest that the package supports is tested as well.
+    checked: str
+    #: Where it stands, given the object of upstream's that has it.
+    places: Callable[[Any], Iterable[Place]]
+
+
+_DISTRIBUTED = "distributed 2026.8.0"
+
+
+def _stream_handler(op: str, *, why: str, without: str, until: str) -> Patch:
+    return Patch(
+        what=f"Scheduler.stream_handlers[{op!r}]",
+        why=why,
+        without=without,
+        until=until,
+        checked=_DISTRIBUTED,
+        places=lambda scheduler: [(scheduler.stream_handlers, op)],
+    )
+
+
+UPDATE_GRAPH = _stream_handler(
+    "update-graph",
+    why="no hook says when the scheduler begins to take a graph in",
+    without="the time until a graph is taken in counts as without work",
+    until="the meter on the scheduler goes",
+)
+LONG_RUNNING = _stream_handler(
+    "long-running",
+    why="no hook says when a task secedes",
+    without="a seceded task counts as one that holds a slot",
+    until="the meter on the scheduler goes",
+)
+CLIENT_RELEASES_KEYS = _stream_handler(
+    "client-releases-keys",
+    why="no hook says when a client lets go of its results",
+    without="a trace has no releases",
+    until="the recording ends",
+)
+STEAL_RESPONSE = _stream_handler(
+    "steal-response",
+    why="a task that is stolen stays in processing, so no hook says that it moved",
+    without="a trace shows a stolen task on the worker that it was taken from",
+    until="the recording ends",
+)
+WORKER_STATUS_CHANGE = _stream_handler(
+    "worker-status-change",
+    why="no hook says when a worker pauses, goes on, or retires",
+    without="a trace does not say when workers took no tasks",
+    until="the recording ends",
+)
+TICK = Patch(
+    what="Server.periodic_callbacks['tick'].callback",
+    why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",
+    without="a trace does not say when event loops were blocked",
+    until="the recording ends",
+    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
+    places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
+)
+DATA_MOVES = Patch(
+    what="IOStream and SSLIOStream.read_from_fd and .write_to_fd, distributed.protocol.dumps and .loads",
+    why="nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
+    "transfer: in the recorded transfers both look the same",
+    without="a transfer that keeps the event loop busy is shown as `worker-loop`",
+    until="the last recording in the process ends",
+    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
+    places=lambda _: [
+        (IOStream, "read_from_fd"),
+        (IOStream, "write_to_fd"),
+        (SSLIOStream, "read_from_fd"),
+        (SSLIOStream, "write_to_fd"),
+        (protocol, "dumps"),
+        (protocol, "loads"),
+    ],
+)
+SUBMIT = Patch(
+    what="Executor.submit of each of a worker's thread pools",
+    why="CPU time can only be read inside a task's thread, and users' own executors must stay the objects they know",
+    without="CPU time of the tasks is not measured, and the report says so",
+    until="the last metered worker that uses the executor goes",
+    checked=f"{_DISTRIBUTED}, Python 3.11 to 3.13",
+    places=lambda executor: [(executor, "submit")],
+)
+READ_BACK = Patch(
+    what="zict.Buffer.slow_to_fast",
+    why="no hook says when the event loop reads a result back from disk",
+    without="what slots wait for meanwhile is not `spill`",
+    until="the meter on the worker goes",
+    checked="zict 3.0.0",
+    places=lambda buffer: [(buffer, "slow_to_fast")],
+)
+WRITE_OUT = Patch(
+    what="zict.Buffer.fast.on_evict",
+    why="no hook says when the event loop writes a result to disk",
+    without="what slots wait for meanwhile is not `spill`",
+    until="the meter on the worker goes",
+    checked="zict 3.0.0",
+    places=lambda buffer: [(buffer.fast.on_evict, i) for i in range(len(buffer.fast.on_evict))],
+)
+EVICT = Patch(
+    what="SpillBuffer.evict",
+    why="what the memory manager evicts must be distinguished from what a task's result pushes out",
+    without="`spill by the memory manager` is missing",
+    until="the meter on the worker goes",
+    checked=_DISTRIBUTED,
+    places=lambda data: [(data, "evict")],
+)
+CLIENT_CLASS = Patch(
+    what="the class of one Client: its get, compute, persist, submit, map, _graph_to_futures and _gather",
+    why="no hook says when a graph is optimised, sent and gathered, and Dask's `scheduler=` setting is the user's",
+    without="phases of the client are missing from a report, and its tasks carry no span of their own",
+    until="the last report that is open on the client ends",
+    checked=_DISTRIBUTED,
+    places=lambda client: [(client, "__class__")],
+)
+
+PATCHES = (
+    UPDATE_GRAPH,
+    LONG_RUNNING,
+    CLIENT_RELEASES_KEYS,
+    STEAL_RESPONSE,
+    WORKER_STATUS_CHANGE,
+    TICK,
+    DATA_MOVES,
+    SUBMIT,
+    READ_BACK,
+    WRITE_OUT,
+    EVICT,
+    CLIENT_CLASS,
+)
+
+
+class Replacements:
+    """What one part of the package put in place of upstream's own, and puts back together.
+
+    Whatever somebody else put over it since stays, and goes on calling it: it has to pass calls on for ever. It is
+    put back by a later :meth:`put_back` if it stands on top again by then.
+    """
+
+    def __init__(self) -> None:
+        #: Owner, name, what stands there now, and what stood there itself.
+        self._placed: list[tuple[Any, Any, Any, Any]] = []
+
+    def put(self, patch: Patch, owner: Any, wrap: Callable[[Any], Any]) -> int:
+        """Put what ``wrap`` makes of each original in its place.
+
+        Parameters
+        ----------
+        patch
+            What is replaced.
+        owner
+            The object that has it.
+        wrap
+            Given the original, makes what is put in its place.
+
+        Returns
+        -------
+        int
+            In how many places it is now: 0 where upstream has nothing of the kind or lets nothing be replaced.
+        """
+        try:
+            places = list(patch.places(owner))
+        except (AttributeError, LookupError):  # upstream renamed it
+            return 0
+        return sum(self._put(*place, wrap) for place in places)
+
+    def _put(self, owner: Any, name: Any, wrap: Callable[[Any], Any]) -> bool:
+        original = _now(owner, name)
+        if original is _ABSENT:
+            return False
+        try:
+            own = _own(owner, name)
+        except TypeError:  # an object with slots
+            return False
+        replacement = wrap(original)
+        _set(owner, name, replacement)
+        if _now(owner, name) is not replacement:  # a descriptor of its class goes first
+            _set(owner, name, own)
+            return False
+        self._placed.append((owner, name, replacement, own))
+        return True
+
+    def put_back(self) -> None:
+        """Leave upstream as it was; safe to call twice."""
+        kept = []
+        for owner, name, replacement, own in reversed(self._placed):
+            if _own(owner, name) is replacement:
+                _set(owner, name, own)
+            else:
+                kept.append((owner, name, replacement, own))
+        self._placed = kept[::-1]
+
+
+def _now(owner: Any, name: Any) -> Any:
+    """What is found at a place: of a class only what it has itself, for what it inherits is replaced where it is."""
+    if isinstance(owner, (dict, list, type)):
+        return _own(owner, name)
+    return getattr(owner, name, _ABSENT)
+
+
+def _own(owner: Any, name: Any) -> Any:
+    """What stands at a place itself, and in no class above it."""
+    if isinstance(owner, (dict, list)):
+        try:
+            return owner[name]
+        except LookupError:
+            return _ABSENT
+    return type(owner) if name == "__class__" else vars(owner).get(name, _ABSENT)
+
+
+def _set(owner: Any, name: Any, value: Any) -> None:
+    if isinstance(owner, type) or name == "__class__":
+        setattr(owner, name, value)
+        return
+    items = owner if isinstance(owner, (dict, list)) else vars(owner)
+    if value is _ABSENT:
+        del items[name]
+    else:
+        items[name] = value

@@ -1,0 +1,27 @@
+"""A recording as it travels from the scheduler to a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from distributed.protocol import Serialize, to_serialize
+
+from dask_efficiency.trace.recorder import Recording
+from dask_efficiency.trace.tables import Texts
+
+
+def pack(recording: Recording) -> dict[str, Any]:
+    """What travels: columns as they are, and facts as plain data."""
+    columns = {**recording.columns, "keys.block": recording.keys.block, "keys.offsets": recording.keys.offsets}
+    return {"columns": {name: to_serialize(column) for name, column in columns.items()}, "facts": recording.facts}
+
+
+def unpack(payload: Mapping[str, Any]) -> Recording:
+    """What :func:`pack` made, on the client."""
+    # Within one process they travel as they are, wrapped.
+    columns = {
+        name: column.data if isinstance(column, Serialize) else column for name, column in payload["columns"].items()
+    }
+    keys = Texts(columns.pop("keys.block"), columns.pop("keys.offsets"))
+    return Recording(columns, keys, payload["facts"])

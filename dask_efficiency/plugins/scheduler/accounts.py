@@ -1,0 +1,266 @@
+"""ClusterAccounts: the cluster's ledger and what reports need beside it, brought up to date from heartbeats."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.ledger import WindowBalance
+from dask_efficiency.plugins.guard import Guard
+from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
+from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugins.scheduler.recording import Recording
+from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
+from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugins.scheduler.timelines import Timelines
+from dask_efficiency.plugins.scheduler.workers import Answers
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.timeline import TimelineRecorder
+from dask_efficiency.windows import ClusterWindow
+from dask_efficiency.wire import RefusedSnapshot, decode_window
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Polls remembered for live views: ten minutes.
+RECENT_MOMENTS = 1_200
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the cluster had done by one instant, as far as heartbeats had come."""
+
+    at: int
+    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES` since the accounts began.
+    activity: Mapping[str, int]
+    nthreads: int
+
+
+@dataclass(slots=True, eq=False)
+class OpenWindow:
+    """A window that a client opened, and what is kept for its report."""
+
+    window: ClusterWindow
+    timeline: TimelineRecorder
+    client: str
+    #: Ids of the spans of this client's work.
+    spans: set[str]
+    #: What its report cannot have, as notes.
+    missing: list[str]
+    #: What was computed again in it.
+    repeats: RepeatCounter = field(default_factory=RepeatCounter)
+
+
+class ClusterAccounts:
+    """The accounts of one registration, from its first worker to its end.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    session
+        Which accounts these are.
+    options
+        Gives the options in force.
+    windows
+        The windows that are open, by id.
+    recording
+        Hears which workers come and go, and of their heartbeats.
+    left_in_order
+        Called with a worker that said that it closes, and is gone before its final snapshot came.
+    guard
+        What the accounts' failures go no further than.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        session: str,
+        options: Callable[[], Options],
+        windows: dict[str, ClusterWindow],
+        recording: Recording,
+        left_in_order: Callable[[Presence], object],
+        guard: Guard,
+    ) -> None:
+        self.scheduler = scheduler
+        self.session = session
+        self.windows = windows
+        self.guard = guard
+        self._options = options
+        self._recording = recording
+        self._left_in_order = left_in_order
+        #: Seconds since the epoch at which the accounts began.
+        self.since = time.time()
+        self.cluster = ClusterLedger(at=time.monotonic_ns())
+        self.work = WorkTracker(scheduler, self.cluster, windows)
+        self.timelines = Timelines(at=self.cluster.started)
+        self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
+        #: What the cluster was doing at each of the last polls, for live views.
+        self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
+        #: CPU seconds of polls on the scheduler's thread.
+        self.cost_seconds = 0.0
+        self._thread = threading.get_ident()
+        #: Address to the id of the server there.
+        self._servers: dict[str, str] = {}
+        #: What a former registration's meters sent last is still there, and is not of these accounts.
+        self._last_payload = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
+        self._logged_refusals: set[str] = set()
+        self._polled = self._remembered = 0
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        return self._options()
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is measured any more; None while it is."""
+        return self.guard.off
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The stragglers of now, the most certain first."""
+        return self.stragglers.findings
+
+    def now(self) -> int:
+        """Nanoseconds by the accounts' clock."""
+        return time.monotonic_ns()
+
+    def refresh(self) -> None:
+        """Bring the accounts up to now, as far as heartbeats have come.
+
+        From another thread than the scheduler's, such as that of an exporter of the user's own, no-op.
+        """
+        if threading.get_ident() == self._thread:
+            self.guard(self.poll)
+
+    # -- workers that come and go --------------------------------------------------------------
+
+    def reconcile(self) -> None:
+        """Compare with the scheduler's workers: one may join while a hook is not in place yet."""
+        at = time.monotonic_ns()
+        workers = self.scheduler.workers
+        for address in [a for a, server in self._servers.items() if a not in workers or workers[a].server_id != server]:
+            self.worker_left(address, at)
+        for address, ws in workers.items():
+            if address not in self._servers:
+                self._servers[address] = ws.server_id
+                presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
+                self.work.worker_joined(presence)
+                for window in self.windows.values():
+                    window.worker_joined(presence)
+                self._recording.worker_joined(address)
+                self.stragglers.worker_joined(address, ws)
+
+    def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
+        """A worker was removed."""
+        self._recording.worker_left(address, stimulus_id)
+        self._servers.pop(address, None)
+        self.work.worker_left(address)
+        self._last_payload.pop(address, None)
+        presence = self.cluster.present.get(address)
+        self.cluster.worker_left(address, at=at)
+        if presence is not None and presence in self.cluster.closing:
+            self._left_in_order(presence)
+        self.stragglers.worker_left(address)
+
+    # -- what workers report -------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Take the heartbeats that have arrived since the last poll."""
+        began = time.thread_time()
+        at = time.monotonic_ns()
+        self.reconcile()
+        now = time.time()
+        for address, ws in self.scheduler.workers.items():
+            payload = ws.metrics.get(METRIC)
+            if payload is None or payload is self._last_payload.get(address):
+                continue
+            self._last_payload[address] = payload
+            # It came after the last poll: a wall clock that was set in between cannot make it older.
+            age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
+            self._take_snapshot(address, payload, at - age)
+            self.stragglers.take_heartbeat(address, ws, payload, at - age)
+        self.stragglers.poll(at)
+        self._polled = at
+        self.cluster.accrue(at=at)
+        self.cluster.close_departed(at=at)
+        self.follow()
+        self._recording.take_heartbeats(self.cluster.activity_by_worker)
+        if at - self._remembered >= self.options.history_interval * 1e9:
+            self.cluster.remember(at=at)
+            self._remembered = at
+        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+        self.cost_seconds += time.thread_time() - began
+
+    def follow(self) -> None:
+        """Note in the timelines what is known of the workers by now."""
+        self.timelines.follow(self.cluster.present.values())
+
+    def take_answers(self, replies: Answers) -> dict[str, WindowBalance | str]:
+        """Take the snapshots that workers were asked for; gives their windows, or why there is none, by address."""
+        answers: dict[str, WindowBalance | str] = {}
+        for address, (reply, at) in replies.items():
+            if not isinstance(reply, dict) or "snapshot" not in reply:
+                answers[address] = str(reply) if isinstance(reply, Exception) else "it is not metered"
+                continue
+            self._take_snapshot(address, reply["snapshot"], at)
+            self._take_processors(address, self.cluster.present.get(address), reply)
+            try:
+                answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
+            except RefusedSnapshot as refusal:
+                answers[address] = f"its window was refused: {refusal}"
+        return answers
+
+    def event(self, topic: str, message: Any) -> None:
+        """Note that a worker begins to close, and take its final snapshot."""
+        if not isinstance(message, Mapping):
+            return
+        # Upstream's own words: a worker's as it begins to close, and the scheduler's just before a removal.
+        action = message.get("action")
+        if action == "closing-worker" or (action == "remove-worker" and message.get("expected")):
+            self.cluster.worker_closing(topic)
+        if topic == FINAL_SNAPSHOT and message.get("session") == self.session:
+            self._take_final_snapshot(message)
+
+    def _take_final_snapshot(self, message: Mapping[str, Any]) -> None:
+        address = str(message.get("worker"))
+        presence = self.cluster.find(address, message.get("snapshot"))
+        self._take_snapshot(address, message.get("snapshot"), time.monotonic_ns())
+        self._take_processors(address, presence, message)
+        windows = message.get("windows")
+        if presence is None or not isinstance(windows, Mapping):
+            return
+        for window_id, payload in windows.items():
+            window = self.windows.get(window_id)
+            if window is not None:
+                try:
+                    window.worker_closed(presence, decode_window(payload))
+                except RefusedSnapshot as refusal:
+                    self._refused(address, refusal)
+
+    def _take_snapshot(self, address: str, payload: Any, at: int) -> None:
+        try:
+            self.cluster.receive(address, payload, at=at)
+        except RefusedSnapshot as refusal:
+            self._refused(address, refusal)
+
+    def _take_processors(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
+        try:
+            self.cluster.take_processors(presence, message.get("processors"))
+        except RefusedSnapshot as refusal:
+            self._refused(address, refusal)
+
+    def _refused(self, address: str, refusal: RefusedSnapshot) -> None:
+        if address not in self._logged_refusals:
+            self._logged_refusals.add(address)
+            logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)

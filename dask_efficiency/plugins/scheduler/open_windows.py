@@ -1,0 +1,133 @@
+"""OpenWindows: the windows that clients have open, each of which ends as a report."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from dask_efficiency.cluster import Presence
+from dask_efficiency.plugins.decorations import decoration
+from dask_efficiency.plugins.names import CLOSE, OPEN
+from dask_efficiency.plugins.scheduler import replies
+from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugins.scheduler.recording import Recording
+from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.windows import ClusterWindow
+
+#: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
+FINAL_SNAPSHOT_NS = 250_000_000
+
+#: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
+MAX_WINDOWS = 64
+
+
+class OpenWindows:
+    """Opens and closes windows on all workers at once.
+
+    Parameters
+    ----------
+    accounts
+        The cluster's accounts.
+    workers
+        Who is asked.
+    recording
+        Records for the windows that want a trace.
+    ask_leaving
+        Asks a worker that is about to go for its final snapshot.
+    """
+
+    def __init__(
+        self,
+        accounts: ClusterAccounts,
+        workers: WorkerHalves,
+        recording: Recording,
+        ask_leaving: Callable[[Presence], Awaitable[None]],
+    ) -> None:
+        self._accounts = accounts
+        self._workers = workers
+        self._recording = recording
+        self._ask_leaving = ask_leaving
+        self._open: dict[str, OpenWindow] = {}
+
+    async def open(self, window_id: str, client: str, span: str, *, trace: bool) -> None:
+        """Open a window for a client, whose work is tagged with a span."""
+        accounts = self._accounts
+        accounts.poll()
+        missing: list[str] = []
+        if trace:
+            with decoration("trace", missing):
+                await self._recording.begin(window_id)
+        while len(self._open) >= MAX_WINDOWS:
+            self.forget(next(iter(self._open)))
+        at = time.monotonic_ns()
+        # A poll may come while the workers answer.
+        timeline = accounts.timelines.begin(at=at)
+        try:
+            accounts.take_answers(await self._workers.ask(OPEN, window_id))
+        except BaseException:
+            accounts.timelines.end(timeline)
+            raise
+        work = accounts.work
+        window = ClusterWindow(accounts.cluster, at=at, graphs=work.graphs, running=work.running)
+        self._open[window_id] = opened = OpenWindow(window, timeline, client, {span}, missing)
+        work.repeats[window_id] = opened.repeats
+        accounts.windows[window_id] = window
+        self._workers.update()
+
+    async def close(self, window_id: str) -> dict[str, Any]:
+        """What happened in a window, as its client is sent it.
+
+        Raises
+        ------
+        RuntimeError
+            If no such window is open.
+        """
+        opened = self._open.get(window_id)
+        if opened is None:
+            raise RuntimeError(f"no window {window_id!r} is open: it expired, or the scheduler restarted")
+        accounts, cluster = self._accounts, self._accounts.cluster
+        at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
+        opened.timeline.stop(at=at)
+        answers = accounts.take_answers(await self._workers.ask(CLOSE, window_id))
+        accounts.poll()
+        if cluster.leaving:
+            await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
+            await asyncio.gather(*map(self._ask_leaving, cluster.closing))
+            cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
+            accounts.follow()
+        closed = opened.window.close(cluster, answers, at=at)
+        reply = replies.of_window(accounts, opened, closed, at)
+        reply["notes"] += opened.missing
+        if self._recording.wanted(window_id) and not opened.missing:
+            with decoration("trace", reply["notes"]):
+                reply["trace"] = {**await self._recording.collect(), "start": opened.window.opened}
+        self.forget(window_id)
+        return reply
+
+    def forget(self, window_id: str) -> None:
+        """Close a window without a report."""
+        opened = self._open.pop(window_id, None)
+        if opened is not None:
+            self._accounts.timelines.end(opened.timeline)
+        self._accounts.windows.pop(window_id, None)
+        self._accounts.work.repeats.pop(window_id, None)
+        self._recording.forget(window_id)
+        if not self._workers.removed:
+            self._workers.update()
+
+    def client_left(self, client: str) -> None:
+        """Close the windows of a client that is gone."""
+        for window_id in [window_id for window_id, opened in self._open.items() if opened.client == client]:
+            self.forget(window_id)
+
+    def graph_taken_in(self, client: str, keys: Iterable[Any]) -> None:
+        """Note which spans are a client's, for the windows that it has open."""
+        mine = [opened for opened in self._open.values() if opened.client == client]
+        if not mine:
+            return
+        tasks = self._accounts.scheduler.tasks
+        spans = {tasks[key].group.span_id for key in keys if key in tasks}
+        for opened in mine:
+            opened.spans.update(span for span in spans if span)

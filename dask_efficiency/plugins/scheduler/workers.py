@@ -1,0 +1,125 @@
+"""WorkerHalves: sends the workers their half of the plugin, and asks what it knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+from distributed.core import rpc
+
+import dask_efficiency
+from dask_efficiency.cluster import GRACE_NS
+from dask_efficiency.plugins import bootstrap, names
+from dask_efficiency.plugins.options import Options
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+logger = logging.getLogger("dask_efficiency")
+
+#: What each worker answered, or the exception that came instead, by address; and when, monotonic nanoseconds.
+Answers = dict[str, tuple[Any, int]]
+
+
+class WorkerHalves:
+    """The workers' halves of one registration, as the scheduler reaches them.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    session
+        Which registration this is.
+    options
+        Gives the options in force.
+    windows
+        Ids of the windows that are open, at any time: a worker that joins opens them.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, session: str, options: Callable[[], Options], windows: Collection[str]
+    ) -> None:
+        self._scheduler = scheduler
+        self._session = session
+        self._options = options
+        self._windows = windows
+        #: The recording in which a worker that joins takes part.
+        self.recording: str | None = None
+        #: Whether it is over: no worker takes part any more.
+        self.removed = False
+
+    def update(self) -> bytes:
+        """Have the workers that join sent their half as it must be now."""
+        options = self._options()
+        plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
+            dask_efficiency.__version__,
+            self._session,
+            options.max_prefixes,
+            list(self._windows),
+            self.recording,
+            options.gpu,
+        )
+        cloudpickle.register_pickle_by_value(bootstrap)
+        try:
+            payload: bytes = cloudpickle.dumps(plugin)
+        finally:
+            cloudpickle.unregister_pickle_by_value(bootstrap)
+        self._scheduler.worker_plugins[names.WORKER_PLUGIN] = payload
+        return payload
+
+    async def send(self) -> None:
+        """Meter the workers that are there; those that join are sent their half by the scheduler."""
+        await self._broadcast({"op": "plugin-add", "plugin": self.update(), "name": names.WORKER_PLUGIN})
+
+    def forget(self) -> None:
+        """Have the workers that join sent nothing; it is over."""
+        self.removed = True
+        self._scheduler.worker_plugins.pop(names.WORKER_PLUGIN, None)
+
+    async def remove(self) -> None:
+        """Take their half from the workers that are there."""
+        await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN})
+
+    async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> Answers:
+        """The answers of all workers, or of some; one that does not answer costs the timeout."""
+        message = {"op": names.OP, "action": action}
+        if window:
+            message["window"] = window
+        return await self._broadcast(message, addresses)
+
+    async def ask_final_snapshot(self, address: str) -> Any:
+        """The final snapshot of a worker that left in order; None if it does not answer.
+
+        Upstream's ``Worker.close`` ends before it takes plugins away where the worker's nanny closes first, as it
+        does when a cluster scales down; the worker then answers until it is killed.
+        """
+        timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
+        try:
+            async with rpc(address, timeout=timeout, connection_args=self._scheduler.connection_args) as worker:
+                return await asyncio.wait_for(getattr(worker, names.OP)(action=names.ASK_FINAL_SNAPSHOT), timeout)
+        except Exception:  # whatever it is, the worker is gone, and its accounts end without
+            logger.debug("dask_efficiency could not ask %s for its final snapshot", address, exc_info=True)
+            return None
+
+    async def _broadcast(self, message: dict[str, Any], addresses: Iterable[str] | None = None) -> Answers:
+        timeout = self._options().report_timeout
+
+        async def ask(address: str) -> tuple[Any, int]:
+            answer: Any
+            try:
+                answers = await asyncio.wait_for(
+                    self._scheduler.broadcast(msg=dict(message), workers=[address], on_error="return"), timeout
+                )
+                answer = answers[address]
+            except TimeoutError:
+                answer = TimeoutError(f"no answer in {timeout:g} s")
+            except Exception as error:
+                answer = error
+            return answer, monotonic_ns()
+
+        addresses = list(self._scheduler.workers if addresses is None else addresses)
+        return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))

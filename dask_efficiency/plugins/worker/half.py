@@ -1,0 +1,21 @@
+"""WorkerHalf: as much of a worker's half, which travels by value, as its meter uses."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class WorkerHalf(Protocol):
+    """What :class:`~dask_efficiency.plugins.bootstrap.EfficiencyWorkerPlugin` brings along."""
+
+    #: The registration that it belongs to.
+    session: str
+    max_prefixes: int
+    #: Windows that are open when it arrives, and the recording that goes on.
+    windows: list[str]
+    recording: str | None
+    #: The option of this name.
+    gpu: str
+
+    def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
+        """Dask's hook; the meter replaces it on the instance."""

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.plugins import names, options
+from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+
+
+class FakeScheduler:
+    """Three workers: one answers, one raises, one is silent."""
+
+    def __init__(self) -> None:
+        self.workers = dict.fromkeys(["good", "bad", "silent"])
+        self.worker_plugins: dict[str, bytes] = {}
+        self.connection_args: dict[str, Any] = {}
+        self.messages: list[dict[str, Any]] = []
+
+    async def broadcast(self, *, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
+        (address,) = workers
+        self.messages.append(msg)
+        if address == "silent":
+            await asyncio.Event().wait()
+        return {address: KeyError("broken") if address == "bad" else {"heard": msg["action"]}}
+
+
+@pytest.fixture
+def scheduler() -> FakeScheduler:
+    return FakeScheduler()
+
+
+@pytest.fixture
+def windows() -> dict[str, object]:
+    return {}
+
+
+@pytest.fixture
+def halves(scheduler: Any, windows: dict[str, object]) -> WorkerHalves:
+    opts = options.resolve({"report_timeout": 0.05, "max_prefixes": 7, "gpu": "off"})
+    return WorkerHalves(scheduler, "session", lambda: opts, windows)
+
+
+def test_every_worker_answers_or_it_is_known_why_not(halves):
+    answers = asyncio.run(halves.ask(names.SNAPSHOT))
+    assert answers["good"][0] == {"heard": names.SNAPSHOT}
+    assert isinstance(answers["bad"][0], KeyError)
+    assert str(answers["silent"][0]) == "no answer in 0.05 s"
+
+
+def test_some_workers_can_be_asked_about_a_window(halves, scheduler):
+    assert asyncio.run(halves.ask(names.OPEN, "w", addresses=["good"])).keys() == {"good"}
+    assert scheduler.messages == [{"op": names.OP, "action": names.OPEN, "window": "w"}]
+
+
+def test_a_scheduler_that_cannot_broadcast_costs_the_answers_only(halves, scheduler, monkeypatch):
+    async def fail(**kwargs: Any) -> dict[str, Any]:
+        raise OSError("injected")
+
+    monkeypatch.setattr(scheduler, "broadcast", fail)
+    answers = asyncio.run(halves.ask(names.SNAPSHOT))
+    assert {str(answer) for answer, _ in answers.values()} == {"injected"}
+
+
+def test_a_worker_that_joins_is_sent_what_goes_on_now(halves, scheduler, windows):
+    windows["w"] = SimpleNamespace()
+    halves.recording = "r"
+    halves.update()
+    half = pickle.loads(scheduler.worker_plugins[names.WORKER_PLUGIN])
+    assert (half.session, half.max_prefixes, half.gpu) == ("session", 7, "off")
+    assert (half.windows, half.recording) == (["w"], "r")
+
+
+def test_once_it_is_over_no_worker_is_sent_anything(halves, scheduler):
+    halves.update()
+    halves.forget()
+    assert halves.removed
+    assert scheduler.worker_plugins == {}

@@ -1,0 +1,277 @@
+"""What is replaced is still there upstream, as it was when it was replaced; and it is put back."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import zict
+from distributed import Client, Scheduler
+from distributed.spill import SpillBuffer
+from distributed.worker import _run_actor, _run_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dask_efficiency.plugins
+from dask_efficiency.plugins import patches
+from dask_efficiency.plugins.patches import PATCHES, Patch, Replacements
+
+# -- what an upgrade of upstream broke -------------------------------------------------------------
+
+
+def takes(function: Callable[..., Any], *names: str) -> bool:
+    """Whether it can be called with arguments of these names."""
+    return set(names) <= inspect.signature(function).parameters.keys()
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> SimpleNamespace:
+    """As much of a real scheduler as is replaced, without its event loop."""
+
+    async def make() -> SimpleNamespace:
+        real = Scheduler(dashboard=False)
+        return SimpleNamespace(stream_handlers=real.stream_handlers, periodic_callbacks=real.periodic_callbacks)
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+def spill_buffer(tmp_path: Path) -> SpillBuffer:
+    return SpillBuffer(str(tmp_path / "spilled"), target=1_000)
+
+
+@pytest.mark.parametrize(
+    ("patch", "names"),
+    [
+        (patches.UPDATE_GRAPH, ["client", "keys"]),
+        (patches.LONG_RUNNING, ["key"]),
+        (patches.CLIENT_RELEASES_KEYS, ["keys", "client"]),
+        (patches.STEAL_RESPONSE, ["key", "stimulus_id"]),
+        (patches.WORKER_STATUS_CHANGE, ["status", "worker"]),
+    ],
+    ids=lambda value: value.what if isinstance(value, Patch) else "",
+)
+def test_stream_handlers_of_the_scheduler(scheduler: SimpleNamespace, patch: Patch, names: list[str]) -> None:
+    ((handlers, op),) = patch.places(scheduler)
+    assert op in handlers, patch.without
+    assert takes(handlers[op], *names), patch.without
+
+
+def test_taking_a_graph_in_is_awaited(scheduler: SimpleNamespace) -> None:
+    assert inspect.iscoroutinefunction(scheduler.stream_handlers["update-graph"]), patches.UPDATE_GRAPH.without
+
+
+def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:
+    ((tick, name),) = patches.TICK.places(scheduler)
+    assert callable(getattr(tick, name)), patches.TICK.without
+    assert 0 < tick.callback_time < 1_000, "expected milliseconds between two ticks"
+
+
+def test_what_moves_data() -> None:
+    for owner, name in patches.DATA_MOVES.places(None):
+        assert inspect.isfunction(vars(owner).get(name)), patches.DATA_MOVES.without
+
+
+def test_the_submit_of_an_executor() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        replacements = Replacements()
+        assert replacements.put(patches.SUBMIT, executor, lambda submit: lambda fn: submit(fn)), patches.SUBMIT.without
+        assert executor.submit(int).result() == 0
+        replacements.put_back()
+        assert "submit" not in vars(executor)
+    # By this table each call finds its worker.
+    assert takes(_run_task, "active_threads"), patches.SUBMIT.without
+    assert takes(_run_actor, "active_threads"), patches.SUBMIT.without
+
+
+def test_what_reads_a_result_back(spill_buffer: SpillBuffer) -> None:
+    assert isinstance(spill_buffer, zict.Buffer), patches.READ_BACK.without
+    ((buffer, name),) = patches.READ_BACK.places(spill_buffer)
+    assert takes(getattr(buffer, name), "key"), patches.READ_BACK.without
+
+
+def test_what_writes_a_result_to_disk(spill_buffer: SpillBuffer) -> None:
+    places = list(patches.WRITE_OUT.places(spill_buffer))
+    assert places, patches.WRITE_OUT.without
+    for callbacks, i in places:
+        assert takes(callbacks[i], "key", "value"), patches.WRITE_OUT.without
+
+
+def test_what_the_memory_manager_calls(spill_buffer: SpillBuffer) -> None:
+    ((buffer, name),) = patches.EVICT.places(spill_buffer)
+    assert not inspect.signature(getattr(buffer, name)).parameters, patches.EVICT.without
+
+
+def test_what_a_client_does_with_a_graph() -> None:
+    for name in ("get", "compute", "persist", "submit", "map", "_graph_to_futures"):
+        method = getattr(Client, name, None)
+        assert inspect.isfunction(method), f"Client.{name}: {patches.CLIENT_CLASS.without}"
+        assert not inspect.iscoroutinefunction(method)
+    assert inspect.iscoroutinefunction(Client._gather), patches.CLIENT_CLASS.without
+    # Its class is replaced on the object itself.
+    assert "__slots__" not in vars(Client)
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.what)
+def test_every_patch_says_what_it_is_for(patch: Patch) -> None:
+    assert all((patch.what, patch.why, patch.without, patch.until, patch.checked))
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.what)
+def test_every_patch_is_tested_here(patch: Patch) -> None:
+    (name,) = (name for name, value in vars(patches).items() if value is patch)
+    assert f"patches.{name}" in Path(__file__).read_text()
+
+
+def replacements_in(tree: ast.AST) -> Iterable[ast.AST]:
+    """Where something is set on an object by name, in its dictionary, or as its class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            yield node
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            text = ast.unparse(target)
+            if text.endswith(".__class__") or any(part in text for part in ("vars(", "__dict__[", "_handlers[")):
+                yield node
+
+
+def test_nothing_is_replaced_in_another_file() -> None:
+    (folder,) = dask_efficiency.plugins.__path__
+    found = {
+        path.name for path in Path(folder).rglob("*.py") if any(replacements_in(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found == {"patches.py"}
+
+
+# -- how it is replaced and put back ---------------------------------------------------------------
+
+
+class Upstream:
+    """Things that are replaced: an attribute of its class, of its own, of a dictionary and of a list."""
+
+    def __init__(self) -> None:
+        self.own = "own"
+        self.handlers = {"op": "handler"}
+        self.callbacks = ["first", "second"]
+
+    inherited = "inherited"
+
+    def state(self) -> tuple[Any, ...]:
+        return type(self), dict(vars(self)), dict(self.handlers), list(self.callbacks)
+
+
+class Closed:
+    """Takes no attributes."""
+
+    __slots__ = ()
+
+    @property
+    def fixed(self) -> str:
+        return "fixed"
+
+
+class Fixed:
+    """Has an attribute that is always its class's."""
+
+    @property
+    def fixed(self) -> str:
+        return "fixed"
+
+
+def patch_of(places: Callable[[Any], Any]) -> Patch:
+    return Patch("what", "why", "without", "until", "checked", places)
+
+
+KINDS = {
+    "an attribute of its class": patch_of(lambda it: [(it, "inherited")]),
+    "an attribute of its own": patch_of(lambda it: [(it, "own")]),
+    "an item of a dictionary": patch_of(lambda it: [(it.handlers, "op")]),
+    "items of a list": patch_of(lambda it: [(it.callbacks, 0), (it.callbacks, 1)]),
+    "its class": patch_of(lambda it: [(it, "__class__")]),
+}
+
+
+def another(original: Any) -> Any:
+    return type("Subclass", (original,), {}) if isinstance(original, type) else f"over {original}"
+
+
+@pytest.mark.parametrize("patch", KINDS.values(), ids=KINDS)
+def test_it_is_replaced_and_then_as_it_was(patch: Patch) -> None:
+    upstream = Upstream()
+    before = upstream.state()
+    replacements = Replacements()
+    assert replacements.put(patch, upstream, another) == len(patch.places(upstream))
+    assert upstream.state() != before
+    replacements.put_back()
+    replacements.put_back()
+    assert upstream.state() == before
+
+
+@pytest.mark.parametrize("patch", KINDS.values(), ids=KINDS)
+def test_what_somebody_else_put_over_it_stays(patch: Patch) -> None:
+    upstream = Upstream()
+    ours, theirs = Replacements(), Replacements()
+    ours.put(patch, upstream, another)
+    theirs.put(patch, upstream, another)
+    with_theirs = upstream.state()
+    ours.put_back()
+    assert upstream.state() == with_theirs
+
+
+@given(st.sampled_from(list(KINDS.values())), st.permutations(range(4)))
+def test_in_whatever_order_they_go_upstream_is_as_it_was_in_the_end(patch: Patch, order: list[int]) -> None:
+    upstream = Upstream()
+    before = upstream.state()
+    layers = [Replacements() for _ in order]
+    for layer in layers:
+        layer.put(patch, upstream, another)
+    for _ in layers:
+        for i in order:
+            layers[i].put_back()
+    assert upstream.state() == before
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        lambda it: [(it, "renamed")],
+        lambda it: [(it.renamed, "op")],
+        lambda it: [(it.handlers, "renamed")],
+        lambda it: [(it.handlers["renamed"], "callback")],
+    ],
+    ids=["an attribute", "what has it", "an item", "an item that has it"],
+)
+def test_what_upstream_renamed_is_left_alone(places: Callable[[Any], Any]) -> None:
+    upstream = Upstream()
+    before = upstream.state()
+    replacements = Replacements()
+    assert replacements.put(patch_of(places), upstream, pytest.fail) == 0
+    replacements.put_back()
+    assert upstream.state() == before
+
+
+def test_of_a_class_what_it_inherits_is_left_to_the_class_that_has_it() -> None:
+    class Derived(Upstream):
+        pass
+
+    assert Replacements().put(patch_of(lambda it: [(it, "inherited")]), Derived, another) == 0
+    assert "inherited" not in vars(Derived)
+    replacements = Replacements()
+    assert replacements.put(patch_of(lambda it: [(it, "inherited")]), Upstream, another) == 1
+    assert Derived.inherited == "over inherited"
+    replacements.put_back()
+    assert Derived.inherited == "inherited"
+
+
+def test_what_lets_nothing_be_replaced_is_left_alone() -> None:
+    fixed = Fixed()
+    assert Replacements().put(patch_of(lambda it: [(it, "fixed")]), fixed, another) == 0
+    assert vars(fixed) == {}
+    assert Replacements().put(patch_of(lambda it: [(it, "fixed")]), Closed(), another) == 0

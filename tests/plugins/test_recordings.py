@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from distributed import protocol
+
+from dask_efficiency.plugins.recordings import pack, unpack
+from dask_efficiency.trace.recorder import Recording
+from dask_efficiency.trace.tables import Texts
+
+
+@pytest.mark.parametrize("travel", [lambda payload: payload, lambda payload: protocol.loads(protocol.dumps(payload))])
+def test_a_recording_arrives_as_it_was_sent_within_a_process_and_between_two(travel):
+    sent = Recording(
+        {"log.at": np.arange(5), "series.cpu": np.array([0.5, np.nan])}, Texts.of(["a", "bc", ""]), {"x": 1}
+    )
+    received = unpack(travel(pack(sent)))
+    assert received.columns.keys() == sent.columns.keys()
+    for name, column in sent.columns.items():
+        np.testing.assert_array_equal(received.columns[name], column)
+    assert list(received.keys) == ["a", "bc", ""]
+    assert received.facts == {"x": 1}
