@@ -17,7 +17,9 @@ exclude_patterns = ["_build"]
 html_theme = "pydata_sphinx_theme"
 html_title = "dask-efficiency"
 html_show_sourcelink = False
-html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2}
+# All pages, under the captions of the table of contents, are beside each page; there are too many for a bar above it.
+html_sidebars = {"**": ["globaltoc.html"]}
+html_theme_options = {"navigation_with_keys": False, "navbar_center": [], "show_toc_level": 2}
 
 # Anchors are made as forges make them, so that the pages' links also work where they are read unbuilt.
 myst_heading_anchors = 4
@@ -29,8 +31,14 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# Other projects' names, and those of modules that are not public, have no page here.
-nitpick_ignore_regex = [("py:.*", r"(?!dask_efficiency\.[A-Za-z_]+$).*")]
+# What has no entry of its own here: other projects' names, what is in modules that are not public, and fields, which
+# the docstrings of their classes explain.
+nitpick_ignore_regex = [
+    ("py:.*", r"(fsspec|pandas)\..*"),
+    ("py:.*", r"dask_efficiency\.\w+\..*"),
+    ("py:data", r"[A-Z_]+"),
+    ("py:(func|attr)", r"confidence_of|save|usual|trace"),
+]
 
 
 def lead_to_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:

@@ -18,6 +18,7 @@ from distributed import Client, LocalCluster
 
 import dask_efficiency
 from dask_efficiency.cli import main
+from dask_efficiency.plugins.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 
 BLOCKS = {page: blocks(page.read_text(encoding="utf-8")) for page in PAGES}
@@ -84,8 +85,17 @@ def test_blocks_that_cannot_run_here_are_python(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", of_language("yaml"))
-def test_yaml_can_be_read(block: Block) -> None:
-    assert yaml.safe_load(block.text)
+def test_yaml_can_be_read_and_sets_options_that_there_are(block: Block) -> None:
+    content = yaml.safe_load(block.text)
+    assert content
+    for key, value in content.get("efficiency", {}).items():
+        OPTIONS[key.replace("-", "_")].read(value)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_environment_variables_are_of_options_that_there_are(page: Path) -> None:
+    names = re.findall(r"DASK_EFFICIENCY__(\w+)", page.read_text(encoding="utf-8"))
+    assert {name.lower() for name in names} <= OPTIONS.keys()
 
 
 def commands() -> list[str]:

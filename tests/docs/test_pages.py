@@ -45,6 +45,12 @@ def test_every_link_within_the_repository_leads_somewhere(page):
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{path}#{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_exists(page):
+    for name in re.findall(r"`([\w/]+(?:/|\.py))`", page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "dask_efficiency", DOCS)), name
+
+
 def test_every_picture_is_shown_on_a_page():
     shown = {
         (page.parent / path).resolve() for page in PAGES for path, _ in links(page.read_text(encoding="utf-8")) if path
