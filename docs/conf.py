@@ -31,9 +31,10 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# What has no entry of its own here: other projects' names, what is in modules that are not public, and fields, which
-# the docstrings of their classes explain.
+# What has no entry of its own here: other projects' names, what is in modules or classes that are not public, and
+# fields, which the docstrings of their classes explain.
 nitpick_ignore_regex = [
+    ("py:.*", rf"(?!({'|'.join(dask_efficiency.__all__)})\.)[A-Z]\w+\.\w+"),
     ("py:.*", r"(fsspec|pandas)\..*"),
     ("py:.*", r"dask_efficiency\.\w+\..*"),
     ("py:data", r"[A-Z_]+"),
