@@ -60,9 +60,14 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 benchmark: $(VENV)/.stamp-benchmark ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
 	@$(BIN)/python -m benchmarks.$(BENCH)
 
+.PHONY: docs
+docs: $(VENV)/.stamp-docs ## The documentation as a site, in docs/_build; a warning is an error
+	@$(BIN)/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning --keep-going docs docs/_build
+	@echo "docs/_build/index.html"
+
 .PHONY: clean
 clean: ## Remove environments, caches and builds
-	rm -rf $(VENV) .venv-matrix build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-matrix build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that works is kept, whoever made it; half of one is made anew. pip knows --group from 25.1.
@@ -94,6 +99,11 @@ $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 $(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test
 	@echo "Installing what the benchmarks need in $(VENV)"
 	@$(PIP) install --quiet --group benchmark
+	@touch $@
+
+$(VENV)/.stamp-docs: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing what the documentation needs in $(VENV)"
+	@$(PIP) install --quiet --editable . --group docs
 	@touch $@
 
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv

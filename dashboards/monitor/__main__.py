@@ -67,7 +67,7 @@ def greeting(server: Server, address: str) -> str:
 
 Prometheus scrapes every {SCRAPE_INTERVAL}. So that you need not wait for hours, all durations in its rules are
 shorter here than in dashboards/prometheus: {", ".join(f"{long} is {short}" for long, short in SHORT.items())}.
-dashboards/README.md says what each alert means and what to do about it.
+docs/alerts.md says what each alert means and what to do about it.
 
 The work changes every {PART_SECONDS} seconds. Ctrl-C ends everything.
 """

@@ -12,13 +12,14 @@ import yaml
 from dask_efficiency.buckets import SETTLED
 from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
+from tests.docs.markdown import anchors
 
 DASHBOARDS = Path(__file__).parent.parent.parent / "dashboards"
 FOLDER = DASHBOARDS / "prometheus"
 TESTS = sorted((FOLDER / "tests").glob("*.yml"))
 
 #: Where runbook_url points, relative to the repository.
-RUNBOOK = "dashboards/README.md"
+RUNBOOK = "docs/alerts.md"
 
 
 def load(path: Path) -> Any:
@@ -41,17 +42,6 @@ def promtool(*arguments: object, folder: Path = FOLDER) -> subprocess.CompletedP
 
 def unit_tests(folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
     return promtool("test", "rules", *(path.name for path in TESTS), folder=folder / "tests")
-
-
-def anchors(markdown: str) -> list[str]:
-    """The anchors that GitHub gives to the headings."""
-    found: list[str] = []
-    outside_code = re.sub(r"^```.*?^```", "", markdown, flags=re.DOTALL | re.MULTILINE)
-    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", outside_code, flags=re.MULTILINE):
-        words = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        earlier = sum(re.fullmatch(rf"{re.escape(words)}(-\d+)?", anchor) is not None for anchor in found)
-        found.append(f"{words}-{earlier}" if earlier else words)
-    return found
 
 
 @needs_promtool
@@ -122,37 +112,18 @@ def test_every_alert_says_what_is_wrong_how_severe_it_is_and_what_to_do(name):
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_every_runbook_link_leads_to_a_section_that_says_what_to_look_at_and_do(name):
-    readme = (DASHBOARDS / "README.md").read_text(encoding="utf-8")
-    page, anchor = ALERTS[name]["annotations"]["runbook_url"].split("#")
-    assert DASHBOARDS.parent / page == DASHBOARDS / "README.md"
-    assert anchors(readme).count(anchor) == 1
-    section = re.split(rf"^#+ {name}$", readme, flags=re.MULTILINE)[1].split("\n#")[0]
+    runbook = (DASHBOARDS.parent / RUNBOOK).read_text(encoding="utf-8")
+    _, anchor = ALERTS[name]["annotations"]["runbook_url"].split("#")
+    assert anchors(runbook).count(anchor) == 1
+    section = re.split(rf"^#+ {name}$", runbook, flags=re.MULTILINE)[1].split("\n#")[0]
     assert "**Look.**" in section
     assert "**Do.**" in section
 
 
-def test_every_link_of_the_readme_within_the_repository_leads_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", (DASHBOARDS / "README.md").read_text(encoding="utf-8"))
-    assert len(links) > 10
-    for path, anchor in links:
-        target = DASHBOARDS / (path or "README.md")
-        assert target.exists(), path
-        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
-
-
 def test_the_table_of_alerts_is_that_of_the_rules():
-    readme = (DASHBOARDS / "README.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+) \|", readme, flags=re.MULTILINE)
+    runbook = (DASHBOARDS.parent / RUNBOOK).read_text(encoding="utf-8")
+    table = re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+) \|", runbook, flags=re.MULTILINE)
     assert table == [(name, alert["labels"]["severity"]) for name, alert in ALERTS.items()]
-
-
-def test_anchors_are_those_of_github():
-    assert anchors("# A `b`: c_d (e)\n## It's 5 % - or\n```\n# no\n```\n## Twice\n## Twice\n") == [
-        "a-b-c_d-e",
-        "its-5----or",
-        "twice",
-        "twice-1",
-    ]
 
 
 def test_recording_rules_are_named_level_metric_operation():

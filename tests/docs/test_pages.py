@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dask_efficiency
+from dask_efficiency import Bucket
+from dask_efficiency.plugins.options import OPTIONS
+from tests.docs.markdown import PAGES, ROOT, anchors, links
+
+DOCS = ROOT / "docs"
+
+
+def text(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_the_table_of_options_is_the_one_in_the_code():
+    for name, option in OPTIONS.items():
+        key = f"efficiency.{name.replace('_', '-')}"
+        assert f"| `{name}` | `{key}` | `{option.default}` | {option.meaning} |" in text("options.md")
+
+
+def test_every_bucket_has_a_section_of_its_own():
+    assert set(Bucket) <= set(anchors(text("buckets.md")))
+
+
+def test_the_api_reference_has_every_public_name():
+    names = re.findall(r"^\.\. auto\w+:: dask_efficiency\.(\w+)$", text("api.md"), flags=re.MULTILINE)
+    assert sorted([*names, "__version__"]) == sorted(dask_efficiency.__all__)
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = re.findall(r"^([\w-]+)$", text("index.md"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(page.stem for page in DOCS.glob("*.md") if page.stem != "index")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_within_the_repository_leads_somewhere(page):
+    for path, anchor in links(page.read_text(encoding="utf-8")):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_exists(page):
+    for name in re.findall(r"`([\w/]+(?:/|\.py))`", page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "dask_efficiency", DOCS)), name
+
+
+def test_every_picture_is_shown_on_a_page():
+    shown = {
+        (page.parent / path).resolve() for page in PAGES for path, _ in links(page.read_text(encoding="utf-8")) if path
+    }
+    assert {picture.resolve() for picture in Path(DOCS / "images").iterdir()} <= shown
