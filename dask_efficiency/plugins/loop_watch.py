@@ -48,11 +48,13 @@ class LoopWatch:
         self._used = _Used(thread_time_ns(), process_time_ns())
         self._schedstat = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._waited = self._core_wait()
+        self._moves: DataMoves | None = None
         self._replacements = Replacements()
-        watching = self._replacements.put(TICK, server, self._before)
-        self._moves = DataMoves() if watching else None
-        if watching:
-            self._interval = round(server.periodic_callbacks["tick"].callback_time * 1e6)
+        tick = getattr(server, "periodic_callbacks", {}).get("tick")
+        if tick is not None:
+            self._interval = round(tick.callback_time * 1e6)
+            if self._replacements.put(TICK, server, self._before):
+                self._moves = DataMoves()
 
     def stop(self) -> None:
         """Stop watching."""

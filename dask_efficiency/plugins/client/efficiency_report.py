@@ -39,7 +39,7 @@ logger = logging.getLogger("dask_efficiency")
 
 #: Said in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
-_TOLD: set[str] = set()
+_NOTIFIED: set[str] = set()
 
 _OBSERVED = "record of what the client did"
 
@@ -228,8 +228,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._scaling = ScalingWatch(client.cluster)
         self._scaling.start()
         self._began = time.monotonic_ns()
-        if reply["leased"] and client.id not in _TOLD:
-            _TOLD.add(client.id)
+        if reply["leased"] and client.id not in _NOTIFIED:
+            _NOTIFIED.add(client.id)
             self._notes.append(LEASED)
             logger.info("dask_efficiency: %s", LEASED)
 
