@@ -9,6 +9,7 @@ import dask_efficiency.plugins
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.slots import RECOMPUTED
 
 #: The names by which halves of the same version know one another: a changed one parts them.
 WIRE = {
@@ -16,7 +17,6 @@ WIRE = {
     "WORKER_PLUGIN": "dask-efficiency-worker",
     "METRIC": "efficiency",
     "OP": "efficiency",
-    "RECOMPUTED": "dask-efficiency-recomputed",
     "FINAL_SNAPSHOT": "dask-efficiency-last-words",
     "BATCHES": "dask-efficiency-trace",
     "STRAGGLERS_TOPIC": "dask-efficiency",
@@ -30,6 +30,7 @@ def strings(path: Path) -> set[str]:
 
 def test_what_travels_is_spelled_as_ever():
     assert {name: getattr(names, name) for name in WIRE} == WIRE
+    assert RECOMPUTED == "dask-efficiency-recomputed"
 
 
 def test_what_travels_by_value_spells_the_names_alike():
