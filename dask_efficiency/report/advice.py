@@ -205,8 +205,24 @@ def advised(report: EfficiencyReport) -> dict[str, str]:
 
 def advice(bucket: str, facts: Facts) -> str:
     """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
-    rule = next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+    rule = _rule(bucket, facts)
     return "" if rule is None else rule.words.format(**facts.words())
+
+
+def _rule(bucket: str, facts: Facts) -> Advice | None:
+    return next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+
+
+def read_on(report: EfficiencyReport) -> str:
+    """Where the documentation says more about what is advised; empty where nothing is."""
+    facts = facts_of(report)
+    headings: dict[str, list[str]] = {}
+    for bucket in advised(report):
+        if (rule := _rule(bucket, facts)) is not None:
+            file, mark, heading = rule.page.partition("#")
+            headings.setdefault(file, []).append(mark + heading)
+    pages = [f"{file}{', '.join(found)}" for file, found in headings.items()]
+    return f"Read on: {'; '.join(pages)}" if pages else ""
 
 
 def facts_of(report: EfficiencyReport) -> Facts:
