@@ -3,7 +3,7 @@ from hypothesis import given
 from dask_efficiency.report.figures import NAME_LENGTH
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.model import EfficiencyReport, Repeat
-from dask_efficiency.report.sections.extent import PAGE
+from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
@@ -120,6 +120,19 @@ def test_prefixes_beyond_the_eighth_are_folded_into_one_row() -> None:
     section = prefixes(report_of(by_prefix={f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)}))
     assert [row[0] for row in section.rows] == [*(f"p{i}" for i in range(11, 3, -1)), "3 more prefixes"]
     assert section.rows[-1][-1] == "6.0"
+
+
+def test_of_thousands_of_prefixes_and_workers_a_page_folds_away_what_has_room() -> None:
+    def folded(number: int) -> list[str]:
+        many = {f"p{i}": seconds(thread_cpu=i + 1) for i in range(number)}
+        report = report_of(by_prefix=many, by_worker=many)
+        parts = (*prefixes(report, PAGE).sections, *workers(report, PAGE).sections)
+        assert all(part.folded for part in parts)
+        return [part.title for part in parts]
+
+    assert folded(PAGE.prefixes) == []
+    assert folded(MAX_ROWS) == [f"All {MAX_ROWS} prefixes", f"All {MAX_ROWS} workers"]
+    assert folded(MAX_ROWS + 1) == [f"{MAX_ROWS} of {MAX_ROWS + 1} prefixes"]
 
 
 def test_what_is_neither_shown_nor_useful_has_a_column_of_its_own() -> None:
