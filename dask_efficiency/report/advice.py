@@ -1,4 +1,4 @@
-"""Advice: what to do about each loss, by rules that hold only where the report's own figures bear them out."""
+"""Advice: what to do about each loss, by rules that apply only where the report's own figures support them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Facts:
     #: Threads, and how many of them held a task, in the mean over the time with work.
     threads: float
     held_threads: float
-    #: None where nobody told.
+    #: None where it is not known.
     cores: float | None
     #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
     gpu_waiting: float

@@ -93,7 +93,7 @@ class Table:
 
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    #: Positions of the columns that hold words; the others hold figures.
+    #: Positions of the columns of words; the others are of figures.
     words: tuple[int, ...] = (0,)
     #: Positions of the rows that are sums of those above them.
     sums: tuple[int, ...] = ()
