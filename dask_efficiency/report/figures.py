@@ -179,6 +179,33 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(map(name_of, names[:NAMES_IN_A_LINE])) + (f" and {more} more" if more > 0 else "")
 
 
+def labelled(ranked: Sequence[str], one: str, many: str, at_most: int) -> dict[str, list[str]]:
+    """The first of some names by what each is called on a screen, then the rest as one.
+
+    Parameters
+    ----------
+    ranked
+        Names of users, in the order in which they are shown.
+    one, many
+        What they are names of.
+    at_most
+        Names that get a label of their own.
+
+    Returns
+    -------
+    dict
+        The names that each label stands for.
+    """
+    labels: dict[str, list[str]] = {}
+    for name in ranked[:at_most]:
+        label = name_of(name) or f"(no {one})"
+        # two names may look the same once they are cut
+        labels[label if label not in labels else f"{label} ({len(labels) + 1})"] = [name]
+    if rest := ranked[at_most:]:
+        labels[f"{len(rest)} more {one if len(rest) == 1 else many}"] = list(rest)
+    return labels
+
+
 def format_count(number: int, noun: str) -> str:
     """A number of things: ``"1 worker"``, ``"2 workers"``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -12,7 +12,7 @@ from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise, verdict
-from dask_efficiency.report.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, name_of
+from dask_efficiency.report.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
 from dask_efficiency.report.lost_time import settled_parts
 from dask_efficiency.report.sections.document import (
     Change,
@@ -270,13 +270,7 @@ def prefixes(comparison: Comparison) -> Section:
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
     if not ranked or not _largest_change(changes[ranked[0]]):
         return Section("Prefixes that changed most")
-    labels: dict[str, list[str]] = {}
-    for name in ranked[:TOP_GROUPS]:
-        label = name_of(name) or "(no prefix)"
-        # two names may look the same once they are cut
-        labels[label if label not in labels else f"{label} ({len(labels) + 1})"] = [name]
-    if rest := ranked[TOP_GROUPS:]:
-        labels[f"{len(rest)} more prefix{'es' if len(rest) > 1 else ''}"] = rest
+    labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
     scale = fine_scale(max(sum(time) for time in _sums(list(changes.values()))) / 1e9)
     cells = _prefix_cells(changes, labels, scale)
     fates = [_fate(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]

@@ -17,6 +17,7 @@ from dask_efficiency.report.figures import (
     format_share,
     format_thread_time,
     harmless,
+    labelled,
     name_of,
     named,
     sentence,
@@ -244,17 +245,9 @@ def _explained(lines: Sequence[str], extent: Extent) -> Sequence[str | Aside]:
 
 def prefix_shares(found: GpuSummary, at_most: int) -> dict[str, int]:
     """Nanoseconds of GPU time by what a prefix is called on a screen, the rest as one, and what is no task's."""
-    ranked = list(found.shares)
-    top: dict[str, int] = {}
-    for name in ranked[:at_most]:
-        label = name_of(name) or "(no prefix)"
-        # two names may look the same once they are cut
-        top[label if label not in top else f"{label} ({len(top) + 1})"] = found.shares[name]
-    if rest := ranked[at_most:]:
-        top[f"{len(rest)} more prefix{'es' if len(rest) > 1 else ''}"] = sum(found.shares[name] for name in rest)
-    if found.unattributed:
-        top[NO_TASK] = found.unattributed
-    return top
+    labels = labelled(list(found.shares), "prefix", "prefixes", at_most)
+    shares = {label: sum(found.shares[name] for name in names) for label, names in labels.items()}
+    return shares | ({NO_TASK: found.unattributed} if found.unattributed else {})
 
 
 def upper_bounds(found: GpuSummary, extent: Extent = SCREEN) -> Section:

@@ -16,6 +16,7 @@ from dask_efficiency.report.figures import (
     format_count,
     format_percent,
     format_share,
+    labelled,
     name_of,
     time_scale,
 )
@@ -236,16 +237,8 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
     """The groups that held most time by what they are called on a screen, then the rest as one."""
     ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
-    rest = ranked[at_most:]
-    top: dict[str, Breakdown] = {}
-    for name in ranked[:at_most]:
-        label = name_of(name) or f"(no {one})"
-        # two names may look the same once they are cut
-        top[label if label not in top else f"{label} ({len(top) + 1})"] = groups[name]
-    if rest:
-        label = f"{len(rest)} more {one if len(rest) == 1 else many}"
-        top[label] = combine(groups[name] for name in rest)
-    return top
+    labels = labelled(ranked, one, many, at_most)
+    return {label: combine(groups[name] for name in names) for label, names in labels.items()}
 
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

@@ -41,7 +41,7 @@ from dask_efficiency.report.sections.document import (
     slices_of,
 )
 from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
-from dask_efficiency.report.sections.gpu import gpu_notes, gpus
+from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.path import in_report
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
@@ -50,8 +50,6 @@ from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.timeline import Timeline
 
-#: What POP calls good.
-GOOD_FACTOR = 0.8
 #: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
 MIN_FACTOR_SECONDS = 1.0
 TOP_LABELS = 12
