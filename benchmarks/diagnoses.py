@@ -36,9 +36,10 @@ from typing import Any
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report import path_sections, stragglers_text
 from dask_efficiency.report.advice import advised
-from dask_efficiency.report.sections import context
+from dask_efficiency.report.sections import path as path_sections
+from dask_efficiency.report.sections import stragglers
+from dask_efficiency.report.sections.report import context
 from dask_efficiency.straggler.offline import judge
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
@@ -259,7 +260,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
         verdict=report.verdict,
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
         path=path.verdict if path is not None else "not recorded",
-        stragglers=stragglers_text.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
+        stragglers=stragglers.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
         beside=" | ".join((context(report), *about_path)),
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,

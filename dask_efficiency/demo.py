@@ -207,7 +207,8 @@ def run_demo(
     from distributed import Client
 
     from dask_efficiency import EfficiencyPlugin, efficiency_report
-    from dask_efficiency.report.text import show
+    from dask_efficiency.report.sections.report import document
+    from dask_efficiency.report.terminal.coloured import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
         print(f"A cluster of {workers} worker processes with {threads} threads each, {MEMORY_LIMIT} a process.")
@@ -218,7 +219,7 @@ def run_demo(
             run_workload(client, announce=announce, scale=scale)
         report = measured.report
         print()
-        show(report)
+        show(document(report))
         report.save(output)
     print(f"""
 Saved to {output}. Where to look next:

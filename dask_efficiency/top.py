@@ -14,9 +14,9 @@ from distributed import Security
 from distributed.core import rpc
 
 from dask_efficiency.plugins.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
+from dask_efficiency.report.colours import DISTINCT_COLOURS
 from dask_efficiency.report.live import HEARTBEATS, Change, Reading, baseline, change, read
 from dask_efficiency.report.screen import coloured, plain
-from dask_efficiency.report.text import DISTINCT_COLOURS
 
 #: Readings kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
 MAX_READINGS = 100

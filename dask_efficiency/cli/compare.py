@@ -81,9 +81,10 @@ def command(
     elif html is not None:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.comparison_text import comparison_document
+        from dask_efficiency.report.sections.comparison import document
+        from dask_efficiency.report.terminal.coloured import show
 
-        comparison_document(found).show()
+        show(document(found))
     if max_loss is not None:
         _gate(found, max_loss)
 

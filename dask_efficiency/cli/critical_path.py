@@ -110,23 +110,27 @@ def command(
         click.echo(json.dumps(data, indent=1))
     elif earlier is not None:
         from dask_efficiency.critical_paths.compare import compare_paths
-        from dask_efficiency.report.path_text import comparison_document
+        from dask_efficiency.report.sections.path import comparison_document
+        from dask_efficiency.report.terminal.coloured import show
 
-        comparison_document(compare_paths(earlier, found)).show()
+        show(comparison_document(compare_paths(earlier, found)))
     elif speedups:
-        from dask_efficiency.report.path_text import improvements_document
+        from dask_efficiency.report.sections.path import improvements_document
+        from dask_efficiency.report.terminal.coloured import show
 
-        improvements_document(found).show()
+        show(improvements_document(found))
     elif changed is not None:
-        from dask_efficiency.report.path_text import what_if_document
+        from dask_efficiency.report.sections.path import what_if_document
+        from dask_efficiency.report.terminal.coloured import show
 
-        what_if_document(found, changed, _in_words(**changes)).show()
+        show(what_if_document(found, changed, _in_words(**changes)))
     elif chrome is not None or html is not None:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.path_text import path_document
+        from dask_efficiency.report.sections.path import document
+        from dask_efficiency.report.terminal.coloured import show
 
-        path_document(found).show()
+        show(document(found))
 
 
 def _recorded(source: str, connection: Connection) -> RunTrace:

@@ -50,9 +50,10 @@ def command(
     elif html is not None:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.text import show
+        from dask_efficiency.report.sections.report import document
+        from dask_efficiency.report.terminal.coloured import show
 
-        show(found)
+        show(document(found))
 
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:

@@ -41,9 +41,10 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
     if as_json:
         click.echo(json.dumps([one.to_dict() for one in found.findings], indent=1))
     else:
-        from dask_efficiency.report.stragglers_text import render_plain
+        from dask_efficiency.report.sections.stragglers import document
+        from dask_efficiency.report.terminal.plain import plain
 
-        click.echo(render_plain(found, source, shutil.get_terminal_size().columns))
+        click.echo(plain(document(found, source), shutil.get_terminal_size().columns))
 
 
 def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:

@@ -90,14 +90,16 @@ class PathComparison:
         )
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import comparison_document
+        from dask_efficiency.report.sections.path import comparison_document
+        from dask_efficiency.report.terminal.plain import plain
 
-        return comparison_document(self).plain()
+        return plain(comparison_document(self))
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import comparison_document
+        from dask_efficiency.report.sections.path import comparison_document
+        from dask_efficiency.report.terminal.coloured import renderables
 
-        yield comparison_document(self)
+        yield from renderables(comparison_document(self), console, options)
 
 
 #: What changes are told by; workers of two runs need not be the same.

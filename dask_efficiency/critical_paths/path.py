@@ -196,9 +196,10 @@ class CriticalPath:
 
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write a page that opens offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.path_html import save_page
+        from dask_efficiency.report.html.render import save_page
+        from dask_efficiency.report.sections.path import page
 
-        save_page(self, path, **storage_options)
+        save_page(page(self), path, **storage_options)
 
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:
@@ -370,19 +371,22 @@ class CriticalPath:
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import path_document
+        from dask_efficiency.report.sections.path import document
+        from dask_efficiency.report.terminal.plain import plain
 
-        return path_document(self).plain()
+        return plain(document(self))
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import path_document
+        from dask_efficiency.report.sections.path import document
+        from dask_efficiency.report.terminal.coloured import renderables
 
-        yield path_document(self)
+        yield from renderables(document(self), console, options)
 
     def _repr_html_(self) -> str:
-        from dask_efficiency.report.path_html import render_html
+        from dask_efficiency.report.html.render import fragment
+        from dask_efficiency.report.sections.path import document
 
-        return render_html(self)
+        return fragment(document(self))
 
 
 def critical_path(

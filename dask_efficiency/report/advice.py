@@ -1,4 +1,4 @@
-"""Advice: what to do about each loss, by rules that hold only where the report's own figures bear them out."""
+"""Advice: what to do about each loss, by rules that apply only where the report's own figures support them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Facts:
     #: Threads, and how many of them held a task, in the mean over the time with work.
     threads: float
     held_threads: float
-    #: None where nobody told.
+    #: None where it is not known.
     cores: float | None
     #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
     gpu_waiting: float
@@ -205,8 +205,24 @@ def advised(report: EfficiencyReport) -> dict[str, str]:
 
 def advice(bucket: str, facts: Facts) -> str:
     """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
-    rule = next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+    rule = _rule(bucket, facts)
     return "" if rule is None else rule.words.format(**facts.words())
+
+
+def _rule(bucket: str, facts: Facts) -> Advice | None:
+    return next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+
+
+def read_on(report: EfficiencyReport) -> str:
+    """Where the documentation says more about what is advised; empty where nothing is."""
+    facts = facts_of(report)
+    headings: dict[str, list[str]] = {}
+    for bucket in advised(report):
+        if (rule := _rule(bucket, facts)) is not None:
+            file, mark, heading = rule.page.partition("#")
+            headings.setdefault(file, []).append(mark + heading)
+    pages = [f"{file}{', '.join(found)}" for file, found in headings.items()]
+    return f"Read on: {'; '.join(pages)}" if pages else ""
 
 
 def facts_of(report: EfficiencyReport) -> Facts:

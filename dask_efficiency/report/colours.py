@@ -37,6 +37,9 @@ GPU_COLOURS: dict[str, str] = {
 #: What stands for "the rest" beside the buckets.
 OTHER_COLOUR = "#ccaed2"
 
+#: rich's names of the colour systems in which no two buckets look the same.
+DISTINCT_COLOURS = ("256", "truecolor")
+
 #: For a screen without colour, or without any character but ASCII.
 LETTERS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "#",

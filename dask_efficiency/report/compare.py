@@ -317,11 +317,10 @@ class Comparison:
 
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the comparison as one HTML file, to a local path or any fsspec URL."""
-        from dask_efficiency.report.comparison_html import document
-        from dask_efficiency.storage import writing
+        from dask_efficiency.report.html.render import save_page
+        from dask_efficiency.report.sections.comparison import page
 
-        with writing(path, compression="infer", **storage_options) as file:
-            file.write(document(self).encode("utf-8"))
+        save_page(page(self), path, **storage_options)
 
     @property
     def verdict(self) -> str:
@@ -338,19 +337,22 @@ class Comparison:
         return caveats(self)
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.comparison_text import comparison_document
+        from dask_efficiency.report.sections.comparison import document
+        from dask_efficiency.report.terminal.plain import plain
 
-        return comparison_document(self).plain()
+        return plain(document(self))
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.comparison_text import comparison_document
+        from dask_efficiency.report.sections.comparison import document
+        from dask_efficiency.report.terminal.coloured import renderables
 
-        yield comparison_document(self)
+        yield from renderables(document(self), console, options)
 
     def _repr_html_(self) -> str:
-        from dask_efficiency.report.comparison_html import fragment
+        from dask_efficiency.report.html.render import fragment
+        from dask_efficiency.report.sections.comparison import page
 
-        return fragment(self)
+        return fragment(page(self))
 
     def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
         return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))

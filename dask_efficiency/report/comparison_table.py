@@ -25,7 +25,7 @@ class Row:
     before: str
     after: str
     change: str
-    #: How far the runs of one side lie apart.
+    #: The largest difference between runs of one side.
     spread: str
     #: What the run is longer or shorter by.
     wall_change: str
@@ -116,13 +116,13 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     def row(label: str, parts: Sequence[_Line], spread: Difference[int] | None) -> Row:
         labels = [line.label for line in parts]
         shared = [label for label in labels if label != "running"]
-        apart = spread.spread if spread is not None else None
+        difference = spread.spread if spread is not None else None
         return Row(
             label=str(label),
             before=time.side(time.before, labels),
             after=time.side(time.after, labels),
             change=time.change(labels),
-            spread="" if apart is None else time.scale.text(time.scale.steps(apart / 1e9)),
+            spread="" if difference is None else time.scale.text(time.scale.steps(difference / 1e9)),
             wall_change="" if wall_steps is None else wall_steps.change(labels),
             percent_before=share.side(share.before, shared) if shared else "",
             percent_after=share.side(share.after, shared) if shared else "",

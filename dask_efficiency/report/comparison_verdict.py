@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.compare import Cause, Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
-from dask_efficiency.report.figures import Scale, format_seconds, format_share
-from dask_efficiency.report.section import name_of, sentence
+from dask_efficiency.report.figures import Scale, format_seconds, format_share, name_of, sentence
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 
 #: Below this change, two runtimes are the same to a reader.

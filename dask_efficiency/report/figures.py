@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 #: A longer name is cut in the middle; Dask's own keys are a prefix of words and a 32-digit token.
 NAME_LENGTH = 40
+#: A longer sentence is cut likewise.
+NOTE_LENGTH = 400
+NAMES_IN_A_LINE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +160,59 @@ def shorten(text: str, length: int = NAME_LENGTH, ellipsis: str = "...") -> str:
     kept = length - len(ellipsis)
     head = kept - kept // 3
     return text[:head] + ellipsis + text[len(text) - kept // 3 :]
+
+
+def name_of(name: str) -> str:
+    """A user's name for display: harmless and bounded."""
+    # cut before and after: escaping makes a name longer, and a name may be megabytes long
+    return shorten(harmless(shorten(str(name), 4 * NAME_LENGTH)), NAME_LENGTH)
+
+
+def sentence(text: str) -> str:
+    """A user's or a scheduler's sentence for display: harmless and bounded."""
+    return shorten(harmless(shorten(str(text), NOTE_LENGTH)), NOTE_LENGTH)
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of some names, and how many there are more."""
+    more = len(names) - NAMES_IN_A_LINE
+    return ", ".join(map(name_of, names[:NAMES_IN_A_LINE])) + (f" and {more} more" if more > 0 else "")
+
+
+def labelled(ranked: Sequence[str], one: str, many: str, at_most: int) -> dict[str, list[str]]:
+    """The first of some names by what each is called on a screen, then the rest as one.
+
+    Parameters
+    ----------
+    ranked
+        Names of users, in the order in which they are shown.
+    one, many
+        What they are names of.
+    at_most
+        Names that get a label of their own.
+
+    Returns
+    -------
+    dict
+        The names that each label stands for.
+    """
+    labels: dict[str, list[str]] = {}
+    for name in ranked[:at_most]:
+        label = name_of(name) or f"(no {one})"
+        # two names may look the same once they are cut
+        labels[label if label not in labels else f"{label} ({len(labels) + 1})"] = [name]
+    if rest := ranked[at_most:]:
+        labels[f"{len(rest)} more {one if len(rest) == 1 else many}"] = list(rest)
+    return labels
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number of things: ``"1 worker"``, ``"2 workers"``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def format_times(effect: float | None) -> str:
+    """A multiple, as ``1.50x``; a dash where it is not known."""
+    if effect is None:
+        return "-"
+    return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x"

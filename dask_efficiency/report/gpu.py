@@ -22,7 +22,7 @@ MEANINGS = {
 #: Thread time within ``thread-noncpu`` that is known to be waiting for a GPU, by its name among a report's details.
 WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
 
-#: Kernels beyond those that a worker tells apart.
+#: Stands for the kernels beyond those that a worker counts by name.
 OTHER_KERNELS = "(other)"
 
 
@@ -48,7 +48,7 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """The GPU accounts of several workers.
+    """What the GPUs of several workers did.
 
     A GPU that several workers use is in :attr:`devices` once for each of them, and in no sum over devices and no
     factor: kernels of the one may have run while the other saw the GPU idle.
@@ -63,7 +63,7 @@ class GpuSummary:
     hidden: Mapping[str, int]
     #: By prefix, at most so much GPU time, from meters that see no kernels.
     bounds: Mapping[str, int]
-    #: The most time first; what was not told apart is last.
+    #: The most time first; kernels that were not counted by name are last.
     kernels: tuple[KernelTotals, ...]
     #: Sum of the durations of all kernels, and of those that a task is known to have asked for.
     kernel_ns: int
@@ -73,13 +73,13 @@ class GpuSummary:
     gaps: int
     #: CPU nanoseconds of the meters.
     cost: int
-    #: Tasks that were booked before their use of a GPU was known.
+    #: Tasks that were recorded before their use of a GPU was known.
     unknown_tasks: int
     #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
     #: Workers that are not measured, or not any more, by the reason.
     refused: Mapping[str, tuple[str, ...]]
-    #: The last sensor readings by device.
+    #: The last values of the sensors, by device.
     readings: Mapping[str, Mapping[str, float]]
 
     @property
@@ -114,7 +114,7 @@ class GpuSummary:
 
     @property
     def late(self) -> int:
-        """Nanoseconds of work that became known too late to be booked."""
+        """Nanoseconds of work that became known too late to be recorded."""
         return sum(device.totals.late for device in self.devices)
 
     @property
@@ -152,7 +152,7 @@ class GpuSummary:
 
 
 def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
-    """The accounts of all workers together; None where there is nothing to say."""
+    """The totals of all workers together; None where there is nothing to say."""
     # a meter that failed leaves what it had seen
     measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none" or totals.devices}
     refused = {name: totals.description for name, totals in by_worker.items() if totals.meter == "none"}
@@ -215,7 +215,7 @@ def waiting_seconds(details: Mapping[str, float]) -> float:
 
 
 def device_label(model: str, uuid: str) -> str:
-    """Model and the beginning of the UUID: what tells a GPU from others of its kind."""
+    """Model and the beginning of the UUID: enough to distinguish a GPU from others of its kind."""
     return f"{model.removeprefix('NVIDIA ')} {short_uuid(uuid)}".strip()
 
 

@@ -402,9 +402,10 @@ class EfficiencyReport:
 
     def to_html(self, path: str, **storage_options: Any) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.html import save_page
+        from dask_efficiency.report.html.render import save_page
+        from dask_efficiency.report.sections.report import page
 
-        save_page(self, path, **storage_options)
+        save_page(page(self), path, **storage_options)
 
     @property
     def verdict(self) -> str:
@@ -414,16 +415,19 @@ class EfficiencyReport:
         return verdict(self)
 
     def __repr__(self) -> str:
-        from dask_efficiency.report.text import render_plain
+        from dask_efficiency.report.sections.report import document
+        from dask_efficiency.report.terminal.plain import plain
 
-        return render_plain(self)
+        return plain(document(self))
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.text import render_rich
+        from dask_efficiency.report.sections.report import document
+        from dask_efficiency.report.terminal.coloured import renderables
 
-        yield from render_rich(self, console, options)
+        yield from renderables(document(self), console, options)
 
     def _repr_html_(self) -> str:
-        from dask_efficiency.report.notebook import render_html
+        from dask_efficiency.report.html.render import fragment
+        from dask_efficiency.report.sections.report import document
 
-        return render_html(self)
+        return fragment(document(self))

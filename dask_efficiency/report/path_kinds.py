@@ -31,7 +31,7 @@ KIND_COLOURS: dict[Kind, str] = {
     Kind.UNATTRIBUTED: COLOURS[Bucket.UNMEASURED],
 }
 
-#: What a reader is told about each.
+#: What each means, for a reader.
 MEANINGS: dict[Kind, str] = {
     Kind.COMPUTE_CPU: "a task's thread computes",
     Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",

@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.report.bar import cells, letters, packed
 from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import apportion, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.live import Change, WorkerChange
 from dask_efficiency.report.lost_time import Part
+from dask_efficiency.report.terminal.bar import cells, letters, packed
 
 if TYPE_CHECKING:
     from rich.text import Text

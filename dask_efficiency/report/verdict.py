@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.advice import LIBRARIES
-from dask_efficiency.report.figures import format_seconds, format_share, format_thread_time, harmless, shorten
+from dask_efficiency.report.clauses import long_task, slow_worker
+from dask_efficiency.report.figures import (
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    sentence,
+    shorten,
+)
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.section import sentence
-from dask_efficiency.report.sections import long_task, slow_worker
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 #: From this share of the tasks on, it is said that they were computed again.

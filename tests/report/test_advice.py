@@ -10,7 +10,7 @@ from hypothesis import given
 
 from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.report.advice import RULES, Facts, advice, advised, facts_of
+from dask_efficiency.report.advice import RULES, Facts, advice, advised, facts_of, read_on
 from dask_efficiency.report.model import EfficiencyReport
 from tests.report.samples import report_of, reports, seconds
 
@@ -135,3 +135,8 @@ def test_any_report_has_advice_for_losses_only(report: EfficiencyReport) -> None
     found = advised(report)
     assert set(found) <= {str(loss.bucket) for loss in report.losses}
     assert all(text and text.isprintable() for text in found.values())
+
+
+def test_where_to_read_on_is_the_page_of_each_advice_in_one_line() -> None:
+    assert read_on(report_of(seconds(thread_cpu=5, spill=3, idle=2))) == "Read on: docs/buckets.md#spill, #idle"
+    assert read_on(report_of(seconds(thread_cpu=5))) == ""

@@ -8,7 +8,9 @@ from dask_efficiency.report.figures import (
     format_share,
     format_thread_time,
     harmless,
+    labelled,
     money_scale,
+    name_of,
     shorten,
     time_scale,
 )
@@ -103,3 +105,14 @@ def test_a_shortened_name_is_never_longer_than_asked(text: str, length: int) -> 
 
 def test_a_shortened_name_keeps_its_beginning_and_its_end() -> None:
     assert shorten("read-parquet-0123456789abcdef", 16) == "read-parq...cdef"
+
+
+def test_names_that_look_the_same_have_labels_of_their_own_and_the_rest_is_one() -> None:
+    long = "x" * 99
+    assert labelled([long, long + "y", "", "a", "b"], "prefix", "prefixes", 3) == {
+        name_of(long): [long],
+        name_of(long + "y"): [long + "y"],
+        "(no prefix)": [""],
+        "2 more prefixes": ["a", "b"],
+    }
+    assert list(labelled(["\x07", r"\x07", "a"], "span", "spans", 2)) == [r"\x07", r"\x07 (2)", "1 more span"]

@@ -7,7 +7,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.report.stragglers_text import render_plain
+from dask_efficiency.report.sections.stragglers import document
+from dask_efficiency.report.terminal.plain import plain
 from dask_efficiency.straggler.offline import find_stragglers, judge
 from dask_efficiency.straggler.tables import OPTIONAL
 from tests.straggler.tables_of_tasks import slowed, tasks
@@ -60,7 +61,7 @@ def test_a_run_can_be_judged_whatever_is_known_of_it(
         assert one.worker in workers if one.worker else one.host in hosts
         assert one.host in hosts or not one.host
     assert set(found.insufficient) <= workers
-    assert render_plain(found, "any").isascii()
+    assert plain(document(found, "any")).isascii()
 
 
 def test_a_host_that_is_judged_as_a_whole_by_being_blocked_is_found_with_history() -> None:

@@ -13,14 +13,12 @@ from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES, ClusterLedger
 from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.report import recent
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR, ink
-from dask_efficiency.report.figures import format_share
+from dask_efficiency.report.figures import format_share, format_times, name_of
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.report.pie import OTHER, Wedge, label_point, radians, wedges
 from dask_efficiency.report.recent_gpus import FEW_GPUS, MANY_GPUS, Gpu, GpusMoment, gpus
 from dask_efficiency.report.recent_prefixes import prefixes
 from dask_efficiency.report.recent_workers import FEW_WORKERS, MANY_WORKERS, QUANTILES, WorkersMoment, spread, workers
-from dask_efficiency.report.section import name_of
-from dask_efficiency.report.sections import format_times
 from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.wording import MEANINGS

@@ -1,0 +1,125 @@
+"""Two pure functions of a document, by Jinja2: a page of its own, and a piece for a notebook."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.ext import Extension
+from markupsafe import Markup
+
+from dask_efficiency.report.html import figures
+from dask_efficiency.report.sections.document import (
+    Block,
+    Cell,
+    Document,
+    Label,
+    Losses,
+    Section,
+    Strips,
+    Table,
+    Through,
+)
+from dask_efficiency.storage import writing
+
+#: What figures need when a reader points at them.
+SCRIPTS = {Through: "timeline.js", Strips: "strips.js"}
+
+
+def page(document: Document) -> str:
+    """The document as one file that opens offline; its element ``#data`` holds the document's data.
+
+    Returns
+    -------
+    str
+        Its own policy forbids every request, and every script but the package's own.
+    """
+    names = ["page.js", *(name for kind, name in SCRIPTS.items() if _holds(document.sections, kind))]
+    script = Markup("".join(_environment().get_template(name).render() + "\n" for name in names))
+    # What a policy allows is named by its hash, so that markup smuggled into the page cannot run.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return _environment().get_template("page.html").render(document=document, script=script, digest=digest)
+
+
+def _holds(blocks: Sequence[Block], kind: type) -> bool:
+    return any(isinstance(one, kind) or (isinstance(one, Section) and _holds(one.blocks, kind)) for one in blocks)
+
+
+def save_page(document: Document, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the page to a local path or any fsspec URL, as :func:`~dask_efficiency.report.files.save` does."""
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(page(document).encode("utf-8"))
+
+
+def fragment(document: Document) -> str:
+    """The document as a self-contained piece of HTML for a notebook.
+
+    Returns
+    -------
+    str
+        No script, no request and no id, so that one page can hold several. Colours follow
+        JupyterLab's or VS Code's theme, elsewhere the reader's ``prefers-color-scheme``.
+    """
+    sections = [_folded(section, position) for position, section in enumerate(document.sections)]
+    return _environment().get_template("fragment.html").render(document=document, sections=sections)
+
+
+def _folded(section: Section, position: int) -> Section:
+    """All tables but the first are unfolded by a click; caveats, and what stands beside another, always show."""
+    if position and section.table.rows and not (section.caveat or section.narrow):
+        return replace(section, folded=True)
+    return section
+
+
+class _OneLine(Extension):
+    """Line breaks and indentation in a template are for its reader only: the browser gets none of them."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Join the lines of a template of HTML; style and script keep theirs."""
+        if name is None or not name.endswith(".html"):
+            return source
+        between_tags = re.sub(r"(?<=[>}])\s*\n\s*|\s*\n\s*(?=[<{])", "", source)
+        return re.sub(r"\s*\n\s*", " ", between_tags).strip()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dask_efficiency.report.html", "templates"),
+        extensions=[_OneLine],
+        autoescape=True,
+        undefined=StrictUndefined,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.globals["numbers"] = figures
+    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints, "advised": _advised}
+    environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
+    return environment
+
+
+def _kind(value: object) -> str:
+    """What a value is called in a template."""
+    return type(value).__name__.lower()
+
+
+def _typeset(figure: Cell) -> str:
+    """A figure with the signs that a terminal writes in ASCII."""
+    return str(figure).replace(" -> ", " → ").replace("+-", "±")
+
+
+def _hints(table: Table) -> Sequence[str]:
+    """What the first cells say when they are pointed at, where that is to be read without pointing."""
+    firsts = [row[0] for row in table.rows] if table.hint_head else []
+    return [first.hint if isinstance(first, Label) else "" for first in firsts]
+
+
+def _advised(losses: Losses) -> Sequence[str]:
+    """What to do, by row; nothing where nothing is advised."""
+    return [losses.advice.get(str(row[0]), "") for row in losses.table.rows] if losses.advice else []

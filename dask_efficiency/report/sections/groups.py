@@ -1,0 +1,260 @@
+"""Where the time went by worker, by prefix and by span."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.report.arrivals import lines as arrival_lines
+from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.report.figures import (
+    Scale,
+    apportion,
+    format_count,
+    format_percent,
+    format_share,
+    labelled,
+    name_of,
+    time_scale,
+)
+from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.lost_time import in_order, parts_of
+from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.report.sections.document import (
+    Label,
+    Section,
+    Stack,
+    Strip,
+    Strips,
+    Table,
+    bucket_label,
+    section,
+    slices_of,
+)
+from dask_efficiency.report.sections.extent import MAX_ROWS, SCREEN, Extent
+
+WORST_WORKERS = 5
+TOP_GROUPS = 8
+
+#: Cells of a strip; of more workers, neighbours share one.
+MAX_CELLS = 250
+
+#: Causes that have a strip.
+MAX_STRIPS = 8
+
+_Share = Callable[[Breakdown], float]
+
+
+def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The spread over the workers, and all of them or those that did least useful work."""
+    if report.by_worker.keys() == {ALL_WORKERS}:
+        return Section("Workers", ("a report in retrospect does not tell them apart",))
+    there = {name: _there(row) for name, row in report.by_worker.items()}
+    shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
+    if not shares:
+        return Section("Workers")
+    low, middle, high = (format_share(f(shares)) for f in (min, statistics.median, max))
+    lines = [f"share of its time held by tasks: min {low}, median {middle}, max {high}"]
+    if not math.isnan(report.load_balance):
+        lines[0] += f"; load balance {report.load_balance:.2f}"
+    lines += arrival_lines(report.arrivals)
+    ranked = least_useful_first(report)
+    if len(ranked) <= extent.workers:
+        drawings = _stacks([report.by_worker[name] for name in ranked]) if extent.drawn else ()
+        return section("Workers", *lines, _worker_table(report, ranked, drawings))
+    shown = [name for name in ranked if there[name]][:WORST_WORKERS]
+    lines.append(f"the {len(shown)} of {len(there)} with the smallest useful share:")
+    few = _worker_table(report, shown)
+    if not extent.drawn:
+        return section("Workers", *lines, few)
+    everyone = replace(_worker_table(report, ranked), sortable=True) if len(ranked) <= MAX_ROWS else Table((), ())
+    folded = section(f"All {len(ranked)} workers", everyone, folded=True)
+    return section("Workers", worker_strips(report), *lines, few, folded)
+
+
+def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
+    there = {name: _there(row) for name, row in report.by_worker.items()}
+    scale = time_scale(sum(there.values()) / 1e9)
+    steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
+    time = dict(zip(there, map(scale.text, steps), strict=True))
+    return Table(
+        ("worker", "threads", f"thread-{scale.unit}", "held", "useful", "largest loss"),
+        tuple(_worker_row(report, name, time[name]) for name in names),
+        words=(0, 5),
+        drawings=drawings,
+        sortable=bool(drawings),
+    )
+
+
+def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
+    row = report.by_worker[name]
+    there = _there(row)
+    held = format_share(row.ns(*HELD) / there) if there else "-"
+    lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
+    settled = there - row.ns(Bucket.RUNNING)
+    loss = f"{lost[0]} {format_share(row.ns(lost[0]) / settled)}" if lost else ""
+    threads = str(report.nthreads.get(name, "-"))
+    return name_of(name), threads, time, held, _useful_text(row), loss
+
+
+def least_useful_first(report: EfficiencyReport) -> list[str]:
+    """The workers' names, those first whose time was useful least; those of which nothing settled come last."""
+    return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
+
+
+def _useful(row: Breakdown) -> float:
+    """Useful share of the settled time; infinite where nothing settled, so that it sorts last."""
+    settled = row.total_ns - row.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    return row.ns(*GOOD) / settled if settled else math.inf
+
+
+def _useful_text(row: Breakdown) -> str:
+    useful = _useful(row)
+    return format_share(useful) if useful <= 1 else "-"
+
+
+def _there(row: Breakdown) -> int:
+    return row.total_ns - row.ns(Bucket.NO_WORK)
+
+
+def _stacks(rows: Sequence[Breakdown]) -> tuple[Stack, ...]:
+    """A bar for each row; the longest fills the whole width."""
+    parts = [parts_of(in_order(row)) for row in rows]
+    whole = max((sum(part.nanoseconds for part in row) for row in parts), default=0)
+    return tuple(Stack(slices_of(row), whole) for row in parts)
+
+
+def worker_strips(report: EfficiencyReport) -> Strips:
+    """For each cause a strip with one cell a worker, and the workers' least, median and largest share.
+
+    The workers stand in the same order in every strip, those first whose time was useful least.
+    """
+    names = [name for name in least_useful_first(report) if _there(report.by_worker[name])]
+    rows = [report.by_worker[name] for name in names]
+    lost = [bucket for bucket in in_order(report.breakdown) if bucket not in (*GOOD, Bucket.RUNNING)]
+    causes: list[tuple[Label, str, _Share]] = [
+        (Label("held by tasks"), COLOURS[Bucket.RUNNING], _share_of(HELD)),
+        (Label("useful"), COLOURS[Bucket.THREAD_CPU], _share_of(GOOD)),
+        *((bucket_label(bucket), COLOURS[bucket], _share_of((bucket,))) for bucket in lost[:MAX_STRIPS]),
+    ]
+    shares = [tuple(map(share, rows)) for _, _, share in causes]
+    per_cell = max(-(-len(names) // MAX_CELLS), 1)
+    starts = range(0, len(names), per_cell)
+    each = "worker" if per_cell == 1 else f"{per_cell} workers"
+    table = Table(
+        ("share of its time", "min", "median", "max"),
+        tuple(
+            (label, *(format_share(f(found)) for f in (min, statistics.median, max)))
+            for (label, _, _), found in zip(causes, shares, strict=True)
+            if found
+        ),
+        drawings=tuple(
+            Strip(tuple(statistics.fmean(found[i : i + per_cell]) for i in starts), max(found), colour)
+            for (_, colour, _), found in zip(causes, shares, strict=True)
+            if found
+        ),
+        drawn_head=f"least useful {each} first",
+    )
+    return Strips(table, tuple(", ".join(map(name_of, names[i : i + per_cell][:3])) for i in starts))
+
+
+def _share_of(buckets: Sequence[Bucket]) -> _Share:
+    return lambda row: row.ns(*buckets) / _there(row)
+
+
+def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
+    groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
+    if not groups:
+        return Section("Prefixes")
+    table = _prefix_table(groups)
+    lines = ("other: cancelled, recomputed or still running",) if "other" in table.heads else ()
+    title = f"Prefixes by time held (thread-{_prefix_scale(groups).unit})"
+    if not extent.drawn:
+        return section(title, *lines, table)
+    # the rest together may be larger than any: beside their bar no other would be seen
+    bars = [*_stacks(list(groups.values())[: extent.prefixes]), None]
+    drawn = replace(table, drawings=tuple(bars[: len(groups)]), sortable=True)
+    everything = top_groups(report.by_prefix, "prefix", "prefixes", MAX_ROWS)
+    more = section("")
+    if len(everything) > len(groups):
+        number = sum(1 for row in report.by_prefix.values() if row.ns(*HELD))
+        heading = f"All {number} prefixes" if number <= MAX_ROWS else f"{MAX_ROWS} of {number} prefixes"
+        more = section(heading, replace(_prefix_table(everything), sortable=True), folded=True)
+    return section(title, *lines, drawn, more)
+
+
+def _prefix_scale(groups: Mapping[str, Breakdown]) -> Scale:
+    return time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9)
+
+
+def _prefix_table(groups: Mapping[str, Breakdown]) -> Table:
+    columns: dict[str, tuple[Bucket, ...]] = {
+        "cpu": (Bucket.THREAD_CPU,),
+        "gpu": (Bucket.GPU,),
+        "noncpu": (Bucket.THREAD_NONCPU,),
+        "spill": (Bucket.SPILL,),
+        "overhead": (Bucket.OVERHEAD,),
+        "failed": (Bucket.FAILED,),
+        "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
+    }
+    for optional in ("gpu", "other"):
+        if not any(row.ns(*columns[optional]) for row in groups.values()):
+            del columns[optional]
+    scale = _prefix_scale(groups)
+    rows = []
+    for name, row in groups.items():
+        total = scale.steps(row.ns(*HELD) / 1e9)
+        steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
+        rows.append((name, *map(scale.text, steps), scale.text(total)))
+    return Table(("prefix", *columns, "held"), tuple(rows))
+
+
+def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The spans where there is more than one, and how much of the time was other work."""
+    if len(report.by_span) < 2:
+        return Section("Spans")
+    groups = top_groups(report.by_span, "span", "spans")
+    held = [row.ns(*HELD) for row in groups.values()]
+    scale = time_scale(sum(held) / 1e9)
+    steps = apportion(held, scale.steps(sum(held) / 1e9))
+    tenths = apportion(held, 1000)
+    rows = tuple(
+        (name, scale.text(step), format_percent(share), _useful_text(row))
+        for (name, row), step, share in zip(groups.items(), steps, tenths, strict=True)
+    )
+    own = [name for name in report.by_span if not name.endswith(OTHER_WORK)]
+    line = ""
+    if len(own) < len(report.by_span) and any(held):
+        share = sum(report.by_span[name].ns(*HELD) for name in own) / sum(held)
+        line = f"the report's own work held {format_share(share)} of this time, other work the rest"
+    return section("Spans", line, Table(("span", f"held, thread-{scale.unit}", "%", "useful"), rows))
+
+
+def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
+    """The groups that held most time by what they are called on a screen, then the rest as one."""
+    ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
+    labels = labelled(ranked, one, many, at_most)
+    return {label: combine(groups[name] for name in names) for label, names in labels.items()}
+
+
+def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What was computed again because it was asked for again, the prefixes with most such tasks first."""
+    heading = "Computed again"
+    ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
+    if not ranked:
+        return Section(heading)
+    times = max(repeat.times for repeat in report.repeats.values())
+    tasks = format_count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
+    said = f"the same results were computed up to {times} times, because they were asked for again ({tasks} more): "
+    lines = [said + "persist() what several computations share, or compute them together in one dask.compute()"]
+    if len(ranked) > TOP_GROUPS:
+        lines.append(f"the {TOP_GROUPS} prefixes with most of these tasks, of {len(ranked)}:")
+    rows = tuple(
+        (name_of(name) or "(no prefix)", str(report.repeats[name].tasks), f"{report.repeats[name].times} times")
+        for name in ranked[:TOP_GROUPS]
+    )
+    return section(heading, *lines, Table(("prefix", "tasks", "computed up to"), rows))

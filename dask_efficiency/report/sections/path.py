@@ -1,0 +1,321 @@
+"""What a critical path says: one, one with changes, and two side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparison, compare_paths
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.path import NOBODY, CriticalPath, critical_path
+from dask_efficiency.report.figures import (
+    Scale,
+    apportion,
+    format_count,
+    format_percent,
+    format_seconds,
+    format_share,
+    name_of,
+    sentence,
+    time_scale,
+)
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.path_data import to_dict
+from dask_efficiency.report.path_kinds import MEANINGS, colour_of
+from dask_efficiency.report.sections.document import (
+    Along,
+    Document,
+    Label,
+    Section,
+    Share,
+    Table,
+    section,
+)
+from dask_efficiency.report.sections.extent import SCREEN, Extent
+from dask_efficiency.trace.errors import EmptyTraceError
+
+#: Rows of a table by name; the rest is summed up.
+TOP_NAMES = 8
+
+#: Rows of a table of differences.
+MAX_DIFFERENCES = 12
+
+#: Steps of the picture along the run: a kind that fills most of a step has it.
+STEPS = 400
+
+#: Runs of a trace of which a page says where an improvement would help: some 3 seconds of replays.
+MAX_RUNS = 10_000
+
+#: A share that is not worth a sentence, nor a row of its own.
+HARDLY = 0.001
+
+
+def title(path: CriticalPath) -> str:
+    """The run's name."""
+    return f"Critical path of {name_of(path.trace.name) or 'a run'}"
+
+
+def context(path: CriticalPath) -> str:
+    """How much it covers."""
+    trace = path.trace
+    counts = [format_count(len(trace.tasks), "task"), format_count(len(trace.workers), "worker")]
+    counts.append(format_count(round(path.slots), "slot"))
+    return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
+
+
+def document(path: CriticalPath) -> Document:
+    """What the wall clock was spent on."""
+    return Document(title(path), context(path), path.verdict, sections(path))
+
+
+def page(path: CriticalPath) -> Document:
+    """The same for a page of its own, with its figures; where the run is short, also what would help most."""
+    stats = [("makespan", format_seconds(path.makespan_seconds))]
+    if 0 < path.slot_bound_seconds < math.inf:
+        stats.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
+    if path.floor_seconds:
+        stats.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
+    said = tuple(part for part in (*sections(path), quick_improvements(path)) if part.blocks)
+    return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
+
+
+def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
+    """What changes would do to a run.
+
+    Parameters
+    ----------
+    before, after
+        The path as recorded, and of the replay with changes.
+    changes
+        The changes in words, as the beginning of a sentence.
+    """
+    then = (f"Then: {after.verdict}.",)
+    return Document(title(before), "", before.verdict, what_if(before, after, changes), then)
+
+
+def improvements_document(path: CriticalPath) -> Document:
+    """Where an improvement would help most; some seconds of replays."""
+    return Document(title(path), "", path.verdict, (improvements(path),))
+
+
+def comparison_document(comparison: PathComparison) -> Document:
+    """What differs between two paths."""
+    both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
+    last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
+    return Document(both, "", comparison.verdict, differences(comparison), last)
+
+
+def in_report(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The path of a report that has a trace, as one section of its page."""
+    heading = "Critical path: why it took so long"
+    if report.trace is None or not extent.drawn:
+        return Section(heading)
+    try:
+        path = critical_path(report.trace)
+    except EmptyTraceError:  # no task ended in the window
+        return Section(heading)
+    return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
+
+
+def sections(path: CriticalPath) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (kinds(path), bounds(path), by_name(path, "prefix"), by_name(path, "worker"), by_host(path), notes(path))
+    return tuple(part for part in found if part.blocks)
+
+
+def kinds(path: CriticalPath) -> Section:
+    """The makespan along the run, and by kind, the largest first."""
+    seconds = path.seconds("kind")
+    worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
+    shown = _top(seconds, max(worth, 1))
+    labels = {name: _kind_label(name) for name in shown}
+    along = [along_the_run(path)] if len(path.segments) else []
+    return section(
+        "What the makespan was spent on", *along, replace(_table("kind", shown, labels), hint_head="what it is")
+    )
+
+
+def _kind_label(name: str) -> Label:
+    return Label(name, colour_of(name), MEANINGS[Kind(name)]) if name in set(Kind) else Label(name)
+
+
+def along_the_run(path: CriticalPath) -> Along:
+    """The kind that fills most of each step of the run, equal neighbours as one."""
+    segments, start = path.segments, path.scope.start
+    length = path.scope.stop - start
+    # beside its own time, a segment takes part in the step that it begins in
+    filled = np.zeros((STEPS, len(KINDS)))
+    for kind, since, until in zip(
+        segments.kind.tolist(), (segments.start - start).tolist(), (segments.stop - start).tolist(), strict=True
+    ):
+        first, last = since * STEPS / length, until * STEPS / length
+        for step in range(int(first), min(int(np.ceil(last)), STEPS)):
+            filled[step, kind] += min(last, step + 1) - max(first, step)
+    found = [
+        (_kind_label(KINDS[position]), min(steps), max(steps) + 1)
+        for position, steps in _runs(filled.argmax(axis=1).tolist())
+    ]
+    return Along(tuple(found), STEPS, format_seconds(path.makespan_seconds))
+
+
+def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Equal neighbours: the value, and where it stands."""
+    return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
+
+
+def bounds(path: CriticalPath) -> Section:
+    """What the run could not have been faster than."""
+    lines = []
+    if 0 < path.floor_seconds < math.inf:
+        lines.append(
+            f"The longest chain of tasks that need one another takes {format_seconds(path.floor_seconds)}: "
+            "where they take as long as they did, no cluster is faster, however large."
+        )
+    if 0 < path.slot_bound_seconds < math.inf:
+        lines.append(
+            f"The time of all tasks divided by the {format_count(round(path.slots), 'slot')} is "
+            f"{format_seconds(path.slot_bound_seconds)}: where tasks take as long as they did, these slots need that."
+        )
+    return section("Bounds", *lines)
+
+
+def by_name(path: CriticalPath, by: str) -> Section:
+    """The makespan by task prefix, worker or host."""
+    seconds = path.seconds(by)
+    if set(seconds) <= {NOBODY}:
+        return Section("")
+    named = {_named(name, by): value for name, value in _top(seconds, TOP_NAMES).items()}
+    return section(f"By {'task prefix' if by == 'prefix' else by}", _table(by, named, {}), narrow=True)
+
+
+def by_host(path: CriticalPath) -> Section:
+    """By host, where that says more than the workers do."""
+    hosts = {worker.host for worker in path.trace.workers}
+    return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
+
+
+def notes(path: CriticalPath) -> Section:
+    """What a reader must know to trust the path."""
+    lines = list(map(sentence, path.trace.notes))
+    dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
+    if dropped:
+        lines.append(f"Not recorded, as there was no room or it was lost: {dropped}.")
+    if path.unattributed > HARDLY:
+        lines.append(f"{format_share(path.unattributed)} of the time is unattributed: nothing recorded explains it.")
+    return section("Notes", *lines, caveat=True)
+
+
+def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
+    """What changes would do to a run.
+
+    Parameters
+    ----------
+    before, after
+        The path as recorded, and of the replay with changes.
+    changes
+        The changes in words.
+    """
+    said = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
+    change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
+    said += f", {format_share(abs(change))} {_than(change)}." if abs(change) > HARDLY else ", no shorter."
+    lines = [said]
+    if change > HARDLY:
+        lines.append(
+            "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
+        )
+    return section("What if", *lines), *differences(compare_paths(before, after), ("recorded", "what if"))
+
+
+def quick_improvements(path: CriticalPath) -> Section:
+    """Where 10 % would help most, of a run that is replayed within a few seconds."""
+    return improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
+
+
+def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
+    """Where an improvement by some percent would help most, by replays."""
+    found = path.improvements(percent)
+    largest = max((speedup.saved_seconds for speedup in found), default=0.0)
+    if largest <= 0:
+        return Section("")
+    # What is within its error is in no order, and its sign means nothing.
+    clear = [s for s in found if s.saved_seconds > 2 * s.error_seconds or math.isnan(s.error_seconds)]
+    worth = [s for s in clear if s.saved_seconds >= HARDLY * path.makespan_seconds][:TOP_NAMES]
+    lines = [f"What {percent:g} % less time in each would save, by replays of the run."]
+    if len(worth) < len(found):
+        lines.append(f"{format_count(len(found) - len(worth), 'other')} would save little, or nothing that is certain.")
+    scale = time_scale(largest)
+    rows = tuple(
+        (
+            name_of(s.what),
+            scale.text(scale.steps(s.saved_seconds)),
+            "" if math.isnan(s.error_seconds) else scale.text(scale.steps(s.error_seconds)),
+            f"{100 * s.saved_seconds / path.makespan_seconds:.1f}",
+        )
+        for s in worth
+    )
+    heads = ("what", f"saved, {scale.unit}", "+-", "% of the run")
+    table = Table(heads, rows, drawings=tuple(Share(s.saved_seconds / largest) for s in worth))
+    return section(f"Where {percent:g} % would help most", *lines, table)
+
+
+def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
+    """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
+    return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
+
+
+def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str]) -> Section:
+    was, now = sum(change.before for change in changes), sum(change.after for change in changes)
+    scale = time_scale(max(was, now))
+    worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MAX_DIFFERENCES]
+    rest = len(changes) - len(worth)
+    shown = [(_named(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
+    if rest:
+        rest_was, rest_now = was - sum(c.before for c in worth), now - sum(c.after for c in worth)
+        shown.append((f"{rest} more", rest_was, rest_now, ""))
+    rows = [(name, *_change(scale, one, other), moved) for name, one, other, moved in [*shown, ("total", was, now, "")]]
+    title = f"By {'task prefix' if by == 'prefix' else by}"
+    columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "moved")
+    return section(title, Table(columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,)))
+
+
+def _change(scale: Scale, was: float, now: float) -> tuple[str, str, str]:
+    one, other = scale.steps(was), scale.steps(now)
+    return scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)
+
+
+def _than(change: float) -> str:
+    return "shorter" if change < 0 else "longer"
+
+
+def _signed(text: str, steps: int) -> str:
+    return f"+{text}" if steps > 0 else text if steps else ""
+
+
+def _table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
+    """Seconds by name, with a bar for each; a label stands for its name."""
+    largest = max(seconds.values(), default=0.0)
+    scale = time_scale(largest)
+    tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
+    rows = tuple(
+        (labels.get(each, each), scale.text(scale.steps(value)), format_percent(share))
+        for (each, value), share in zip(seconds.items(), tenths, strict=True)
+    )
+    bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())
+    return Table((name, f"time, {scale.unit}", "%"), rows, drawings=bars)
+
+
+def _named(name: str, by: str) -> str:
+    if name != NOBODY:
+        return name_of(name)
+    return "(no task)" if by == "prefix" else "(client and scheduler)"
+
+
+def _top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
+    names = list(seconds)
+    top = {name: seconds[name] for name in names[:number]}
+    rest = names[number:]
+    return top | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})

@@ -1,0 +1,335 @@
+"""What a report says, section by section, as much as a screen or a page has room for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.report.advice import advised, read_on
+from dask_efficiency.report.figures import (
+    format_count,
+    format_percent,
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    name_of,
+    named,
+    sentence,
+    shorten,
+)
+from dask_efficiency.report.files import to_dict
+from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
+from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.report.sections.document import (
+    Aside,
+    ByBucket,
+    Code,
+    Document,
+    Losses,
+    Section,
+    Share,
+    Table,
+    Through,
+    bucket_label,
+    legend_of,
+    section,
+    slices_of,
+)
+from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
+from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
+from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.path import in_report
+from dask_efficiency.report.sections.stragglers import long_tail, stragglers
+from dask_efficiency.report.verdict import verdict
+from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
+from dask_efficiency.report.wall_clock import lines as ideal_lines
+from dask_efficiency.timeline import Timeline
+
+#: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
+MIN_FACTOR_SECONDS = 1.0
+TOP_LABELS = 12
+
+#: Characters of a setting's value, and of the code.
+VALUE_LENGTH = 100
+MAX_CODE = 12_000
+
+
+def document(report: EfficiencyReport) -> Document:
+    """The report for a screen or a notebook."""
+    figures = lost_time(report)
+    return Document(
+        title=title(report),
+        context=context(report),
+        verdict=verdict(report),
+        figure=ByBucket(figures.parts) if figures.parts else None,
+        sections=sections(report),
+    )
+
+
+def page(report: EfficiencyReport) -> Document:
+    """The report for a page of its own, which has room for more."""
+    figures = lost_time(report)
+    return Document(
+        title=title(report),
+        context=context(report),
+        verdict=verdict(report),
+        figure=ByBucket(figures.parts) if figures.parts else None,
+        sections=sections(report, PAGE),
+        stats=_stats(report, figures),
+        footer=_footer(report),
+        page_title=f"{title(report)} - efficiency report",
+        data=_data(report),
+    )
+
+
+def sections(report: EfficiencyReport, extent: Extent = SCREEN) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (said(report, extent) for said in SECTIONS)
+    return tuple(section for section in found if section.blocks)
+
+
+def title(report: EfficiencyReport) -> str:
+    """The report's name; "efficiency" where it has none."""
+    return name_of(report.name) or "efficiency"
+
+
+def context(report: EfficiencyReport) -> str:
+    """How much the report covers: workers, threads, window and tasks."""
+    covered = _who_was_there(report)
+    if report.window_seconds > 0:
+        covered.append(f"a window of {format_seconds(report.window_seconds)}")
+    tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
+    return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
+
+
+def _who_was_there(report: EfficiencyReport) -> list[str]:
+    there = report.attendance
+    if not there:  # of a file of before they were counted
+        threads = sum(report.nthreads.values())
+        return [format_count(len(report.by_worker), "worker"), *([format_count(threads, "thread")] if threads else [])]
+    workers, most, threads = (there.get(name, 0) for name in ("workers", "most_workers", "most_threads"))
+    if workers == most:
+        return [format_count(workers, "worker"), format_count(threads, "thread")]
+    return [f"{workers} workers came and went", f"at most {most} at a time with {format_count(threads, 'thread')}"]
+
+
+def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str], ...]:
+    found = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
+    if 0 < report.cluster_seconds < math.inf:
+        found.append(("wall clock", format_seconds(report.wall_clock_seconds)))
+        if ON_CLUSTER not in parts(report) or len(parts(report)) > 1:
+            found.append(("work on the cluster", format_seconds(report.cluster_seconds)))
+        if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
+            found.append(("ideally", format_seconds(report.ideal_seconds)))
+    if figures.parts:
+        useful = figures.useful.thread_time or "0"
+        found.append((f"useful of all thread-{figures.thread_scale.unit}", f"{useful} of {figures.settled}"))
+    if figures.money_scale is not None:
+        found.append(("cost, useful and lost", figures.total.money))
+    return tuple(found)
+
+
+def _footer(report: EfficiencyReport) -> str:
+    version = name_of(report.environment.get("dask-efficiency", ""))
+    said = [f"Measured by dask-efficiency {version}".rstrip()]
+    with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has
+        if report.started:
+            said.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
+    return ", ".join(said) + "."
+
+
+def _data(report: EfficiencyReport) -> dict[str, Any]:
+    # all of the report would take more room than what is shown of it
+    whole = to_dict(report)
+    timeline = None if report.timeline is None else _mean_threads(report.timeline)
+    return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
+
+
+def _mean_threads(timeline: Timeline) -> dict[str, Any]:
+    """The mean number of threads in each bin, by activity, to hundredths."""
+    return {
+        "bin_seconds": timeline.bin_ns / 1e9,
+        "seconds": timeline.elapsed_ns / 1e9,
+        "threads": {
+            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
+            for name, row in timeline.activity.items()
+        },
+    }
+
+
+def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Lost time by cause, and what to do about it; on a screen it comes first and needs no title."""
+    heading = "Lost time, and what to do about it" if extent.drawn else ""
+    found = lost_time(report)
+    if not found.parts and found.running is None:
+        return section(heading, Aside(not_counted(report)))
+    heads, rows = loss_cells(found)
+    table = Table(
+        heads,
+        tuple((bucket_label(row[0]), *row[1:]) for row in rows),
+        sums=(len(rows) - 1,),
+        strong=(0,),
+    )
+    return section(heading, Losses(table, advised(report), not_counted(report), read_on(report)))
+
+
+def not_counted(report: EfficiencyReport) -> str:
+    """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
+    ns = report.breakdown.ns(Bucket.NO_WORK)
+    said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
+    if report.no_workers_seconds > 0:
+        said.append(f"{format_seconds(report.no_workers_seconds)} of wall clock without any worker (no-workers)")
+    return f"Not counted: {' and '.join(said)}" if said else ""
+
+
+def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The product that is the efficiency."""
+    if math.isnan(report.efficiency):
+        return Section("Factors")
+    product = " x ".join(f"{name} {factor:.3f}" for name, factor in report.factors.items())
+    lines = [f"efficiency {report.efficiency:.3f} = {product}"]
+    poor: list[str] = []
+    too_short: list[str] = []
+    left = report.thread_seconds - report.breakdown[Bucket.RUNNING]
+    for name, factor in report.factors.items():
+        if factor < GOOD_FACTOR:
+            (poor if left >= MIN_FACTOR_SECONDS else too_short).append(name)
+        left *= factor
+    if poor:
+        lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
+    if too_short:
+        lines.append(
+            f"nothing is said of {', '.join(too_short)}: a share of less than {MIN_FACTOR_SECONDS:g} thread-second"
+        )
+    lines += ideal_lines(report)
+    return section("Factors", *lines)
+
+
+def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What the threads did through the run, as a figure."""
+    heading = "Through the run"
+    timeline = report.timeline
+    if not extent.drawn or timeline is None or not any(map(any, timeline.activity.values())):
+        return Section(heading)
+    totals = Breakdown({name: sum(row) for name, row in timeline.activity.items()})
+    by_bucket = parts_of({**in_order(totals), Bucket.NO_WORK: totals.ns(Bucket.NO_WORK)})
+    slices = slices_of(tuple(part for part in by_bucket if part.nanoseconds))
+    said = (
+        f"Threads by what they were doing, in steps of {format_seconds(timeline.bin_ns / 1e9)}. A running task counts "
+        "as what its thread does: whether it fails, or was done before, is not seen here."
+    )
+    return section(heading, Aside(said), Through(timeline, slices), legend_of(slices))
+
+
+def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The client's phases: in a line, or with bars."""
+    order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
+    if extent.drawn:
+        took = {phase: report.phases[phase] for phase in order if 0 < report.phases.get(phase, 0) < math.inf}
+        return section("Client phases", _phase_table(took, report.window_seconds))
+    said = [f"{name_of(phase)} {format_seconds(report.phases[phase])}" for phase in order if report.phases.get(phase)]
+    return section("Client phases", ", ".join(said))
+
+
+def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
+    whole = max(window_seconds, sum(took.values()))
+    if not took or not whole < math.inf:
+        return Table((), ())
+    shown = [(name_of(phase), seconds) for phase, seconds in took.items()]
+    if (rest := whole - sum(took.values())) > 0.0005 * whole:
+        shown.append(("none of these", rest))
+    rows = tuple(
+        (name, format_seconds(seconds), format_percent(round(1000 * seconds / whole))) for name, seconds in shown
+    )
+    return Table(("phase", "time", "%"), rows, drawings=tuple(Share(seconds / whole) for _, seconds in shown))
+
+
+def outside(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What was done outside the thread slots."""
+    return _beside("Outside the thread slots (shown beside, not added)", report.outside)
+
+
+def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What is known more finely of some buckets."""
+    return _beside("Known more finely (shown beside, not added)", report.details)
+
+
+def _beside(heading: str, seconds: Mapping[str, float]) -> Section:
+    """Seconds by label that are in no sum, the largest first."""
+    ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
+    rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
+    more = f"the {TOP_LABELS} largest of {len(ranked)}" if len(ranked) > TOP_LABELS else ""
+    return section(heading, more, Table(("activity", "time"), rows))
+
+
+def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The reasons for unmeasured time, each with the workers that it concerns."""
+    by_reason: dict[str, list[str]] = {}
+    for worker, reason in report.not_measured.items():
+        by_reason.setdefault(reason, []).append(worker)
+    lines = []
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:TOP_LABELS]:
+        lines.append(f"{named(names)}: {sentence(reason)}")
+    if len(by_reason) > TOP_LABELS:
+        lines.append(f"{len(by_reason) - TOP_LABELS} more reasons")
+    return section("Not measured", *lines, caveat=True)
+
+
+def notes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What a reader must know to trust the numbers."""
+    return section("Notes", *map(sentence, report.notes), *gpu_notes(report), caveat=True)
+
+
+def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Versions, and beside them Dask's configuration."""
+    if not extent.drawn:
+        return Section("Environment")
+    rows = [(name_of(name), shorten(harmless(value), VALUE_LENGTH)) for name, value in report.environment.items()]
+    settings = tuple(row for row in rows if "." in row[0])
+    facts = tuple(row for row in rows if "." not in row[0])
+    return section(
+        "Environment",
+        section("", Table(("what", "value"), facts, words=(0, 1)), narrow=True),
+        section("", Table(("Dask's configuration", "value"), settings, words=(0, 1)), narrow=True),
+    )
+
+
+def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The code that ran, as far as there is room."""
+    pieces: list[Code | Aside] = []
+    room = MAX_CODE
+    for text in report.code if extent.drawn else ():
+        pieces.append(Code("\n".join(map(harmless, text[:room].expandtabs(4).split("\n")))))
+        room -= len(text)
+        if room <= 0:
+            pieces.append(Aside("The rest of the code is left out."))
+            break
+    return section("The code that ran", *pieces)
+
+
+#: A report from top to bottom; a section that has nothing to say has no blocks.
+SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
+    losses,
+    factors,
+    through_the_run,
+    in_report,
+    stragglers,
+    long_tail,
+    gpus,
+    workers,
+    prefixes,
+    spans,
+    repeats,
+    phases,
+    outside,
+    details,
+    not_measured,
+    notes,
+    environment,
+    code,
+)

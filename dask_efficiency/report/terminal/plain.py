@@ -1,0 +1,161 @@
+"""A document as plain ASCII text."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dask_efficiency.report.colours import LETTERS
+from dask_efficiency.report.figures import shorten
+from dask_efficiency.report.lost_time import Part, percent_of
+from dask_efficiency.report.sections.document import (
+    Aside,
+    ByBucket,
+    Document,
+    Losses,
+    Section,
+    Share,
+    Table,
+)
+from dask_efficiency.report.terminal.bar import letters, packed
+
+#: From this width on, advice stands beside the figures; below it, under them.
+WIDE = 120
+NARROWEST = 40
+SHORTEST_WORD = 8
+
+#: Characters of the longest bar in a table.
+BAR_LENGTH = 24
+
+
+def plain(document: Document, width: int = 80) -> str:
+    """The document as ASCII text.
+
+    Parameters
+    ----------
+    document
+        Figures that no text can show are left out.
+    width
+        In characters; less than 40 counts as 40.
+
+    Returns
+    -------
+    str
+        Lines without trailing spaces and without a newline at the end.
+    """
+    width = max(width, NARROWEST)
+    blocks = [
+        [*wrapped(document.title, width), *wrapped(document.context, width)],
+        wrapped(f"{document.verdict}.", width),
+        _bar(document.figure.parts, width) if isinstance(document.figure, ByBucket) else [],
+        *(_section(section, width) for section in written(document.sections)),
+        *(wrapped(text, width) for text in document.last),
+    ]
+    return "\n\n".join("\n".join(map(str.rstrip, map(ascii_text, block))) for block in blocks if block)
+
+
+def written(sections: Iterable[Section]) -> Iterator[Section]:
+    """The sections that a text can show, each before those in it; what is folded away is left out."""
+    for section in sections:
+        blocks = tuple(block for block in section.blocks if isinstance(block, str | Aside | Table | Losses))
+        if blocks:
+            yield replace(section, blocks=blocks)
+        yield from written(inner for inner in section.sections if not inner.folded)
+
+
+def ascii_text(text: str) -> str:
+    """The text with every character beyond ASCII as an escape."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text as ASCII lines, broken at spaces and not within `thread-seconds`."""
+    return textwrap.wrap(
+        ascii_text(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _bar(parts: Sequence[Part], width: int) -> list[str]:
+    items = [f"{LETTERS[part.bucket]} {part.bucket} {percent_of(part)} %" for part in parts]
+    legend = ["  ".join(items[i] for i in line) for line in packed([len(item) for item in items], width)]
+    return [f"[{letters(parts, width - 2)}]", *legend]
+
+
+def _section(section: Section, width: int) -> list[str]:
+    """A section as lines; what has no title is not indented."""
+    indent = "  " if section.title else ""
+    lines = [section.title] if section.title else []
+    for block in section.blocks:
+        match block:
+            case str(text) | Aside(text):
+                lines += wrapped(text, width, indent)
+            case Table():
+                lines += [indent + line for line in _ruled(block, width - len(indent))]
+            case Losses():
+                lines += [indent + line for line in _losses(block, width - len(indent))]
+    return lines
+
+
+def _losses(losses: Losses, width: int) -> list[str]:
+    beside, below = placed(losses, width)
+    table = _table(beside, width)
+    # the rows above it add up to the total
+    table.insert(-1, "-" * len(table[-1].rstrip()))
+    lines = [*table, *wrapped(losses.not_counted, width)]
+    if below:
+        lines += ["", "What to do"]
+        for bucket, said in losses.advice.items():
+            lines += wrapped(f"{bucket}: {said}", width, "  ")
+    return [*lines, *wrapped(losses.read_on, width, "  " if below else "")]
+
+
+def placed(losses: Losses, width: int) -> tuple[Table, bool]:
+    """The table of lost time, with the advice as its last column where there is room; whether it is to stand below."""
+    table = losses.table
+    if not losses.advice or width < WIDE:
+        return table, bool(losses.advice)
+    rows = tuple((*row, losses.advice.get(str(row[0]), "")) for row in table.rows)
+    return replace(table, heads=(*table.heads, "what to do"), rows=rows, words=(0, len(table.heads))), False
+
+
+def with_bars(table: Table, character: str) -> Table:
+    """The table with its plain bars as a last column of characters; other drawings no text can show."""
+    bars = [drawing.share for drawing in table.drawings if isinstance(drawing, Share)]
+    if not bars:
+        return table
+    drawn = (character * math.ceil(BAR_LENGTH * share) for share in bars)
+    rows = tuple((*row, bar) for row, bar in zip(table.rows, drawn, strict=True))
+    return replace(table, heads=(*table.heads, ""), rows=rows, words=(*table.words, len(table.heads)))
+
+
+def _ruled(table: Table, width: int) -> list[str]:
+    lines = _table(with_bars(table, "#"), width)
+    for position in sorted(table.sums, reverse=True):
+        lines.insert(position + 1, "-" * len(lines[0]))
+    return lines
+
+
+def _table(table: Table, width: int) -> list[str]:
+    """Columns two spaces apart, words to the left and figures to the right; long words are cut."""
+    cells = [[ascii_text(str(cell)) for cell in row] for row in (table.heads, *table.rows)]
+    widths = column_widths(cells, table.words, width, len)
+    return [
+        "  ".join(
+            shorten(cell, size).ljust(size) if column in table.words else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
+
+
+def column_widths(
+    table: Sequence[Sequence[str]], words: Sequence[int], width: int, measure: Callable[[str], int]
+) -> list[int]:
+    """Widths of columns two apart; a screen that is too narrow cuts words, never figures."""
+    widths = [max(measure(row[column]) for row in table) for column in range(len(table[0]))]
+    for column in sorted(words, key=lambda word: -widths[word]):
+        excess = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[column] = max(min(widths[column], SHORTEST_WORD), widths[column] - max(excess, 0))
+    return widths

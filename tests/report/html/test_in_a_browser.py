@@ -1,0 +1,161 @@
+"""The page as a reader has it: a file that is opened, with nothing else in reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dask_efficiency.report.lost_time import loss_cells, lost_time
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.timeline import Timeline
+from tests.report.html.test_report_page import large
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds, with_gpus
+
+CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))"
+
+
+class Page:
+    """A report's page, and whatever it asked for or complained of."""
+
+    def __init__(self, page: Any, path: Path, report: EfficiencyReport) -> None:
+        self.page = page
+        self.faults: list[str] = []
+        self.requests: list[str] = []
+        report.to_html(str(path))
+        page.on("console", lambda message: self.faults.append(message.text))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda dialog: self.faults.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(f"file://{path}")
+
+    def table_under(self, heading: str) -> list[list[str]]:
+        return self.page.locator(f'section:has(h2:text-is("{heading}")) table').first.evaluate(CELLS)
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
+    contexts = []
+
+    def open_page(report: EfficiencyReport, **options: Any) -> Page:
+        contexts.append(chromium.new_context(**options))
+        return Page(contexts[-1].new_page(), tmp_path / f"{len(contexts)}.html", report)
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "report",
+    [
+        report_of(),
+        report_of(seconds(thread_cpu=1, running=9), seconds(unmeasured=5), not_measured={"w1": "no package"}),
+        large(100, 200),
+        with_gpus(),
+    ],
+    ids=["empty", "running and unmeasured", "large", "gpus"],
+)
+def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(
+    open_page: Any, report: EfficiencyReport, scheme: str
+) -> None:
+    page = open_page(report, color_scheme=scheme)
+    page.page.wait_for_load_state("networkidle")
+    assert len(page.requests) == 1
+    assert page.faults == []
+    assert page.page.locator(".de-verdict").text_content() == f"{report.verdict}."
+    papers = {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}
+    assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == papers[scheme]
+
+
+def test_the_figures_on_the_page_are_the_reports(open_page: Any) -> None:
+    report = by_hand()
+    heads, rows = loss_cells(lost_time(report))
+    shown = open_page(report).table_under("Lost time, and what to do about it")
+    assert [row[: len(heads)] for row in shown] == [list(heads), *map(list, rows)]
+
+
+def test_hostile_names_do_not_run(open_page: Any) -> None:
+    hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
+    page = open_page(by_hand(name=HOSTILE_NAMES[0], by_worker=hostile, by_prefix=hostile, code=HOSTILE_NAMES))
+    assert page.page.title() == "<script>alert(1)</script> - efficiency report"
+    assert page.faults == []
+    assert page.page.locator("td", has_text="<script>alert(1)</script>").count() >= 2
+
+
+def test_a_smuggled_script_would_be_refused(open_page: Any) -> None:
+    page = open_page(by_hand())
+    page.page.evaluate(
+        "document.body.append(Object.assign(document.createElement('img'), {src: 'https://x.example/'}))"
+    )
+    page.page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))")
+    page.page.wait_for_timeout(100)
+    assert len(page.faults) == 2
+    assert all("Content Security Policy" in fault for fault in page.faults)
+
+
+def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -> None:
+    timeline = Timeline(10**9, 2 * 10**9, {"thread-cpu": (3 * 10**9, 10**9), "idle": (10**9, 3 * 10**9)})
+    page = open_page(by_hand(timeline=timeline))
+    figure = page.page.locator(".de-timeline > svg")
+    figure.scroll_into_view_if_needed()
+    box = figure.bounding_box()
+    page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
+    said = page.page.locator(".de-timeline .de-said")
+    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3, thread-cpu 1"
+    page.page.mouse.move(0, 0)
+    assert "Point at" in said.text_content()
+
+
+def test_a_press_on_a_head_sorts_the_table(open_page: Any) -> None:
+    prefixes = {name: seconds(thread_cpu=cpu, spill=20 - cpu) for name, cpu in (("b", 9), ("a", 10), ("c", 1.5))}
+    page = open_page(by_hand(by_prefix=prefixes))
+    title = "Prefixes by time held (thread-s)"
+    head = page.page.locator(f'section:has(h2:text-is("{title}")) th')
+
+    def order() -> list[str]:
+        return [row[0] for row in page.table_under(title)[1:]]
+
+    head.nth(2).click()
+    assert order() == ["a", "b", "c"]
+    head.nth(2).click()
+    assert order() == ["c", "b", "a"]
+    head.nth(0).focus()
+    page.page.keyboard.press("Enter")
+    assert order() == ["c", "b", "a"]
+    assert page.faults == []
+
+
+def test_a_reader_points_at_a_strip_and_reads_the_workers_name(open_page: Any) -> None:
+    report = report_of(*(seconds(thread_cpu=100 - i, spill=i + 1) for i in range(40)))
+    page = open_page(report)
+    strip = page.page.locator(".de-strip").first
+    strip.scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    page.page.mouse.move(box["x"] + 1, box["y"] + 5)
+    assert page.page.locator(".de-strips .de-said").text_content() == "w39"
+
+
+def test_on_paper_everything_is_unfolded_and_light(open_page: Any) -> None:
+    page = open_page(large(40, 30), color_scheme="dark")
+    page.page.emulate_media(media="print", color_scheme="dark")
+    page.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.page.locator("details:not([open])").count() == 0
+    assert page.page.evaluate("getComputedStyle(document.body).color") == "rgb(31, 35, 40)"
+    page.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.page.locator("details[open]").count() == 0
+
+
+def test_on_a_narrow_screen_only_tables_scroll(open_page: Any) -> None:
+    page = open_page(large(100, 200), viewport={"width": 400, "height": 800})
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_on_a_narrow_screen_what_to_do_is_seen_without_scrolling(open_page: Any) -> None:
+    page = open_page(by_hand(price_per_worker_hour=100.0), viewport={"width": 360, "height": 800})
+    boxes = [cell.bounding_box() for cell in page.page.locator(".de-losses td:not(:empty)").all()]
+    assert len(boxes) > 10
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.report.html.render import fragment, page
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.path_data import to_dict
+from dask_efficiency.report.path_kinds import KIND_COLOURS
+from dask_efficiency.report.sections import path as sections
+from dask_efficiency.report.sections import report as report_sections
+from dask_efficiency.report.sections.path import STEPS
+from tests.report.html.test_comparison_page import Opened
+from tests.report.path_samples import hostile, transfers
+from tests.report.samples import by_hand
+from tests.trace.samples import tiny, tree
+
+
+def render_html(path: CriticalPath) -> str:
+    return fragment(sections.document(path))
+
+
+def render_page(path: CriticalPath) -> str:
+    return page(sections.page(path))
+
+
+def report_page(report: EfficiencyReport) -> str:
+    return page(report_sections.page(report))
+
+
+def in_report(path: CriticalPath) -> str:
+    return report_page(by_hand(trace=path.trace))
+
+
+@pytest.mark.parametrize("render", [render_html, render_page, in_report])
+def test_verdict_bounds_and_tables_are_said(render: Any) -> None:
+    path = transfers()
+    html = render(path)
+    assert escape(path.verdict) in html
+    for text in ("no cluster is faster", "By task prefix", "By worker", "an input comes from another worker"):
+        assert text in html
+
+
+@pytest.mark.parametrize("render", [render_html, render_page, in_report])
+def test_no_name_becomes_markup(render: Any) -> None:
+    html = render(hostile())
+    for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
+        assert smuggled not in html
+
+
+def test_a_fragment_has_no_script_no_request_and_no_id() -> None:
+    path = transfers()
+    assert path._repr_html_() == render_html(path)
+    assert not re.search(r"<script|<link|\ssrc=|url\(|\sid=", render_html(path))
+
+
+def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
+    path = transfers()
+    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(path))
+    end = 0.0
+    shown: dict[str, float] = {}
+    for left, width, colour in shapes:
+        assert float(left) == pytest.approx(end)
+        end += float(width)
+        shown[colour] = shown.get(colour, 0.0) + float(width)
+    assert end == pytest.approx(100)
+    transfer = 100 * path.seconds("kind")["transfer"] / path.makespan_seconds
+    assert shown[KIND_COLOURS[Kind.TRANSFER]] == pytest.approx(transfer, abs=3)
+
+
+def test_a_step_of_the_picture_is_of_the_kind_that_takes_most_of_it() -> None:
+    path = transfers()
+    ends = [0, 100, 400, 500, 800, 900, 1000 * STEPS]
+    names = [Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.COMPUTE_CPU]
+    start = path.scope.start
+    segments = Segments.from_columns(
+        {
+            "kind": [KINDS.index(name) for name in names],
+            "start": [start + at for at in ends[:-1]],
+            "stop": [start + at for at in ends[1:]],
+        }
+    )
+    drawn = replace(path, segments=segments, scope=replace(path.scope, stop=start + ends[-1]))
+    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(drawn))
+    first, rest = KIND_COLOURS[Kind.TRANSFER], KIND_COLOURS[Kind.COMPUTE_CPU]
+    assert shapes == [
+        ("0", f"{100 / STEPS:g}", first),
+        (f"{100 / STEPS:g}", f"{100 - 100 / STEPS:g}", rest),
+    ]
+
+
+def test_a_long_path_is_a_small_page() -> None:
+    path = critical_path(tiny(5000))
+    assert len(path.segments) > 1000
+    assert len(render_page(path)) < 100_000
+
+
+def test_a_report_with_a_trace_has_the_section_and_others_do_not() -> None:
+    path = critical_path(tree(8))
+    assert "Critical path: why it took so long" in report_page(by_hand(trace=path.trace))
+    assert "Critical path" not in report_page(by_hand())
+
+
+def test_a_report_asks_its_trace() -> None:
+    path = critical_path(tree(8))
+    assert by_hand(trace=path.trace).critical_path().verdict == path.verdict
+    with pytest.raises(ValueError, match="has no trace; expected one of efficiency_report"):
+        by_hand().critical_path()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, tmp_path: Path, scheme: str) -> None:
+    path = transfers()
+    path.to_html(tmp_path / "path.html")
+    opened = Opened(chromium, tmp_path / "path.html", scheme)
+    assert opened.requests == [(tmp_path / "path.html").as_uri()]
+    assert opened.faults == []
+    assert opened.page.inner_text(".de-verdict") == f"{path.verdict}."
+    assert json.loads(opened.page.inner_text("#data")) == to_dict(path)
+    cells = opened.page.locator("table").first.locator("tr", has_text="transfer-queue").all_inner_texts()
+    assert f"{1000 * path.seconds('kind')['transfer-queue']:.1f}" in cells[0]
+    opened.page.close()
+
+
+def test_hostile_names_do_nothing_in_a_browser(chromium: Any, tmp_path: Path) -> None:
+    hostile().to_html(tmp_path / "path.html")
+    opened = Opened(chromium, tmp_path / "path.html", "light")
+    assert opened.faults == []
+    assert opened.page.locator("main img, main script").count() == 0
+    opened.page.close()

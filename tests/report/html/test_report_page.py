@@ -1,0 +1,201 @@
+import json
+import math
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.report.html.render import page as html_page
+from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.sections.extent import PAGE
+from dask_efficiency.report.sections.report import MAX_CODE, page
+from dask_efficiency.timeline import MAX_BINS, Timeline
+from tests.report.html.test_fragment import Reader
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
+
+#: How a small bar begins.
+BAR = '<svg width="100%" height="12" role="img">'
+
+#: Elements without an end.
+VOID = re.compile(r"<(meta|link)[^>]*>|<!DOCTYPE html>")
+
+
+def render_page(report: EfficiencyReport) -> str:
+    return html_page(page(report))
+
+
+def read(report: EfficiencyReport) -> Reader:
+    """The page's elements and text, without what a reader does not see."""
+    html = re.sub(r"<(style|script)\b.*?</\1>", "", render_page(report), flags=re.DOTALL)
+    return Reader(VOID.sub("", html))
+
+
+def headings(report: EfficiencyReport) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", render_page(report))
+
+
+def large(workers: int, prefixes: int, bins: int = MAX_BINS) -> EfficiencyReport:
+    """A run with all that a report can hold, and nothing that looks alike."""
+    chance = random.Random(4)
+    held = ["thread-cpu", "thread-noncpu", "spill", "overhead", "failed", "recomputed", "running"]
+    free = ["waiting-on-data", "idle", "no-work", "paused", "unmeasured"]
+
+    def row(buckets: list[str]) -> Breakdown:
+        return Breakdown({bucket: chance.randrange(10**13) for bucket in buckets})
+
+    activity = held[:4] + free
+    return report_of(
+        by_worker={f"tcp://10.20.{i // 256}.{i % 256}:{40_000 + i}": row(held + free) for i in range(workers)},
+        by_prefix={f"_process-some-partition-of-a-frame-{i}": row(held) for i in range(prefixes)},
+        by_span={f"pipeline/step-{i}": row(held) for i in range(8)},
+        nthreads={f"tcp://10.20.{i // 256}.{i % 256}:{40_000 + i}": 8 for i in range(workers)},
+        phases={"optimize": 0.1, "upload": 0.2, "schedule": 0.3, "run": 4.0, "gather": 0.1},
+        tasks={"succeeded": 10**6, "failed": 12},
+        outside={f"activity {i}": chance.random() for i in range(12)},
+        details={f"in task: metered {i}": chance.random() for i in range(12)},
+        not_measured={f"tcp://10.20.0.{i}:{40_000 + i}": f"reason {i}" for i in range(12)},
+        environment={f"distributed.some.setting-{i}": "100 ms (default 10 ms)" for i in range(40)},
+        timeline=Timeline(
+            10**9, bins * 10**9, {n: tuple(chance.randrange(10**12) for _ in range(bins)) for n in activity}
+        ),
+        code=tuple("x = 1\n" * 600 for _ in range(2)),
+        price_per_worker_hour=0.4,
+    )
+
+
+def test_a_run_of_a_hundred_workers_and_two_hundred_prefixes_takes_150_kilobytes_at_most() -> None:
+    assert len(render_page(large(100, 200)).encode()) <= 150_000
+
+
+def test_a_run_of_thousands_takes_little_more() -> None:
+    assert len(render_page(large(5_000, 3_000)).encode()) <= 250_000
+
+
+def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
+    assert headings(large(2, 3)) == [
+        "Lost time, and what to do about it",
+        "Factors",
+        "Through the run",
+        "Workers",
+        "Prefixes by time held (thread-h)",
+        "Spans",
+        "Client phases",
+        "Outside the thread slots (shown beside, not added)",
+        "Known more finely (shown beside, not added)",
+        "Not measured",
+        "Environment",
+        "The code that ran",
+    ]
+
+
+def test_an_empty_run_has_a_verdict_and_no_section() -> None:
+    report = report_of(window_seconds=0.0, cluster_seconds=0.0)
+    assert headings(report) == []
+    assert report.verdict in read(report).text
+
+
+def test_a_page_is_a_function_of_the_report() -> None:
+    report, same = (by_hand(code=("x = 1",), environment={"dask": "1"}) for _ in range(2))
+    assert render_page(report) == render_page(report)
+    assert report == same
+
+
+def test_the_figures_are_the_reports() -> None:
+    text = read(by_hand()).text
+    assert "59 % efficient: 10.0 of 17.0 thread-seconds were useful" in text
+    html = render_page(by_hand())
+    assert "<dd>4.5 s</dd>" in html
+    assert "<tr><td>load</td>" in html
+    assert re.search(r"</svg>spill</td><td>3\.0</td><td>0\.75</td><td>17\.6</td>", html)
+
+
+def test_the_data_are_the_headline_numbers_and_the_timeline() -> None:
+    timeline = Timeline(10**9, 15 * 10**8, {"idle": (3 * 10**9, 4 * 10**9)})
+    held = re.search(r'id="data">(.*?)</script>', render_page(by_hand(timeline=timeline)))
+    assert held is not None
+    data = json.loads(held.group(1))
+    assert data["summary"]["efficiency"] == by_hand().efficiency
+    assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, "threads": {"idle": [3.0, 8.0]}}
+
+
+def test_no_ideal_runtime_is_promised_while_much_is_running() -> None:
+    assert "<dt>ideally</dt>" in render_page(report_of(seconds(thread_cpu=9, idle=5)))
+    assert "<dt>ideally</dt>" not in render_page(report_of(seconds(thread_cpu=1, running=9)))
+
+
+def test_few_workers_have_bars_and_many_have_strips() -> None:
+    few, many = (render_page(large(n, 1)) for n in (PAGE.workers, PAGE.workers + 1))
+    assert 'class="de-strips"' not in few
+    assert 'class="de-strips"' in many
+    assert few.count(BAR) == PAGE.workers + 1
+    assert many.count(BAR) == 1
+
+
+def test_the_rest_of_the_prefixes_is_a_row_without_a_bar_and_unfolds() -> None:
+    html = render_page(large(1, PAGE.prefixes + 5))
+    assert "5 more prefixes" in html
+    assert f"All {PAGE.prefixes + 5} prefixes" in html
+    assert html.count(BAR) == 1 + PAGE.prefixes
+    assert "<details><summary>All" not in render_page(large(1, PAGE.prefixes))
+
+
+def test_hostile_names_are_shown_and_not_run() -> None:
+    hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
+    report = by_hand(
+        name=HOSTILE_NAMES[0],
+        by_worker=hostile,
+        by_prefix=hostile,
+        by_span=hostile,
+        phases=dict.fromkeys(HOSTILE_NAMES, 1.0),
+        tasks=dict.fromkeys(HOSTILE_NAMES, 1),
+        not_measured={name: name for name in HOSTILE_NAMES},
+        notes=HOSTILE_NAMES,
+        repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)),
+        outside=dict.fromkeys(HOSTILE_NAMES, 1.0),
+        environment={name: name for name in HOSTILE_NAMES} | {"dask-efficiency": HOSTILE_NAMES[0]},
+        code=(*HOSTILE_NAMES, "</pre></script><script>alert(2)</script>"),
+    )
+    for shown in (report, by_hand(by_worker={f"{i}{n}": b for i in range(9) for n, b in hostile.items()})):
+        html = render_page(shown)
+        assert html.count("<script") == 2
+        assert "<img" not in html
+        assert "\x1b" not in html
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+        html.encode("utf-8")
+        assert len(html) < 150_000
+        read(shown)
+
+
+@given(reports)
+@settings(max_examples=60)
+def test_any_report_makes_a_closed_page_that_asks_for_nothing(report: EfficiencyReport) -> None:
+    page = read(report)
+    attributes = {name for _, given_ in page.elements for name in given_}
+    assert not attributes & {"src", "href", "style", "action"}
+    assert not any(name.startswith("on") for name in attributes)
+    assert not {tag for tag, _ in page.elements} & {"script", "img", "iframe", "object", "form", "a"}
+    render_page(report).encode("utf-8")
+
+
+@pytest.mark.parametrize("started", [0.0, math.nan, 1e18])
+def test_a_start_that_no_calendar_has_is_left_out(started: float) -> None:
+    assert "began" not in render_page(by_hand(started=started))
+    assert "began 2026-05-28 20:26:40 UTC" in render_page(by_hand(started=1_780_000_000.0))
+
+
+def test_long_code_is_cut_and_says_so() -> None:
+    html = render_page(by_hand(code=("y = 2\n", "x" * MAX_CODE, "never shown")))
+    assert "<pre>y = 2\n</pre>" in html
+    assert "The rest of the code is left out." in html
+    assert "never shown" not in html
+    assert "left out" not in render_page(by_hand(code=("y = 2",)))
+
+
+def test_settings_stand_apart_from_versions() -> None:
+    html = render_page(by_hand(environment={"dask": "2026.8.0", "distributed.comm.compression": "lz4"}))
+    facts, _, configuration = html.partition("Dask&#39;s configuration")
+    assert "2026.8.0" in facts
+    assert "lz4" in configuration
+    assert "lz4" not in facts

@@ -1,0 +1,158 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency.gpu.totals import DeviceTotals
+from dask_efficiency.report.compare import compare
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sections.comparison import (
+    causes,
+    context,
+    environment,
+    factors,
+    prefixes,
+    run,
+    sections,
+    title,
+)
+from dask_efficiency.report.sections.document import Section
+from dask_efficiency.report.sections.groups import TOP_GROUPS
+from tests.report.comparison_samples import sides
+from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus
+
+
+def figures(section: Section) -> dict[str, tuple[str, ...]]:
+    return {row[0]: row[1:] for row in section.rows}
+
+
+def two_figures(cell: str) -> tuple[Decimal, Decimal]:
+    before, after = cell.split(" -> ")
+    return Decimal(before), Decimal(after)
+
+
+def spilling(spill: float) -> EfficiencyReport:
+    return report_of(seconds(thread_cpu=10, spill=spill))
+
+
+def test_the_title_names_a_few_runs_of_each_side() -> None:
+    assert title(compare([by_hand(name=name) for name in "abcde"], by_hand(name="f"))) == "a, b, c and 2 more -> f"
+
+
+def test_the_context_says_what_several_runs_allow() -> None:
+    assert context(compare(by_hand(), by_hand())).startswith("one run a side")
+    assert context(compare(by_hand(), [by_hand()] * 3)) == "medians of 1 run before and 3 after"
+
+
+def test_the_causes_show_the_largest_change_first_and_end_in_the_sums() -> None:
+    before = report_of(seconds(thread_cpu=10, idle=5, spill=2), cluster_seconds=4.0)
+    section = causes(compare(before, report_of(seconds(thread_cpu=10, idle=5.5, spill=5), cluster_seconds=5.0)))
+    assert section.table.heads == ("cause", "before", "after", "change", "wall s +/-", "share, %")
+    assert [row[0] for row in section.rows] == ["spill", "idle", "lost", "useful", "total"]
+    assert section.rows[0] == ("spill", "2.0", "5.0", "+3.0", "+0.75", "11.8 -> 24.4")
+    assert section.table.sums == (2, 4)
+
+
+def test_a_change_within_the_spread_is_marked_and_the_mark_explained() -> None:
+    section = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(5)))
+    assert figures(section)["spill"][2] == "~+1.0"
+    assert section.lines[0].startswith("~ marks")
+    assert not any("~" in text for text in causes(compare(spilling(4), spilling(5))).lines)
+    beyond = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(9)))
+    assert figures(beyond)["spill"][2] == "+5.0"
+
+
+def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
+    rows = figures(run(compare(by_hand(), by_hand(cluster_seconds=9.0, tasks={"succeeded": 13, "failed": 1}))))
+    # 5 s, of which 0.5 s were the client's; then 9 s, all of them work on the cluster
+    assert rows["wall clock"] == ("5.00 s", "9.00 s", "+80 %")
+    assert rows["work on the cluster"] == ("4.50 s", "9.00 s", "+100 %")
+    assert rows["on the client"] == ("0.50 s", "0.00 s", "-100 %")
+    assert "without any worker" not in rows
+    assert rows["efficiency"] == ("59 %", "59 %", "")
+    assert rows["threads"] == ("4", "4", "")
+    assert rows["tasks succeeded"] == ("12", "13", "+1")
+
+
+def test_what_is_unknown_on_both_sides_has_no_row() -> None:
+    nothing = report_of(seconds(no_work=5), cluster_seconds=0.0)
+    assert (
+        not {"wall clock", "work on the cluster", "ideal time", "efficiency"}
+        & figures(run(compare(nothing, nothing))).keys()
+    )
+
+
+def test_gpus_are_compared_where_both_sides_have_them() -> None:
+    idle = gpu_totals(devices=(DeviceTotals("x", elapsed=10, kernels=1, idle=9, unattributed=1),))
+    rows = figures(run(compare(with_gpus(), with_gpus(gpu={"a": idle}))))
+    assert rows["GPU kernels"] == ("30 %", "10 %", "-20.0 points")
+    assert rows["GPU copies"] == ("5.0 %", "0 %", "-5.0 points")
+    assert rows["GPU idle"] == ("65 %", "90 %", "+25.0 points")
+    assert not any(row.startswith("GPU") for row in figures(run(compare(with_gpus(), by_hand()))))
+
+
+def test_factors_are_shown_where_any_has_changed() -> None:
+    assert factors(compare(by_hand(), by_hand())).rows == ()
+    # 10 of 12 and 10 of 15 thread-seconds are no spill
+    assert figures(factors(compare(spilling(2), spilling(5)))) == {"memory": ("0.833", "0.667", "-0.167")}
+
+
+def test_prefixes_show_the_largest_change_first_and_what_came_and_went() -> None:
+    before = report_of(seconds(), by_prefix={"a": seconds(thread_cpu=4), "old": seconds(failed=3)})
+    after = report_of(seconds(), by_prefix={"a": seconds(thread_cpu=9, spill=1), "new": seconds(thread_cpu=2)})
+    section = prefixes(compare(before, after))
+    assert section.rows == (
+        ("a", "4.0 -> 9.0", "+5.0", "0.0 -> 1.0", "+1.0", ""),
+        ("old", "0.0 -> 0.0", "0.0", "3.0 -> 0.0", "-3.0", "gone"),
+        ("new", "0.0 -> 2.0", "+2.0", "0.0 -> 0.0", "0.0", "new"),
+        ("total", "4.0 -> 11.0", "+7.0", "3.0 -> 1.0", "-2.0", ""),
+    )
+    assert section.lines == ("new: new", "gone: old")
+
+
+def test_many_prefixes_are_a_few_and_the_rest() -> None:
+    many = {f"p{i:02}": seconds(spill=i) for i in range(1, 20)}
+    section = prefixes(compare(report_of(seconds(), by_prefix={}), report_of(seconds(), by_prefix=many)))
+    assert [row[0] for row in section.rows[-3:]] == ["p12", f"{19 - TOP_GROUPS} more prefixes", "total"]
+
+
+def test_prefixes_that_did_not_change_are_not_shown() -> None:
+    assert prefixes(compare(by_hand(), by_hand())).rows == ()
+
+
+@given(sides, sides)
+def test_the_prefixes_add_up_in_every_column(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
+    section = prefixes(compare(before, after))
+    if not section.rows:
+        return
+    *rows, total = section.rows
+    for column in (1, 3):
+        pairs = [two_figures(row[column]) for row in (*rows, total)]
+        changes = [Decimal(row[column + 1]) for row in (*rows, total)]
+        assert tuple(map(sum, zip(*pairs[:-1], strict=True))) == pairs[-1]
+        assert [first + change for (first, _), change in zip(pairs, changes, strict=True)] == [p[1] for p in pairs]
+
+
+def test_the_environment_lists_what_differs_but_the_size_which_the_run_has() -> None:
+    old = by_hand(environment={"distributed": "2026.1.0", "threads": "4"})
+    new = by_hand(environment={"distributed": "2026.8.0", "threads": "8", "x\x1b": "y" * 999})
+    assert environment(compare(old, new)).lines[0] == "distributed: 2026.1.0 -> 2026.8.0"
+    assert environment(compare(old, new)).lines[1].startswith(r"x\x1b: unknown -> yyy")
+    assert len(environment(compare(old, new)).lines) == 2
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_every_name_is_harmless_and_bounded(width: int) -> None:
+    hostile = {name: seconds(thread_cpu=2, spill=i) for i, name in enumerate(HOSTILE_NAMES)}
+    texts = dict.fromkeys(HOSTILE_NAMES, "\x1b")
+    before = [by_hand(name=name, environment=texts, notes=HOSTILE_NAMES) for name in HOSTILE_NAMES[:width]]
+    found = compare(before, by_hand(by_prefix=hostile, tasks=dict.fromkeys(HOSTILE_NAMES, 1)))
+    shown = [title(found), context(found)]
+    for section in sections(found):
+        shown += [section.title, *section.lines, *section.table.heads, *(cell for row in section.rows for cell in row)]
+    assert all(text.isprintable() or not text for text in shown)
+    assert max(map(len, shown)) < 500
+
+
+def test_a_comparison_of_nothing_has_few_sections() -> None:
+    assert [section.title for section in sections(compare(report_of(), report_of()))] == ["The run"]

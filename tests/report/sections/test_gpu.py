@@ -1,0 +1,156 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.report.figures import NAME_LENGTH
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sections.document import Section
+from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
+from dask_efficiency.report.sections.report import notes, sections
+from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, gpu_totals, with_gpus
+from tests.strategies import any_gpu_totals
+
+workers = st.dictionaries(st.sampled_from(["a", "b", *HOSTILE_NAMES[:7]]), any_gpu_totals(), max_size=4)
+
+
+def parts(report: EfficiencyReport) -> tuple[Section, ...]:
+    """The section of the GPUs, and those in it."""
+    whole = gpus(report)
+    return (whole, *whole.sections)
+
+
+def section(title: str, **fields: object) -> Section:
+    (found,) = [part for part in parts(with_gpus(**fields)) if part.title == title]
+    return found
+
+
+def test_a_report_without_gpus_says_nothing_of_them() -> None:
+    assert gpus(by_hand()).blocks == ()
+    assert gpu_notes(by_hand()) == ()
+    assert gpus(by_hand(gpu={"a": GpuTotals()})).blocks == ()
+    assert "GPU" not in repr(by_hand())
+
+
+def test_what_the_gpus_did_is_said_in_sentences() -> None:
+    lines = section("GPUs").lines
+    assert lines[0] == "kernels ran 30 % of the time, copies alone 5.0 %, and the 2 GPUs were idle 65 %"
+    assert lines[1] == (
+        "tasks waited for 4.0 thread-seconds while kernels of their own ran (gpu), and for 1.5 thread-seconds "
+        "while none did"
+    )
+    assert lines[2].startswith("of the work on the GPUs, 300 ms ran while the thread of its task did something else")
+    assert lines[2].endswith(", and 200 ms ran after its task had ended")
+    assert lines[3].startswith("device parallel efficiency 0.300 = load balance 0.750 x communication 0.800 x orch")
+    # 6 s of CPU, 4 s of gpu and 1.5 s of waiting
+    assert lines[4].startswith("device offload efficiency 0.522")
+
+
+def test_only_poor_factors_get_advice() -> None:
+    lines = section("GPUs").lines
+    assert any(line.startswith("load balance: ") for line in lines)
+    assert not any(line.startswith("communication: ") for line in lines)
+
+
+def test_each_gpu_has_a_row_that_adds_up() -> None:
+    part = section("GPUs")
+    assert part.rows[0] == ("H100 80GB HBM3 GPU-1f0c2d34", "a", "40.0", "10.0", "50.0", "10.0 s")
+    thirds = DeviceTotals("x", elapsed=3, kernels=1, copies=1, idle=1, unattributed=2)
+    rows = section("GPUs", gpu={"a": gpu_totals(devices=(thirds,))}).rows
+    assert sum(float(cell) for cell in rows[0][2:5]) == pytest.approx(100.0)
+
+
+def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
+    def watched(i: int) -> GpuTotals:
+        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
+        return gpu_totals(devices=(device,))
+
+    part = section("GPUs", gpu={f"w{i}": watched(i) for i in range(100)})
+    assert [row[1] for row in part.rows] == ["w0", "w1", "w2", "w3", "w4"]
+    assert part.lines[-1].startswith("share of kernels: min 0 %, median 50 %, max 99 %; the 5 of 100 with")
+
+
+def test_gpu_time_by_prefix_adds_up_with_what_is_no_tasks() -> None:
+    part = section("GPU time by prefix")
+    assert part.rows == (("train", "5.50", "78.6"), ("load", "1.00", "14.3"), ("(no task)", "0.50", "7.1"))
+
+
+def test_kernels_have_short_names_launches_and_a_mean() -> None:
+    part = section("GPU kernels by time")
+    assert part.rows[1] == ("triton_poi_fused_add_0", "train", "500", "0.60", "10.0", "1.2 ms")
+    assert part.rows[0][0].startswith("vectorized_elementwise")
+    assert part.rows[2][:2] == ("(other kernels)", "")
+
+
+def test_kernels_beyond_the_eighth_are_one_row() -> None:
+    kernels = tuple(KernelTotals("p", f"k{i}", 1, 1000 - i) for i in range(12))
+    part = section("GPU kernels by time", gpu={"a": gpu_totals(kernels=kernels, kernel_ns=12_000)})
+    assert [row[0] for row in part.rows] == [*(f"k{i}" for i in range(7)), "(other kernels)"]
+    assert part.rows[-1][2] == "5"
+
+
+@pytest.mark.parametrize(("ns", "text"), [(3_400, "3.4 us"), (0, "0.0 us"), (999_900, "1.0 ms"), (2e9, "2.0 s")])
+def test_a_kernels_duration_is_in_microseconds_where_it_is_short(ns: float, text: str) -> None:
+    assert short_time(ns) == text
+
+
+def said(**fields: object) -> str:
+    return " ".join(gpu_notes(with_gpus(gpu={"a": gpu_totals(**fields)})))
+
+
+def test_what_makes_the_figures_uncertain_is_noted() -> None:
+    whole = {"attributed_ns": 4 * SECOND}
+    assert said(**whole) == ""
+    assert said().startswith("10 % of the kernel time is no known task's")
+    assert "upper bound on worker a" in said(meter="torch-events", bounds={"train": SECOND}, **whole)
+    assert "7 records of GPU work were lost" in said(dropped=7, **whole)
+    assert "gave way to a profiler for 2.0 s" in said(gaps=2 * SECOND, **whole)
+    assert "3 tasks were booked before" in said(unknown_tasks=3, **whole)
+    late = replace(gpu_totals().devices[0], late=SECOND)
+    assert "1.0 s of GPU work became known too late" in said(devices=(late,), **whole)
+
+
+def test_a_reason_that_nothing_is_measured_is_said_once_with_the_workers() -> None:
+    refused = GpuTotals(description="another profiler is attached")
+    report = with_gpus(gpu={"a": refused, "b": refused})
+    assert gpus(report).blocks == ()
+    assert notes(report).lines == ("GPU time was not measured on 2 of 2 workers (a, b): another profiler is attached",)
+
+
+def test_a_shared_gpu_is_named_with_its_workers() -> None:
+    (note,) = [note for note in gpu_notes(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()})) if "several" in note]
+    assert note.startswith("GPU H100 80GB HBM3 GPU-1f0c2d34 was used by several workers (a, b)")
+    assert [row[1] for row in section("GPUs", gpu={"a": gpu_totals(), "b": gpu_totals()}).rows] == [
+        "a (shared)",
+        "b (shared)",
+    ]
+    assert "counts for each" in section("GPU time by prefix", gpu={"a": gpu_totals(), "b": gpu_totals()}).lines[1]
+
+
+def test_upper_bounds_have_a_table_of_their_own() -> None:
+    totals = gpu_totals(meter="torch-events", devices=(), kernels=(), kernel_ns=0, bounds={"train": 3 * SECOND})
+    part = section("GPU time by prefix, at most", gpu={"a": totals})
+    assert part.rows == (("train", "3.0 s"),)
+    assert section("GPUs", gpu={"a": totals}).rows == ()
+
+
+@given(workers)
+def test_everything_said_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
+    report = with_gpus(gpu=by_worker)
+    for part in (*sections(report), *parts(report)):
+        assert all(len(row) == len(part.table.heads) for row in part.rows)
+        for cell in (*part.lines, *part.table.heads, *(cell for row in part.rows for cell in row)):
+            assert cell.isprintable()
+            assert len(cell) < 700
+
+
+def test_hostile_names_of_kernels_prefixes_and_gpus_are_harmless() -> None:
+    for name in HOSTILE_NAMES:
+        device = DeviceTotals(name, name, elapsed=2, kernels=1, idle=1, shares={name: 1})
+        totals = gpu_totals(devices=(device,), kernels=(KernelTotals(name, name, 1, 1),), kernel_ns=1, attributed_ns=1)
+        for part in parts(with_gpus(gpu={name: totals})):
+            for cell in (cell for row in part.rows for cell in row):
+                assert cell.isprintable()
+                assert len(cell) <= NAME_LENGTH + len(" (shared)")

@@ -1,0 +1,96 @@
+from dask_efficiency.report.figures import NAME_LENGTH
+from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE
+from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.report import sections
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
+
+
+def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
+    report = report_of(repeats={"load": Repeat(6, 2), "sum": Repeat(384, 4), "": Repeat(1, 2)})
+    section = repeats(report)
+    (told,) = section.lines
+    assert told.startswith("the same results were computed up to 4 times, because they were asked for again (391 tasks")
+    assert "persist()" in told
+    assert section.table.heads == ("prefix", "tasks", "computed up to")
+    assert section.rows == (("sum", "384", "4 times"), ("load", "6", "2 times"), ("(no prefix)", "1", "2 times"))
+    assert [part.title for part in sections(report)] == ["Computed again"]
+
+
+def test_many_prefixes_that_were_computed_again_are_bounded_and_their_names_harmless() -> None:
+    section = repeats(report_of(repeats={name: Repeat(9, 2) for name in (*HOSTILE_NAMES, *map(str, range(99)))}))
+    assert len(section.rows) == 8
+    assert all(len(cell) <= NAME_LENGTH and "\x1b" not in cell for row in section.rows for cell in row)
+    assert section.lines[1] == f"the 8 prefixes with most of these tasks, of {99 + len(HOSTILE_NAMES)}:"
+
+
+def test_a_report_in_retrospect_compares_no_workers() -> None:
+    retrospect = report_of(by_worker={ALL_WORKERS: seconds(thread_cpu=3, idle=1)})
+    assert workers(retrospect).lines == ("a report in retrospect does not tell them apart",)
+    assert workers(retrospect).rows == ()
+
+
+def test_few_workers_are_all_shown_the_least_useful_first() -> None:
+    section = workers(by_hand())
+    assert section.rows == (
+        # a held 9 of 10 s and 6 of 10 were useful; b held 8 of 8 s and 4 of 7 were useful
+        ("b", "2", "8.0", "100 %", "57 %", "thread-noncpu 29 %"),
+        ("a", "2", "10.0", "90 %", "60 %", "spill 30 %"),
+    )
+    assert section.lines == ("share of its time held by tasks: min 90 %, median 95 %, max 100 %; load balance 0.94",)
+
+
+def test_of_two_hundred_workers_the_worst_five_are_shown() -> None:
+    section = workers(report_of(*(seconds(thread_cpu=i, idle=200 - i) for i in range(200))))
+    assert [row[0] for row in section.rows] == ["w0", "w1", "w2", "w3", "w4"]
+    assert section.lines[1] == "the 5 of 200 with the smallest useful share:"
+
+
+def test_a_worker_that_was_never_there_is_no_bad_worker() -> None:
+    section = workers(report_of(*[seconds(thread_cpu=3, idle=1)] * 9, seconds(), seconds(running=2)))
+    assert all(row[4] == "75 %" for row in section.rows)
+
+
+def test_a_row_of_prefixes_adds_up_to_the_time_held() -> None:
+    report = report_of(by_prefix={"x": seconds(thread_cpu=5 / 3, thread_noncpu=5 / 3, spill=5 / 3)})
+    (row,) = prefixes(report).rows
+    assert row == ("x", "1.67", "1.67", "1.66", "0.00", "0.00", "5.00")
+
+
+def test_prefixes_beyond_the_eighth_are_folded_into_one_row() -> None:
+    section = prefixes(report_of(by_prefix={f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)}))
+    assert [row[0] for row in section.rows] == [*(f"p{i}" for i in range(11, 3, -1)), "3 more prefixes"]
+    assert section.rows[-1][-1] == "6.0"
+
+
+def test_of_thousands_of_prefixes_and_workers_a_page_folds_away_what_has_room() -> None:
+    def folded(number: int) -> list[str]:
+        many = {f"p{i}": seconds(thread_cpu=i + 1) for i in range(number)}
+        report = report_of(by_prefix=many, by_worker=many)
+        parts = (*prefixes(report, PAGE).sections, *workers(report, PAGE).sections)
+        assert all(part.folded for part in parts)
+        return [part.title for part in parts]
+
+    assert folded(PAGE.prefixes) == []
+    assert folded(MAX_ROWS) == [f"All {MAX_ROWS} prefixes", f"All {MAX_ROWS} workers"]
+    assert folded(MAX_ROWS + 1) == [f"{MAX_ROWS} of {MAX_ROWS + 1} prefixes"]
+
+
+def test_what_is_neither_shown_nor_useful_has_a_column_of_its_own() -> None:
+    section = prefixes(by_hand())
+    assert section.table.heads == ("prefix", "cpu", "noncpu", "spill", "overhead", "failed", "other", "held")
+    assert section.rows[1] == ("sum", "4.00", "2.00", "0.00", "0.00", "1.00", "1.00", "8.00")
+
+
+def test_spans_are_shown_where_there_are_several_and_the_own_one_is_named() -> None:
+    mine = {"a run": seconds(thread_cpu=3), "a run/inner": seconds(spill=3)}
+    assert spans(report_of(by_span={"a run": seconds(thread_cpu=3)})).rows == ()
+    section = spans(report_of(by_span=mine | {"theirs (other work)": seconds(thread_cpu=2)}))
+    assert section.lines == ("the report's own work held 75 % of this time, other work the rest",)
+    assert section.rows[2] == ("theirs (other work)", "2.00", "25.0", "100 %")
+
+
+def test_hostile_names_are_bounded() -> None:
+    rows = prefixes(report_of(by_prefix={name: seconds(thread_cpu=1) for name in HOSTILE_NAMES})).rows
+    assert all(len(row[0]) <= NAME_LENGTH and row[0].isprintable() and row[0] for row in rows)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dask_efficiency.critical_paths.compare import compare_paths
+from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency.report.sections.path import (
+    bounds,
+    by_host,
+    by_name,
+    context,
+    differences,
+    improvements,
+    kinds,
+    notes,
+    sections,
+    what_if,
+)
+from tests.report.path_samples import hostile, transfers
+from tests.trace.samples import SAMPLES, tree, two_computations
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_shares_of_each_table_add_up_to_the_whole(name: str) -> None:
+    path = critical_path(SAMPLES[name]())
+    for section in (kinds(path), by_name(path, "prefix"), by_name(path, "worker")):
+        assert sum(round(10 * float(row[2])) for row in section.rows) == 1000
+
+
+def test_kinds_come_largest_first_with_seconds_of_the_wall_clock() -> None:
+    path = transfers()
+    first = kinds(path).rows[0]
+    assert first[0] == "transfer"
+    assert float(first[1]) == pytest.approx(path.seconds("kind")["transfer"] * 1000, abs=0.06)
+    assert float(first[2]) == pytest.approx(100 * path.summary()["transfer"], abs=0.06)
+    lengths = [bar.share for bar in kinds(path).table.drawings[:-1]]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_time_of_no_task_is_the_clients_and_the_schedulers() -> None:
+    path = critical_path(two_computations())
+    assert "(no task)" in {row[0] for row in by_name(path, "prefix").rows}
+    assert "(client and scheduler)" in {row[0] for row in by_name(path, "worker").rows}
+
+
+def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
+    path = transfers()
+    assert by_host(path).rows
+    alone = tuple(replace(worker, host=worker.name) for worker in path.trace.workers)
+    assert not by_host(critical_path(replace(path.trace, workers=alone))).rows
+
+
+def test_the_bounds_are_told() -> None:
+    said = " ".join(bounds(critical_path(tree(8))).lines)
+    assert "no cluster is faster" in said
+    assert "divided by the 8 slots" in said
+
+
+def test_what_was_dropped_and_noted_is_a_caveat() -> None:
+    path = critical_path(replace(tree(4), dropped={"transitions": 7, "runs": 0}, notes=("clocks differ",)))
+    section = notes(path)
+    assert section.caveat
+    assert section.lines == ("clocks differ", "Not recorded, as there was no room or it was lost: 7 transitions.")
+
+
+def test_a_change_is_told_with_its_sign_and_what_is_left() -> None:
+    before = transfers()
+    after = before.what_if(without=("transfer",))
+    said, by_kind, by_prefix = what_if(before, after, "With no transfer")
+    assert said.lines[0].startswith("With no transfer: ")
+    assert "% shorter." in said.lines[0]
+    changes = {row[0]: row[3] for row in by_kind.rows}
+    assert changes["transfer"].startswith("-")
+    assert changes["total"].startswith("-")
+    assert by_kind.table.sums == (len(by_kind.rows) - 1,)
+    assert by_prefix.rows[-1][1:4] == by_kind.rows[-1][1:4]
+    assert "no shorter" in what_if(before, before, "With nothing")[0].lines[0]
+
+
+def test_a_change_that_makes_it_longer_is_explained() -> None:
+    before = transfers()
+    said = what_if(before, before.what_if(speed_up={"sum": 0.1}), "With 'sum' 0.1 times as fast")[0]
+    assert "% longer." in said.lines[0]
+    assert "in another order" in said.lines[1]
+
+
+def test_where_an_improvement_would_help_is_told_with_its_error() -> None:
+    section = improvements(transfers())
+    assert section.title == "Where 10 % would help most"
+    assert section.rows[0][0] == "(transfer)"
+    assert float(section.rows[0][1]) > 2 * float(section.rows[0][2])
+    assert [float(row[1]) for row in section.rows] == sorted((float(row[1]) for row in section.rows), reverse=True)
+
+
+def test_differences_add_up_to_the_whole() -> None:
+    for name in SAMPLES:
+        by_kind, by_prefix = differences(compare_paths(transfers(), critical_path(SAMPLES[name]())))
+        for section in (by_kind, by_prefix):
+            *rows, total = (float(row[2]) for row in section.rows)
+            assert sum(rows) == pytest.approx(total, abs=0.06 * len(rows))
+
+
+def test_differences_say_what_moved_onto_the_path_and_off_it() -> None:
+    paths = transfers(), critical_path(SAMPLES["spilling"]())
+    onto, off = ({row[0]: row[4] for row in differences(compare_paths(*both))[0].rows} for both in (paths, paths[::-1]))
+    assert (onto["unspill"], off["unspill"]) == ("onto the path", "off the path")
+    assert onto["compute-cpu"] == off["compute-cpu"] == ""
+
+
+def test_names_of_users_are_harmless_and_bounded() -> None:
+    path = hostile()
+    texts = [context(path), *(cell for part in sections(path) for row in part.rows for cell in row)]
+    texts += [line for part in sections(path) for line in part.lines]
+    for text in texts:
+        assert text.isprintable()
+        assert len(text) <= 400

@@ -1,0 +1,254 @@
+import builtins
+import io
+import re
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.sections.report import document
+from dask_efficiency.report.terminal import coloured
+from dask_efficiency.report.terminal.plain import plain, wrapped
+from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds
+
+
+class Screen(io.TextIOWrapper):
+    """A terminal as far as a stream can tell."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, write_through=True)
+
+    def isatty(self) -> bool:
+        return True
+
+    def shown(self) -> str:
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode(self.encoding)
+
+
+def rich_text(report: EfficiencyReport, width: int, colours: str | None = None) -> str:
+    console = pytest.importorskip("rich.console")
+    screen = Screen()
+    console.Console(file=screen, width=width, color_system=colours, legacy_windows=False).print(report)
+    return screen.shown()
+
+
+def render_plain(report: EfficiencyReport, width: int = 80) -> str:
+    return plain(document(report), width)
+
+
+def show(report: EfficiencyReport, file: Any = None) -> None:
+    coloured.show(document(report), file)
+
+
+def table_of(text: str) -> dict[str, list[str]]:
+    """The table of lost time in a rendered text: figures by label, each ending where its head ends."""
+    lines = iter(re.sub(r"\x1b\[[0-9;]*m", "", text).replace("■", " ").splitlines())
+    heads = next(line for line in lines if line.lstrip().startswith("lost time by cause"))
+    ends = [match.end() for match in re.finditer(r"\S+( \S+)*", heads)][1:]
+    rows: dict[str, list[str]] = {}
+    while "total" not in rows:
+        line = next(lines)
+        if line.strip(" -─"):
+            rows[line.split()[0]] = [line[:end].rpartition(" ")[2] for end in ends]
+    return rows
+
+
+def assert_it_adds_up(text: str, columns: int) -> None:
+    rows = table_of(text)
+    for column in range(columns):
+        *parts, total = [Decimal(figures[column] or "0") for figures in rows.values()]
+        assert sum(parts) == total
+
+
+def test_the_report_worked_out_by_hand_as_plain_text() -> None:
+    assert render_plain(by_hand()).splitlines()[:19] == [
+        "a run",
+        "2 workers, 4 threads, a window of 5.0 s; tasks: 12 succeeded, 1 failed",
+        "",
+        "59 % efficient: 10.0 of 17.0 thread-seconds were useful; it took 5.0 s: 4.5 s of",
+        "work on the cluster and 500 ms on the client, mostly its upload; the largest",
+        "loss is spill, 3.0 thread-seconds; 1.0 thread-seconds are still running.",
+        "",
+        # of 78 cells 45.9, 13.8, 9.2, 4.6 and 4.6
+        "[" + 46 * "#" + 14 * "s" + 9 * "n" + 5 * "f" + 4 * "." + "]",
+        "# thread-cpu 58.8 %  s spill 17.6 %  n thread-noncpu 11.8 %  f failed 5.9 %",
+        ". idle 5.9 %",
+        "",
+        "lost time by cause  thread-s  wall s      %",
+        "useful                  10.0    2.50   58.8",
+        "spill                    3.0    0.75   17.6",
+        "thread-noncpu            2.0    0.50   11.8",
+        "failed                   1.0    0.25    5.9",
+        "idle                     1.0    0.25    5.9",
+        "running                  1.0    0.25",
+        "-------------------------------------------",
+    ]
+
+
+@given(st.lists(breakdowns, min_size=1, max_size=4), st.floats(0.001, 1e6), st.sampled_from([60, 80, 140]))
+def test_the_numbers_on_a_plain_screen_add_up(workers: list[Breakdown], wall: float, width: int) -> None:
+    report = report_of(*workers, cluster_seconds=wall, price_per_worker_hour=2.0, nthreads={"w0": 4})
+    if report.thread_seconds:
+        assert_it_adds_up(render_plain(report, width), columns=4)
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("colours", [None, "truecolor"])
+def test_the_numbers_on_a_rich_screen_add_up(width: int, colours: str | None) -> None:
+    third = seconds(thread_cpu=10 / 3, spill=10 / 3, idle=10 / 3, failed=1e-5, overhead=0.049, running=0.35)
+    for report in (by_hand(), report_of(third, price_per_worker_hour=7.0, nthreads={"w0": 1})):
+        assert_it_adds_up(rich_text(report, width, colours), columns=3)
+
+
+@given(reports, st.sampled_from([1, 60, 80, 140]))
+def test_plain_text_of_any_report_is_ascii_without_trailing_spaces(report: EfficiencyReport, width: int) -> None:
+    text = render_plain(report, width)
+    assert all(" " <= character <= "~" or character == "\n" for character in text)
+    assert not any(line.endswith(" ") for line in text.split("\n"))
+    assert not text.endswith("\n")
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_no_line_is_wider_than_the_screen(width: int) -> None:
+    hostile = {name: seconds(thread_cpu=2, gpu=1, spill=1, cancelled=1) for name in HOSTILE_NAMES}
+    report = by_hand(by_prefix=hostile, by_worker=hostile, not_measured={"w": "x" * 999}, details={"y" * 99: 1.0})
+    assert max(map(len, render_plain(report, width).splitlines())) <= width
+    cells = pytest.importorskip("rich.cells")
+    assert max(map(cells.cell_len, rich_text(report, width).splitlines())) <= width
+
+
+def test_hostile_names_do_not_reach_the_terminal() -> None:
+    hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
+    report = by_hand(
+        by_prefix=hostile, by_worker=hostile, by_span=hostile, name="\x1b]0;title\x07", notes=tuple(HOSTILE_NAMES)
+    )
+    report = replace(report, repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)))
+    for text in (render_plain(report), rich_text(report, 140)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert r"\x1b[31mred\x1b[0m" in text
+        assert "[bold]markup[/bold][/]" in text
+
+
+@pytest.mark.parametrize(
+    "report",
+    [report_of(), report_of(seconds(no_work=5)), report_of(seconds(running=5)), report_of(seconds(unmeasured=5))],
+    ids=["empty", "no work", "running", "unmeasured"],
+)
+def test_a_special_case_says_its_verdict_everywhere(report: EfficiencyReport) -> None:
+    assert " ".join(render_plain(report, 200).split()).count(report.verdict) == 1
+    assert report.verdict in rich_text(report, 200)
+
+
+def test_an_empty_report_is_three_lines() -> None:
+    assert render_plain(report_of()).splitlines() == [
+        "a run",
+        "0 workers, a window of 5.0 s",
+        "",
+        "Nothing was recorded: the window holds no thread time.",
+    ]
+
+
+def test_a_report_without_work_has_no_table() -> None:
+    text = render_plain(report_of(seconds(no_work=5)))
+    assert "lost time" not in text
+    assert "Not counted: 5.0 thread-seconds" in text
+
+
+def test_two_hundred_workers_fit_on_a_screen() -> None:
+    report = report_of(*(seconds(thread_cpu=i, idle=200 - i) for i in range(200)))
+    assert len(render_plain(report).splitlines()) < 40
+
+
+def test_advice_stands_beside_the_figures_where_there_is_room_and_below_where_there_is_not() -> None:
+    for render in (render_plain, rich_text):
+        assert re.search(r"^.{0,2}spill .*more memory per worker", render(by_hand(), 140), re.MULTILINE)
+        assert re.search(r"^  spill: more memory per worker", render(by_hand(), 80), re.MULTILINE)
+
+
+def test_where_to_read_on_is_said_once() -> None:
+    for text in (render_plain(by_hand(), 80), render_plain(by_hand(), 140), rich_text(by_hand(), 80)):
+        assert text.count("Read on: docs/buckets.md#spill, #thread-noncpu, #failed, #idle") == 1
+    assert "Read on" not in render_plain(report_of(seconds(thread_cpu=5)))
+
+
+@pytest.mark.parametrize("colours", ["256", "truecolor"])
+def test_a_bar_in_colour_is_of_blocks(colours: str) -> None:
+    text = rich_text(by_hand(), 80, colours)
+    assert "█" in text
+    assert "####" not in text
+
+
+@pytest.mark.parametrize("colours", [None, "standard"])
+def test_a_bar_without_enough_colours_is_of_letters(colours: str | None) -> None:
+    text = rich_text(by_hand(), 80, colours)
+    assert "[####" in text
+    assert "█" not in text
+    assert "# thread-cpu 58.8 %" in text
+
+
+def test_no_two_buckets_look_the_same_in_256_colours() -> None:
+    color = pytest.importorskip("rich.color")
+    seen = {color.Color.parse(colour).downgrade(color.ColorSystem.EIGHT_BIT).number for colour in COLOURS.values()}
+    assert len(seen) == len(COLOURS)
+
+
+def test_an_ascii_console_gets_the_plain_text() -> None:
+    console = pytest.importorskip("rich.console")
+    screen = Screen("ascii")
+    console.Console(file=screen, width=80).print(by_hand())
+    assert [line.rstrip() for line in screen.shown().splitlines()] == render_plain(by_hand(), 80).splitlines()
+
+
+def test_the_representation_is_the_plain_text() -> None:
+    assert repr(by_hand()) == render_plain(by_hand())
+
+
+def test_show_is_in_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen()
+    show(by_hand(), screen)
+    assert "\x1b[" in screen.shown()
+
+
+@pytest.mark.parametrize("without", ["terminal", "rich", "unicode", "colour"])
+def test_show_is_plain_without(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    if without == "colour":
+        monkeypatch.setenv("TERM", "dumb")
+    if without == "rich":
+        imported = builtins.__import__
+
+        def without_rich(name: str, *rest: Any) -> Any:
+            if name.partition(".")[0] == "rich":
+                raise ImportError(name)
+            return imported(name, *rest)
+
+        monkeypatch.setattr(builtins, "__import__", without_rich)
+    screen: Any = io.StringIO() if without == "terminal" else Screen("ascii" if without == "unicode" else "utf-8")
+    show(by_hand(), screen)
+    text = screen.getvalue() if without == "terminal" else screen.shown()
+    assert text.splitlines() == render_plain(by_hand(), 80).splitlines()
+
+
+def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    show(by_hand())
+    assert "59 % efficient" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", range(40, 120, 3))
+def test_no_line_ends_within_a_word_with_a_hyphen(width: int) -> None:
+    assert not any(line.endswith("-") for line in wrapped(by_hand().verdict, width))
