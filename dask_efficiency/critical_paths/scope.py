@@ -8,7 +8,8 @@ import numpy as np
 
 from dask_efficiency.trace.clients import told
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import PHASES, Outcome
 from dask_efficiency.trace.tables import MISSING, Bool
 
 _GATHER = PHASES.index("gather")

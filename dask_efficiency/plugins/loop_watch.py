@@ -8,7 +8,7 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 from dask_efficiency.plugins.data_moves import DataMoves
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
 #: A turn that is later than this is reported.

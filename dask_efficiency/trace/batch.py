@@ -11,42 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 from dask_efficiency.trace.tables import MISSING, Int64
 
 SCHEMA = 1
 
-#: What a worker knows of a run: instants and durations in nanoseconds by its monotonic clock, as in
-#: :class:`~dask_efficiency.trace.run_trace.Runs`; ``after`` is the number of a run.
-RUN = (
-    "run_id",
-    "received",
-    "ready",
-    "executing",
-    "submitted",
-    "start",
-    "stop",
-    "ended",
-    "seceded",
-    "thread",
-    "slot",
-    "after",
-    "cpu_ns",
-    "unspill_ns",
-    "spill_ns",
+#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.trace.schema`. Instants are by its
+#: monotonic clock, ``after`` is the number of a run, and ``sender`` a position in the batch's senders; the key of a
+#: transfer stands in the batch's keys.
+RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
+
+#: A row of a run, and of a transfer, of which nothing is known yet.
+NEW_RUN, NEW_TRANSFER = (
+    tuple(int(table.missing()[name]) for name in from_worker(table)) for table in (Runs, Transfers)
 )
-
-#: Of a transfer; ``sender`` is a position in the batch's senders, the key stands in the batch's keys.
-TRANSFER = ("sender", "nbytes", "queued", "start", "stop", "arrived")
-
-#: Of a time in which the event loop did not turn, as in :class:`~dask_efficiency.trace.run_trace.Blocked`.
-BLOCKED = ("start", "stop", "moving_ns", "cause")
 
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 
 class RefusedBatch(ValueError):
-    """A batch that cannot be booked; says why."""
+    """A batch that cannot be recorded; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +109,7 @@ def decode(message: Any) -> Batch:
         raise RefusedBatch(f"expected a key for each of {len(tables['transfers'])} transfers, got {str(keys)[:100]}")
     if not isinstance(senders, (list, tuple)):
         raise RefusedBatch(f"expected a list of senders, got {str(senders)[:100]}")
-    known = tables["transfers"][:, 0]
+    known = tables["transfers"][:, TRANSFER.index("sender")]
     if known.size and not (known.min() >= -1 and known.max() < len(senders)):
         raise RefusedBatch(f"a transfer's sender is none of the {len(senders)} given")
     causes = tables["blocked"][:, BLOCKED.index("cause")]

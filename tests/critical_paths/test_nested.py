@@ -6,7 +6,8 @@ import numpy as np
 
 from dask_efficiency.critical_paths.nested import Nested
 from dask_efficiency.critical_paths.path import critical_path
-from dask_efficiency.trace.run_trace import Graphs, RunTrace, Stimuli, Transitions
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Graphs, Stimuli, Transitions
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import MS, Graph, simulate
 

@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.run_trace import (
+from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.trace.schema import (
     STATES,
     Graphs,
     Outcome,
     Phases,
     Releases,
     Runs,
-    RunTrace,
     Stimuli,
     Tasks,
     Transfers,
     Transitions,
     WorkerChange,
     WorkerEvents,
-    WorkerSpec,
 )
 from dask_efficiency.trace.tables import MISSING, Texts
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from dask_efficiency.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.trace.build import build
-from dask_efficiency.trace.recorder import Recorder, Recording, TaskFacts
+from dask_efficiency.trace.recorder import Recorder, TaskFacts
+from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING
 

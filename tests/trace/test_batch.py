@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, RefusedBatch, decode, encode
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 from tests.strategies import plain_data
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.run_trace import Outcome, WorkerChange
+from dask_efficiency.trace.schema import Outcome, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.scenes import EPOCH, Scene, needs_of, runs_of
 

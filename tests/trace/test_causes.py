@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dask_efficiency.trace.causes import Causes, RunsByTask
-from dask_efficiency.trace.run_trace import Outcome, Runs, RunTrace, Transitions
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome, Runs, Transitions
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import SAMPLES, damaged_traces, traces
 

@@ -18,8 +18,9 @@ from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.worker.meter import RECOMPUTED
 from dask_efficiency.plugins.worker.recorder import TOPIC
 from dask_efficiency.trace.batch import RefusedBatch, decode
-from dask_efficiency.trace.recorder import SERIES, Recorder, Recording, TaskFacts
-from dask_efficiency.trace.run_trace import WorkerChange
+from dask_efficiency.trace.recorder import SERIES, Recorder, TaskFacts
+from dask_efficiency.trace.recording import Recording
+from dask_efficiency.trace.schema import WorkerChange
 from dask_efficiency.trace.tables import MISSING, Texts
 
 if TYPE_CHECKING:
