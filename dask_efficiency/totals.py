@@ -66,8 +66,8 @@ class WorkClock:
     Snapshots are booked after they were taken; so the last :data:`MAX_TURNS` turns are remembered.
     """
 
-    def __init__(self, *, at: int, outstanding: bool = False, workers: bool = False) -> None:
-        self._turns: deque[_Turn] = deque([_Turn(at, outstanding, workers, 0, 0)], maxlen=MAX_TURNS)
+    def __init__(self, *, at: int) -> None:
+        self._turns: deque[_Turn] = deque([_Turn(at, False, False, 0, 0)], maxlen=MAX_TURNS)
 
     @property
     def outstanding(self) -> bool:

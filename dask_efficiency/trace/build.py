@@ -48,7 +48,6 @@ def build(
     start: int | None = None,
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
-    notes: Sequence[str] = (),
 ) -> RunTrace:
     """The trace of a recording.
 
@@ -65,8 +64,6 @@ def build(
         Intervals of the client by phase, by the scheduler's monotonic clock.
     client
         Whose they are.
-    notes
-        To go with the recording's own.
 
     Returns
     -------
@@ -117,7 +114,7 @@ def build(
         config=facts["config"],
         versions=facts["versions"],
         dropped={table: count for table, count in facts["dropped"].items() if count},
-        notes=(*notes, *facts["notes"], *late, *moved),
+        notes=(*facts["notes"], *late, *moved),
     )
     return trace if begin == facts["started"] else since_start(trace)
 

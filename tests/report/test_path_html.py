@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.simulated_traces import tiny, tree
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.critical_paths.segments import Segments
@@ -19,7 +20,6 @@ from dask_efficiency.report.path_kinds import KIND_COLOURS
 from tests.report.path_samples import hostile, transfers
 from tests.report.samples import by_hand
 from tests.report.test_comparison_html import Opened
-from tests.trace.samples import tiny, tree
 
 
 @pytest.mark.parametrize("render", [render_html, page_section, render_page])

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.simulated_traces import SAMPLES, lost_worker, tree
 from dask_efficiency.trace.positions import POINTS_INTO, check_positions
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Blocked, Releases, Series
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import SAMPLES, lost_worker, tree
 
 COLUMNS = [(table, column) for table, columns in POINTS_INTO.items() for column in columns]
 
