@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Outcome
 from dask_efficiency.processors import Processors, decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
+from dask_efficiency.wire import NotMeasured, Snapshot, decode
 
 #: Departed workers whose name is no longer kept apart are booked under this one.
 DEPARTED = "(departed)"
@@ -200,7 +201,7 @@ class ClusterLedger:
 
         Raises
         ------
-        RefusedSnapshot
+        RefusedPayload
             If it must not be booked; it is counted, and after :data:`MAX_REFUSALS` in a row the
             worker is not measured any more.
         """
@@ -217,7 +218,7 @@ class ClusterLedger:
                 self.stale += 1
                 return
             _check(snapshot, presence, at)
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             self._refuse(presence, str(refusal), at)
             raise
         presence.refusals = 0
@@ -235,14 +236,14 @@ class ClusterLedger:
 
         Raises
         ------
-        RefusedSnapshot
+        RefusedPayload
             If that cannot be; it is counted.
         """
         if presence is None or payload is None:
             return
         try:
             presence.processors = decode_processors(payload)
-        except RefusedSnapshot:
+        except RefusedPayload:
             self.refused += 1
             raise
 
@@ -510,24 +511,24 @@ def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
     """Refuse what cannot be of this worker, or would make a total shrink."""
     balance = snapshot.balance
     if balance.nthreads != presence.nthreads:
-        raise RefusedSnapshot(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
+        raise RefusedPayload(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
     age = at - presence.joined
     if balance.elapsed > age + SLACK_NS + age // 100:
-        raise RefusedSnapshot(
+        raise RefusedPayload(
             f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
         )
     last = presence.snapshot
     if last is None or last.incarnation != snapshot.incarnation:
         beyond = presence.settled + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
         if beyond > 0:
-            raise RefusedSnapshot(
+            raise RefusedPayload(
                 f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
                 "for the rest is booked already"
             )
         return
     before = last.balance
     if balance.elapsed < before.elapsed:
-        raise RefusedSnapshot(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
+        raise RefusedPayload(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
     for name, now, then in (
         ("settled", balance.settled, before.settled),
         ("tasks", balance.tasks, before.tasks),
@@ -535,7 +536,7 @@ def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
     ):
         for key, value in then.items():
             if now.get(key, 0) < value:
-                raise RefusedSnapshot(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+                raise RefusedPayload(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
     if last.gpu is not None:
         _check_gpu(snapshot.gpu, last.gpu)
     for prefix, row in before.prefixes.items():
@@ -543,20 +544,20 @@ def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
         if grown == row:  # most of them
             continue
         if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
-            raise RefusedSnapshot(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
+            raise RefusedPayload(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
 
 
 def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
     if now is None:
-        raise RefusedSnapshot("gpu is missing; expected GPU accounts, as before")
+        raise RefusedPayload("gpu is missing; expected GPU accounts, as before")
     if now.kernel_ns < then.kernel_ns:
-        raise RefusedSnapshot(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
+        raise RefusedPayload(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
     devices = {device.uuid: device for device in now.devices}
     for before in then.devices:
         after = devices.get(before.uuid, DeviceTotals(before.uuid))
         for activity in (*GPU_ACTIVITIES, "elapsed"):
             if getattr(after, activity) < getattr(before, activity):
-                raise RefusedSnapshot(
+                raise RefusedPayload(
                     f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
                     f"from {getattr(before, activity)} to {getattr(after, activity)}"
                 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dask_efficiency.buckets import Bucket, combine
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import (
     ACTIVITIES,
     DEPARTED,
@@ -26,7 +27,7 @@ from dask_efficiency.cluster import (
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
 from dask_efficiency.totals import between
-from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
+from dask_efficiency.wire import Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -283,7 +284,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.cluster.receive(letter.address, payload, at=self.now)
             return
         refused = self.cluster.refused
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             self.cluster.receive(letter.address, payload, at=self.now)
         assert self.cluster.refused == refused + 1
         worker.refusals += 1
@@ -494,7 +495,7 @@ class WildMachine(RuleBasedStateMachine):
         elapsed = (sum(settled.values()) + smaller.running) // 2
         active = {"overhead": sum(tasks) + smaller.running}
         payload = encode(replace(snapshot, balance=replace(smaller, settled=settled, elapsed=elapsed, active=active)))
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, payload, at=at)
 
     @rule(address=addresses, more=st.integers(0, 9 * SECOND), at=instants)
@@ -514,13 +515,13 @@ class WildMachine(RuleBasedStateMachine):
         active["thread-cpu"] = active.get("thread-cpu", 0) + more
         elapsed = last.balance.elapsed + more
         balance = replace(last.balance, settled=grown, elapsed=elapsed, prefixes=prefixes, active=active)
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=at)
 
     @rule(address=addresses, garbage=plain_data, at=instants)
     def receive_garbage(self, address, garbage, at):
         self.latest = max(self.latest, at)
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, garbage, at=at)
 
     @rule(address=addresses, at=instants)
@@ -637,7 +638,7 @@ def test_ever_new_ledgers_are_credited_no_more_than_the_time_there_was():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation="first"), at=100 * SECOND)
     for incarnation in "bcd":
-        with pytest.raises(RefusedSnapshot, match="booked already"):
+        with pytest.raises(RefusedPayload, match="booked already"):
             cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation=incarnation), at=100 * SECOND)
     assert totals(cluster) == {"idle": 100 * SECOND}
 
@@ -817,7 +818,7 @@ def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
     for at in (1, 2, 11, 12, 13):
         if at == 11:
             cluster.receive("tcp://a", idle_payload(1, 10), at=10)
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             cluster.receive("tcp://a", broken, at=at)
     assert cluster.refused == 5
     cluster.accrue(at=20)
@@ -890,7 +891,7 @@ def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
         changes = {**changes, "prefixes": {}}
     held = sum(ns for bucket, ns in changes["settled"].items() if bucket != "idle") + changes.get("running", 0)
     changes = {"active": {"overhead": held}, **changes}
-    with pytest.raises(RefusedSnapshot, match=message):
+    with pytest.raises(RefusedPayload, match=message):
         cluster.receive("tcp://a", {**first, "seq": 2, **changes}, at=20)
     assert totals(cluster) == {"overhead": 1, "idle": 19}
 
@@ -914,7 +915,7 @@ def test_gpu_time_that_shrinks_is_refused_by_name(later, message):
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
     cluster.receive("tcp://a", metered(ledger, at=10, gpu=watched(30, 10)), at=10)
-    with pytest.raises(RefusedSnapshot, match=message):
+    with pytest.raises(RefusedPayload, match=message):
         cluster.receive("tcp://a", metered(ledger, at=20, seq=2, gpu=later), at=20)
     assert cluster.gpu_by_worker() == {"alice": watched(30, 10)}
 
@@ -949,7 +950,7 @@ def test_gpu_time_of_names_that_are_no_longer_kept_apart_is_kept():
 
 def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():
     cluster, _ = cluster_with_worker(1)
-    with pytest.raises(RefusedSnapshot, match="expected at most the 10.000 s since it joined"):
+    with pytest.raises(RefusedPayload, match="expected at most the 10.000 s since it joined"):
         cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS + SECOND), at=10 * SECOND)
     cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS), at=10 * SECOND)
     # Within the slack it is believed.

@@ -18,6 +18,7 @@ from distributed.core import rpc
 from tornado.ioloop import PeriodicCallback
 
 import dask_efficiency
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import GRACE_NS, ClusterLedger, Presence
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import bootstrap
@@ -32,7 +33,7 @@ from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.worker.meter import LAST_WORDS, NAME
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
-from dask_efficiency.wire import RefusedSnapshot, decode_window
+from dask_efficiency.wire import decode_window
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -324,7 +325,7 @@ class ClusterMeter:
             if window is not None:
                 try:
                     window.worker_closed(presence, decode_window(payload))
-                except RefusedSnapshot as refusal:
+                except RefusedPayload as refusal:
                     self._refused(address, refusal)
 
     # -- booking -----------------------------------------------------------------------------
@@ -411,16 +412,16 @@ class ClusterMeter:
     def _receive(self, address: str, payload: Any, at: int) -> None:
         try:
             self.cluster.receive(address, payload, at=at)
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             self._refused(address, refusal)
 
     def _take_processors(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
         try:
             self.cluster.take_processors(presence, message.get("processors"))
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             self._refused(address, refusal)
 
-    def _refused(self, address: str, refusal: RefusedSnapshot) -> None:
+    def _refused(self, address: str, refusal: RefusedPayload) -> None:
         if address not in self._logged_refusals:
             self._logged_refusals.add(address)
             logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)
@@ -485,7 +486,7 @@ class ClusterMeter:
             self._take_processors(address, self.cluster.present.get(address), reply)
             try:
                 answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
-            except RefusedSnapshot as refusal:
+            except RefusedPayload as refusal:
                 answers[address] = f"its window was refused: {refusal}"
         return answers
 

@@ -14,10 +14,11 @@ import distributed
 from distributed.protocol import Serialize, to_serialize
 
 import dask_efficiency
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.worker.meter import RECOMPUTED
 from dask_efficiency.plugins.worker.recorder import TOPIC
-from dask_efficiency.trace.batch import RefusedBatch, decode
+from dask_efficiency.trace.batch import decode
 from dask_efficiency.trace.recorder import SERIES, Recorder, TaskFacts
 from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.schema import WorkerChange
@@ -322,7 +323,7 @@ class ClusterRecorder:
     def _receive(self, message: Any) -> None:
         try:
             batch = decode(message)
-        except RefusedBatch as refusal:
+        except RefusedPayload as refusal:
             self._refused += 1
             logger.warning("dask_efficiency refused a batch: %s", refusal)
             return

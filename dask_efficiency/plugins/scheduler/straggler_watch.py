@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import decode
 from dask_efficiency.straggler.wording import describe
-from dask_efficiency.wire import RefusedSnapshot
 
 if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
@@ -74,7 +74,7 @@ class Stragglers:
             return
         try:
             pace = decode(payload)
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             if address not in self._refused:
                 self._refused.add(address)
                 logger.warning("dask_efficiency refused the pace of %s: %s", address, refusal)
