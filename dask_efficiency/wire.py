@@ -49,7 +49,7 @@ class Snapshot:
 
     #: Which ledger these accounts are of; a new process or a fresh registration has a new one.
     incarnation: str
-    #: Grows with each snapshot of an incarnation; repeated and late ones are told by it.
+    #: Grows with each snapshot of an incarnation; so repeated and late ones are known.
     seq: int
     balance: Balance
     #: Nanoseconds outside the slots, by activity; shown beside, never added.
@@ -113,10 +113,10 @@ def decode(payload: object) -> Snapshot | NotMeasured:
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
         active=counts("active", fields.get("active"), _ACTIVE),
     )
-    booked = sum(balance.settled.values()) + balance.running
-    if booked != nthreads * balance.elapsed:
+    recorded = sum(balance.settled.values()) + balance.running
+    if recorded != nthreads * balance.elapsed:
         raise RefusedPayload(
-            f"the buckets hold {booked} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
+            f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
         )
     held = sum(balance.settled.get(bucket, 0) for bucket in TASK_BUCKETS) + balance.running
     active = sum(balance.active.values())
@@ -169,10 +169,10 @@ def decode_window(payload: object) -> WindowBalance:
         rows=rows,
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
     )
-    booked = sum(window.free.values()) + sum(map(sum, rows.values()))
-    if booked != window.nthreads * window.elapsed:
+    recorded = sum(window.free.values()) + sum(map(sum, rows.values()))
+    if recorded != window.nthreads * window.elapsed:
         raise RefusedPayload(
-            f"the window holds {booked} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
+            f"the window holds {recorded} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
         )
     return window
 

@@ -13,8 +13,8 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wait
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.ledger import ACTIVE_BUCKETS, TASK_BUCKETS
+from dask_efficiency.presence import ACTIVITIES
 from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.watch import eventually
 

@@ -19,7 +19,7 @@ from tornado.ioloop import PeriodicCallback
 
 import dask_efficiency
 from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.cluster import GRACE_NS, ClusterLedger, Presence
+from dask_efficiency.cluster import GRACE_NS, ClusterLedger
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins import bootstrap
 from dask_efficiency.plugins.decorations import decoration
@@ -31,6 +31,7 @@ from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.worker.meter import LAST_WORDS, NAME
+from dask_efficiency.presence import Presence
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
 from dask_efficiency.wire import decode_window
@@ -62,7 +63,7 @@ class Moment:
     """What the cluster had done by one instant, as far as heartbeats had come."""
 
     at: int
-    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES` since the accounts began.
+    #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
 

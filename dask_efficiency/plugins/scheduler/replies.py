@@ -119,11 +119,11 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
     """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
     cluster = meter.cluster
     at = time.monotonic_ns()
-    now = cluster.standing(at=at)
+    now = cluster.totals(at=at)
     since = cluster.started if last is None else at - round(last * 1e9)
     then = Totals(cluster.started, {}, 0)
     if since > cluster.started and cluster.history:
-        then = next((standing for standing in reversed(cluster.history) if standing.at <= since), cluster.history[0])
+        then = next((totals for totals in reversed(cluster.history) if totals.at <= since), cluster.history[0])
     notes = ["made in retrospect: tasks that ran before the window began count pro rata"]
     if then.at > since:
         notes.append(f"the scheduler remembers {(at - then.at) / 1e9:.3g} s, less than was asked for")
