@@ -12,7 +12,7 @@ from dask_efficiency.processors import Processors
 from dask_efficiency.totals import Totals
 from dask_efficiency.wire import Snapshot
 
-#: What a worker may claim beyond the time since it joined, for clocks that run apart.
+#: What a worker may claim beyond the time since it joined, for clocks that drift.
 SLACK_NS = 5_000_000_000
 
 #: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity

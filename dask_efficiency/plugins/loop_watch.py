@@ -37,7 +37,7 @@ class LoopWatch:
         A scheduler or a worker.
     blocked
         Called with the interval, nanoseconds of the monotonic clock, with how many of them went to the moving of data,
-        and with what most of it went to, by :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`; MISSING for data.
+        and with what most of it went to, by :data:`~dask_efficiency.trace.schema.BLOCKED_BY`; MISSING for data.
         Its start lies between the last tick and the one that was due: the middle is reported.
     """
 

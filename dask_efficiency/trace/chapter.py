@@ -27,7 +27,7 @@ _TABLES: dict[str, _Dtypes] = {
     },
     # Row of the log with which a stimulus begins, and the worker that made it; MISSING is the scheduler.
     "stimuli": {**Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
-    # Row of the log, and when upstream says that the thread began and stopped, in seconds since the epoch.
+    # Row of the log, and when Dask says that the thread began and stopped, in seconds since the epoch.
     "computed": {"row": np.int32, "start": np.float64, "stop": np.float64},
     # Numbers of the runs that compute a lost result again.
     "recomputed": {"run_id": np.int64},
@@ -74,7 +74,7 @@ class Chapter:
         self.first_graph = first_graph
         self.first_stimulus = first_stimulus
         self.ids: dict[Any, int] = {}
-        #: Tasks of which only somebody's need of them is known, so far.
+        #: Tasks that are known only as dependencies of others so far.
         self.unread: set[int] = set()
         self.constraints: dict[int, dict[str, Any]] = {}
         self.wanted: set[int] = set()

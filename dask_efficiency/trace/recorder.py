@@ -17,7 +17,7 @@ from dask_efficiency.trace.tables import MISSING
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
 _CODES = {start: {finish: i * len(STATES) + j for j, finish in enumerate(STATES)} for i, start in enumerate(STATES)}
 
-#: Stimuli that are made, and dated, by the worker whose message they come with.
+#: Stimuli whose time was read from the clock of the worker that sent the message.
 _OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
 
 #: Transitions for each task that a chapter has room for.
@@ -72,7 +72,7 @@ class Recorder:
     # -- tasks -------------------------------------------------------------------------------
 
     def _meet(self, key: Any, graph: int = MISSING) -> int:
-        """A task that is not in this chapter yet, or was only needed by others, with all that it needs."""
+        """Number a task that is new in this chapter, or read what was known only as a dependency; give its number."""
         chapter = self._newer
         ids = chapter.ids
         task = ids.get(key)
@@ -110,7 +110,7 @@ class Recorder:
         return task
 
     def _number(self, key: Any) -> int:
-        """A task of which nothing is known yet."""
+        """Number a task of which nothing else is known yet."""
         chapter = self._newer
         task = chapter.ids[key] = len(chapter.ids)
         chapter.tasks.append(MISSING, MISSING, MISSING)
@@ -163,7 +163,7 @@ class Recorder:
         stimulus_id
             What caused it.
         worker
-            Number of the worker that it is on now, or whose message this is.
+            Number of the worker that it is on now, or that sent the message.
         extra
             Number of the run that begins, or size of the result that is there; else MISSING.
         """
@@ -172,7 +172,7 @@ class Recorder:
         number, unread, add_at, add_task, add_worker, add_code, add_extra = self._log
         task = number(key)
         if task is None:
-            if finish == "forgotten":  # it was there before
+            if finish == "forgotten":  # it was there before the recording
                 return
             task = self._meet(key)
         elif unread and task in unread and finish != "forgotten":
@@ -184,7 +184,7 @@ class Recorder:
         add_extra(extra)
 
     def computed(self, start: float, stop: float) -> None:
-        """What upstream says of the run that the next transition ends, in seconds since the epoch."""
+        """When Dask says that the run which the next transition ends began and stopped, in seconds since the epoch."""
         add_row, add_start, add_stop = self._newer.tables["computed"].appends
         add_row(len(self._newer.log))
         add_start(start)

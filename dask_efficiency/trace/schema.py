@@ -145,9 +145,9 @@ class Runs(Table):
     outcome: Annotated[Int8, _position(Outcome)]
     #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
     recomputed: Bool
-    #: On the scheduler: sent to the worker (a stolen task: when the thief was told).
+    #: On the scheduler: sent to the worker (a stolen task: to the thief).
     assigned: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    #: On the worker's event loop: heard of; all inputs there; given a slot.
+    #: On the worker's event loop: its message had come; all inputs were there; it was given a slot.
     received: Annotated[Int64, _instant(Clock.WORKER)]
     ready: Annotated[Int64, _instant(Clock.WORKER)]
     executing: Annotated[Int64, _instant(Clock.WORKER)]
@@ -215,7 +215,7 @@ class Blocked(Table):
     stop: Annotated[Int64, _instant(Clock.WORKER)]
     #: How much of it reading, writing and (de)serialising messages took; when in it is not known.
     moving_ns: Annotated[Int64, _duration(from_worker=True)]
-    #: MISSING where nothing tells. Such rows may overlap with those of no cause.
+    #: MISSING where it is not known. Such rows may overlap with those of no cause.
     cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True, added_later=True)]
 
 
