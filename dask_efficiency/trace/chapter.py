@@ -83,7 +83,9 @@ class Chapter:
         #: By task, three numbers each: the user's, the graph's, and the order in the graph.
         self.priority = array("q")
         self.tables = {name: Growing(dtypes) for name, dtypes in _TABLES.items()}
-        self.log = self.tables["log"]
+        #: Those that grow with every task.
+        self.log, self.edges = self.tables["log"], self.tables["edges"]
+        self.stimuli, self.computed = self.tables["stimuli"], self.tables["computed"]
         #: A worker's number, its senders' numbers, and its batch.
         self.batches: list[tuple[int, list[int], Batch]] = []
         self.batch_rows = 0

@@ -68,6 +68,8 @@ class Recorder:
         self._stimulus_id = ""
         #: What a transition needs of the chapter, looked up once: there is one for every step of every task.
         self._log: tuple[Any, ...] = chapter.ids.get, chapter.unread, *chapter.log.appends
+        #: As long as the log.
+        self._log_at = chapter.log.columns["at"]
 
     # -- tasks -------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class Recorder:
             chapter.priority[3 * task : 3 * task + 3] = array("q", priority)
         if constraints:
             chapter.constraints[task] = dict(constraints)
-        add_task, add_dependency = chapter.tables["edges"].appends
+        add_task, add_dependency = chapter.edges.appends
         for dependency in dependencies:
             needed = ids.get(dependency)
             if needed is None:
@@ -185,8 +187,8 @@ class Recorder:
 
     def computed(self, start: float, stop: float) -> None:
         """When Dask says that the run which the next transition ends began and stopped, in seconds since the epoch."""
-        add_row, add_start, add_stop = self._newer.tables["computed"].appends
-        add_row(len(self._newer.log))
+        add_row, add_start, add_stop = self._newer.computed.appends
+        add_row(len(self._log_at))
         add_start(start)
         add_stop(stop)
 
@@ -201,9 +203,9 @@ class Recorder:
 
     def _stimulate(self, stimulus_id: str, worker: int) -> None:
         """Another stimulus begins."""
-        if len(self._newer.log) >= self._full_log:
+        if len(self._log_at) >= self._full_log:
             self._turn_over()
-        stimuli = self._newer.tables["stimuli"]
+        stimuli = self._newer.stimuli
         self._stimulus_id = stimulus_id
         self._stimulus = self._newer.first_stimulus + len(stimuli)
         kind, _, when = stimulus_id.rpartition("-")
@@ -218,7 +220,7 @@ class Recorder:
         add_kind(number)
         add_at(made if made > 10**17 else MISSING)  # steal-7 has no time in it
         add_graph(self._taking_in[1] if stimulus_id == self._taking_in[0] else MISSING)
-        add_row(len(self._newer.log))
+        add_row(len(self._log_at))
         add_worker(worker if kind in _OF_WORKERS else MISSING)
 
     def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
@@ -269,7 +271,7 @@ class Recorder:
         self._begin(
             Chapter(
                 first_graph=full.first_graph + len(full.tables["graphs"]),
-                first_stimulus=full.first_stimulus + len(full.tables["stimuli"]),
+                first_stimulus=full.first_stimulus + len(full.stimuli),
             )
         )
 

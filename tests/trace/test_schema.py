@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import dask_efficiency
-from dask_efficiency.trace import schema
+from dask_efficiency.plugins.scheduler import recorder as scheduler_recorder
+from dask_efficiency.presence import ACTIVITIES
+from dask_efficiency.trace import chrome, schema
 from dask_efficiency.trace.batch import BLOCKED, NEW_RUN, NEW_TRANSFER, RUN, TRANSFER
+from dask_efficiency.trace.recorder import SERIES
 from dask_efficiency.trace.run_trace import TABLES, RunTrace
 from dask_efficiency.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
 from dask_efficiency.trace.tables import MISSING, Clock, Table
@@ -101,3 +104,12 @@ def test_a_list_of_columns_would_be_found() -> None:
 def test_each_column_of_a_worker_belongs_to_a_table_that_travels() -> None:
     travelling = {"runs", "transfers", "blocked"}
     assert {table for table, kind in TABLES.items() if from_worker(kind)} == travelling
+
+
+def test_who_reads_or_fills_some_columns_of_a_heartbeat_names_existing_ones() -> None:
+    drawn = {column for lines in chrome._COUNTERS.values() for column in lines.values()}
+    assert drawn < set(SERIES)
+    # The rest are activities of the slots: every column of a heartbeat is filled from one or the other.
+    filled = scheduler_recorder._METRICS.keys()
+    assert set(SERIES) - filled <= {activity.replace("-", "_") for activity in ACTIVITIES}
+    assert filled < set(SERIES)
