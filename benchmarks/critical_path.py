@@ -1,6 +1,6 @@
 """Claim: the critical path of a million tasks, with floor and slack, takes at most 2 s.
 
-``python benchmarks/critical_path.py`` simulates traces of 10 thousand, 100 thousand and a million tasks and prints what
+``python -m benchmarks.critical_path`` simulates traces of 10 thousand, 100 thousand and a million tasks and prints what
 each step takes, and beside it what networkx takes for the longest path through the same graph in the same
 process, which is the floor alone. Medians of repeated runs, in turn.
 """
@@ -10,21 +10,17 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+from benchmarks.simulated_traces import large
 from dask_efficiency.critical_paths.bounds import longest_chain, work_ns
 from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.run_trace import RunTrace
-from tests.trace.samples import large
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:

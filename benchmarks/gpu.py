@@ -73,7 +73,7 @@ class StubWork:
     """The same without a GPU."""
 
     def __init__(self, directory: str) -> None:
-        from tests.gpu import stub
+        from benchmarks import stub_gpu as stub
 
         stub.load(directory)
         self.stub = stub

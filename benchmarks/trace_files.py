@@ -1,6 +1,6 @@
 """Trace files: 1 M tasks load in 3 s at most and take 300 bytes a task at most; beside numpy's savez_compressed.
 
-    python benchmarks/trace_files.py [TASKS ...]
+    python -m benchmarks.trace_files [TASKS ...]
 
 The runs are simulated, with keys as long as Dask's own. Each is saved and loaded three times, in turn with
 the same columns as numpy saves them; medians are printed.
@@ -20,13 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.simulated_traces import large
 from dask_efficiency.trace.files import load_trace
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import Table, Texts
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests.trace.samples import large
 
 REPEATS = 3
 MAX_SECONDS_A_MILLION = 3.0

@@ -12,8 +12,8 @@ MAX_NAME_LENGTH = 1_000
 MAX_NANOSECONDS = 1 << 62
 
 
-class RefusedSnapshot(ValueError):
-    """A payload that must not be booked; says which field, what it held and what was expected."""
+class RefusedPayload(ValueError):
+    """A payload that must not be recorded; says which field, what it held and what was expected."""
 
 
 def short(value: object) -> str:
@@ -28,37 +28,37 @@ def short(value: object) -> str:
 def flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool):
-        raise RefusedSnapshot(f"{name} is {short(value)}; expected True or False")
+        raise RefusedPayload(f"{name} is {short(value)}; expected True or False")
     return value
 
 
 def whole(name: str, value: object) -> int:
     """A whole number, not negative."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NANOSECONDS:
-        raise RefusedSnapshot(f"{name} is {short(value)}; expected a whole number from 0 to 2**62")
+        raise RefusedPayload(f"{name} is {short(value)}; expected a whole number from 0 to 2**62")
     return value
 
 
 def text(name: str, value: object) -> str:
     """A text that is not too long."""
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
-        raise RefusedSnapshot(f"{name} is {short(value)}; expected at most {MAX_NAME_LENGTH} characters")
+        raise RefusedPayload(f"{name} is {short(value)}; expected at most {MAX_NAME_LENGTH} characters")
     return value
 
 
 def mapping(name: str, value: object) -> Mapping[Any, Any]:
     """A mapping of not too many keys."""
     if not isinstance(value, Mapping):
-        raise RefusedSnapshot(f"{name} is {short(value)}; expected a mapping")
+        raise RefusedPayload(f"{name} is {short(value)}; expected a mapping")
     if len(value) > MAX_NAMES:
-        raise RefusedSnapshot(f"{name} has {len(value)} entries; expected at most {MAX_NAMES}")
+        raise RefusedPayload(f"{name} has {len(value)} entries; expected at most {MAX_NAMES}")
     return value
 
 
 def listed(name: str, value: object) -> list[Any] | tuple[Any, ...]:
     """A list that is not too long."""
     if not isinstance(value, (list, tuple)) or len(value) > MAX_NAMES:
-        raise RefusedSnapshot(f"{name} is {short(value)}; expected a list of at most {MAX_NAMES}")
+        raise RefusedPayload(f"{name} is {short(value)}; expected a list of at most {MAX_NAMES}")
     return value
 
 
@@ -70,14 +70,14 @@ def counts(name: str, value: object, known: frozenset[str] | None = None) -> dic
             whole(f"{name}[{short(key)}]", n)
         found[text(name, key)] = n
     if known is not None and not found.keys() <= known:
-        raise RefusedSnapshot(f"{name} has {short(sorted(found.keys() - known))}; expected only {sorted(known)}")
+        raise RefusedPayload(f"{name} has {short(sorted(found.keys() - known))}; expected only {sorted(known)}")
     return found
 
 
 def row(name: str, values: object, length: int) -> tuple[int, ...]:
     """So many whole numbers."""
     if not isinstance(values, (list, tuple)) or len(values) != length:
-        raise RefusedSnapshot(f"a row of {name} is {short(values)}; expected {length} numbers")
+        raise RefusedPayload(f"a row of {name} is {short(values)}; expected {length} numbers")
     # All at once, for a scheduler reads thousands of these a second; then one by one, to say which is wrong.
     if {*map(type, values)} == {int} and min(values) >= 0 and max(values) <= MAX_NANOSECONDS:
         return tuple(values)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Outcome
-from dask_efficiency.processors import Processors, decode_processors
+from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
+from dask_efficiency.processors import decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, RefusedSnapshot, Snapshot, decode
+from dask_efficiency.wire import NotMeasured, Snapshot, decode
 
-#: Departed workers whose name is no longer kept apart are booked under this one.
+#: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
 
 #: Refusals in a row after which a worker counts as not measured, for good.
@@ -29,82 +30,23 @@ GRACE_NS = 2_000_000_000
 #: workers are 6 s apart.
 SILENT_NS = 30_000_000_000
 
-#: Ledgers that ended, by their incarnation, whose late snapshots are told from those of a new one.
+#: Ledgers that ended, by their incarnation, to know their late snapshots from those of a new one.
 MAX_ENDED = 10_000
 
 #: Workers that left whose stays are remembered, for the number of those that came and went.
 MAX_DEPARTED = 10_000
 
-#: Activities and details shown beside the accounts and kept apart.
+#: Activities and details that have names of their own; later ones share one.
 MAX_ACTIVITIES = 1_000
 
 #: How much later each snapshot may make a ledger's beginning again: clocks drift, and one that seemed to
 #: come too early (the wall clock was set) must not count for ever.
 DRIFT_NS = 1_000_000
 
-#: What a worker may claim beyond the time since it joined, for clocks that run apart.
-SLACK_NS = 5_000_000_000
-
 _FREE = frozenset(map(str, FREE_BUCKETS))
-
-#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
-#: view, which accrues while tasks run and knows nothing of their outcome.
-ACTIVITIES = tuple(
-    str(bucket) for bucket in SETTLED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-)
-
-#: What a GPU can be doing; they add up to the time that it was watched.
-GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
 #: A departed worker's name is among the recent ones for this long.
 RECENT_NS = 60_000_000_000
-
-
-@dataclass(eq=False, slots=True)
-class Presence:
-    """A worker from joining to leaving: sum(booked) + running == nthreads x the time covered."""
-
-    address: str
-    name: str
-    nthreads: int
-    joined: int
-    booked: dict[str, int] = field(default_factory=dict)
-    #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
-    activity: dict[str, int] = field(default_factory=dict)
-    running: int = 0
-    snapshot: Snapshot | None = None
-    #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
-    began: int = 0
-    #: ``without_work`` of the cluster when the last snapshot was taken.
-    without_work: int = 0
-    refusals: int = 0
-    #: Why (part of) its time is ``unmeasured``.
-    reason: str | None = None
-    off: bool = False
-    left: int | None = None
-    #: When it was given its first task.
-    first_task: int | None = None
-    #: What it may use of its host; None before it said so.
-    processors: Processors | None = None
-    #: Whether it closes in order, by its own word or its scheduler's: such a worker is not lost.
-    closing: bool = False
-    #: Tasks whose results the scheduler has had from it.
-    finished: int = 0
-
-    @property
-    def untold(self) -> int:
-        """Tasks whose results the scheduler has had, and of which no snapshot tells."""
-        tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
-        return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
-
-    @property
-    def settled(self) -> int:
-        """Thread-nanoseconds booked so far."""
-        return sum(self.booked.values())
-
-    def standing(self, at: int) -> Totals:
-        """Its totals, to compare with later ones."""
-        return Totals(at, dict(self.booked), self.running)
 
 
 class ClusterLedger:
@@ -112,8 +54,8 @@ class ClusterLedger:
 
     For every presence of a worker the settled buckets and ``running`` add up to nthreads times
     the time since it joined, up to its last snapshot; once it has left, up to its removal or, where
-    they are later, its last words. What no snapshot covers is ``unmeasured`` or, of a worker that left
-    without last words, ``retiring`` where it closed in order and ``lost-worker`` where it vanished.
+    they are later, its final snapshot. What no snapshot covers is ``unmeasured`` or, of a worker that left
+    without a final snapshot, ``retiring`` where it closed in order and ``lost-worker`` where it vanished.
     Totals only grow, whatever arrives: lost, repeated and late snapshots cost nothing, and refused ones
     are counted and named.
 
@@ -122,9 +64,9 @@ class ClusterLedger:
     at
         Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
     max_names, max_prefixes
-        Departed workers' names and task prefixes kept apart.
+        Names of departed workers, and task prefixes, that are kept.
     history
-        Standings kept, for questions in retrospect.
+        Totals of earlier instants that are kept, for questions in retrospect.
     """
 
     def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = 1_000, history: int = 4_096) -> None:
@@ -175,33 +117,33 @@ class ClusterLedger:
             self.present[address].closing = True
 
     def worker_left(self, address: str, *, at: int) -> None:
-        """A worker was removed. Its books close when its last snapshot came, or after a grace."""
+        """A worker was removed; its accounts are closed when its final snapshot has come, or after a grace."""
         presence = self.present.pop(address, None)
         if presence is None:
             return
         self.work.set_workers(bool(self.present), at=at)
         presence.left = at
         self._left_at[presence.name] = at
-        uncovered = presence.nthreads * (at - presence.joined) - presence.settled
+        uncovered = presence.nthreads * (at - presence.joined) - presence.recorded_ns
         presence.running = max(0, uncovered)
         self._leaving.append(presence)
         if presence.off or (presence.snapshot is not None and presence.snapshot.final):
             self._close(presence)
 
     def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
-        """Close the books of the workers that left longer ago than ``grace`` nanoseconds."""
+        """Close the accounts of the workers that left longer ago than ``grace`` nanoseconds."""
         for presence in list(self._leaving):
             assert presence.left is not None
             if at - presence.left >= grace:
                 self._close(presence)
 
     def receive(self, address: str, payload: object, *, at: int) -> None:
-        """Book what a worker sent, or count it as stale.
+        """Record what a worker sent, or count it as stale.
 
         Raises
         ------
-        RefusedSnapshot
-            If it must not be booked; it is counted, and after :data:`MAX_REFUSALS` in a row the
+        RefusedPayload
+            If it must not be recorded; it is counted, and after :data:`MAX_REFUSALS` in a row the
             worker is not measured any more.
         """
         presence = self.find(address, payload)
@@ -213,41 +155,41 @@ class ClusterLedger:
             if isinstance(snapshot, NotMeasured):
                 self.switch_off(presence, snapshot.reason, at=at)
                 return
-            if snapshot.incarnation in self._ended or _is_stale(snapshot, presence.snapshot):
+            if snapshot.incarnation in self._ended or is_stale(snapshot, presence.snapshot):
                 self.stale += 1
                 return
-            _check(snapshot, presence, at)
-        except RefusedSnapshot as refusal:
+            check_snapshot(snapshot, presence, at)
+        except RefusedPayload as refusal:
             self._refuse(presence, str(refusal), at)
             raise
         presence.refusals = 0
-        self._book_snapshot(presence, snapshot, at)
+        self._record_snapshot(presence, snapshot, at)
         if presence.left is not None:
-            # Its last words may be of an instant after its removal: it was there until then.
-            covered = -(-(presence.settled + presence.running) // presence.nthreads)
+            # Its final snapshot may be of an instant after its removal: it was there until then.
+            covered = -(-(presence.recorded_ns + presence.running) // presence.nthreads)
             presence.left = max(presence.left, presence.joined + covered)
-            presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.settled)
+            presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.recorded_ns)
             if snapshot.final:
                 self._close(presence)
 
     def take_processors(self, presence: Presence | None, payload: object) -> None:
-        """Note what a worker may use of its host.
+        """Remember what a worker may use of its host.
 
         Raises
         ------
-        RefusedSnapshot
+        RefusedPayload
             If that cannot be; it is counted.
         """
         if presence is None or payload is None:
             return
         try:
             presence.processors = decode_processors(payload)
-        except RefusedSnapshot:
+        except RefusedPayload:
             self.refused += 1
             raise
 
     def find(self, address: str, payload: object) -> Presence | None:
-        """Whose payload it is: a worker's last words may come when its address is in use again."""
+        """Whose payload it is: a final snapshot may come when its worker's address is in use again."""
         incarnation = payload.get("incarnation") if isinstance(payload, Mapping) else None
         for presence in self._leaving:
             known = presence.snapshot.incarnation if presence.snapshot else None
@@ -255,7 +197,7 @@ class ClusterLedger:
                 return presence
         if address in self.present:
             return self.present[address]
-        # Its last words may also be its first, if it was there for less than a heartbeat.
+        # Its final snapshot may also be its first, if it was there for less than a heartbeat.
         return next((p for p in self._leaving if p.address == address and p.snapshot is None), None)
 
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
@@ -266,7 +208,7 @@ class ClusterLedger:
         self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)
 
     def accrue(self, *, at: int) -> None:
-        """Book the time of the workers that are not measured, and give up on silent ones."""
+        """Record the time of the workers that are not measured, and give up on silent ones."""
         for presence in self.present.values():
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
@@ -274,8 +216,8 @@ class ClusterLedger:
                 self.switch_off(presence, f"no snapshot in {SILENT_NS // 10**9} s", at=at)
 
     def remember(self, *, at: int) -> None:
-        """Add the present standing to the history."""
-        self.history.append(self.standing(at=at))
+        """Add the present totals to the history."""
+        self.history.append(self.totals(at=at))
 
     # -- what the accounts say ---------------------------------------------------------------
 
@@ -286,12 +228,12 @@ class ClusterLedger:
 
     @property
     def leaving(self) -> bool:
-        """Whether the books of a worker that left are still open."""
+        """Whether the accounts of a worker that left are still open."""
         return bool(self._leaving)
 
     @property
     def closing(self) -> list[Presence]:
-        """Workers that left in order, and whose last words have not come."""
+        """Workers that left in order, and whose final snapshot has not come."""
         return [presence for presence in self._leaving if presence.closing]
 
     def attendance(self, *, start: int, stop: int) -> dict[str, int]:
@@ -304,7 +246,7 @@ class ClusterLedger:
         """Threads of the workers that are there."""
         return sum(presence.nthreads for presence in self.present.values())
 
-    def standing(self, *, at: int) -> Totals:
+    def totals(self, *, at: int) -> Totals:
         """The cluster's totals now."""
         work = self.work
         return Totals(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
@@ -318,7 +260,7 @@ class ClusterLedger:
         return {name: dict(row) for name, row in self._names.items()}
 
     def by_worker(self) -> dict[str, Breakdown]:
-        """All time booked since the accounts began, ``running`` included, by worker name."""
+        """All time since the accounts began, ``running`` included, by worker name."""
         rows = self.settled_by_worker()
         for presence in self._open():
             row = rows.setdefault(presence.name, {})
@@ -369,34 +311,34 @@ class ClusterLedger:
         return found
 
     def breakdown(self) -> Breakdown:
-        """All time booked since the accounts began, ``running`` included."""
+        """All time since the accounts began, ``running`` included."""
         return combine((Breakdown(self._totals), Breakdown({Bucket.RUNNING: self.running})))
 
-    # -- booking -----------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------
 
     def _open(self) -> Iterator[Presence]:
         yield from self.present.values()
         yield from self._leaving
 
-    def _book(self, presence: Presence, bucket: str, ns: int) -> None:
+    def _record(self, presence: Presence, bucket: str, ns: int) -> None:
         if not ns:
             return
-        for row in (presence.booked, self._names[presence.name], self._totals):
+        for row in (presence.recorded, self._names[presence.name], self._totals):
             row[bucket] = row.get(bucket, 0) + ns
 
-    def _act(self, presence: Presence, activity: str, ns: int) -> None:
+    def _record_activity(self, presence: Presence, activity: str, ns: int) -> None:
         if not ns:
             return
         for row in (presence.activity, self._activity_names[presence.name], self._activity):
             row[activity] = row.get(activity, 0) + ns
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
-        """Book all time of a worker until ``upto`` that is not booked yet."""
+        """Record all time of a worker until ``upto`` that is not recorded yet."""
         life = presence.nthreads * (upto - presence.joined)
-        self._book(presence, bucket, max(0, life - presence.settled))
-        self._act(presence, bucket, max(0, life - sum(presence.activity.values())))
+        self._record(presence, bucket, max(0, life - presence.recorded_ns))
+        self._record_activity(presence, bucket, max(0, life - sum(presence.activity.values())))
 
-    def _book_snapshot(self, presence: Presence, snapshot: Snapshot, at: int) -> None:
+    def _record_snapshot(self, presence: Presence, snapshot: Snapshot, at: int) -> None:
         balance = snapshot.balance
         then = presence.snapshot
         if then is None or then.incarnation != snapshot.incarnation:
@@ -407,33 +349,32 @@ class ClusterLedger:
                 # A worker that was there first is known to be metered when all others have answered, too.
                 presence.joined = max(presence.began, min(presence.joined, self.started))
                 presence.without_work = self.work.without_work(at=presence.joined)
-            # From joining, or from what the former meter settled, to this ledger's first instant.
+            # From joining, or from what the former meter reported, to this ledger's first instant.
             self._cover(presence, Bucket.UNMEASURED, presence.began)
             presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
         presence.began = min(presence.began + DRIFT_NS, at - balance.elapsed)
-        # As of the instant at which it was taken, not of its arrival, which comes sooner or later after;
-        # and where the ledger is found to have begun earlier, the work clock does not run backwards.
+        # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
+        # begun earlier, the clock of work does not run backwards.
         without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
-        # The gap above holds the way of the first snapshot too, however long it took; one that came
-        # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap
-        # already.
+        # The gap above includes the time that the first snapshot travelled. A later one that travelled
+        # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
         gained = sum(balance.settled.values()) - (sum(then.balance.settled.values()) if then else 0)
-        ahead = presence.settled + gained + balance.running - presence.nthreads * (at - presence.joined)
-        ahead = min(ahead, presence.booked.get(Bucket.UNMEASURED, 0))
+        ahead = presence.recorded_ns + gained + balance.running - presence.nthreads * (at - presence.joined)
+        ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
         for bucket, ns in balance.settled.items():
             delta = ns - (then.balance.settled.get(bucket, 0) if then else 0)
             if bucket == Bucket.IDLE:
                 delta -= min(delta, max(0, ahead))
                 no_work = min(delta, presence.nthreads * (without - presence.without_work))
-                self._book(presence, Bucket.NO_WORK, no_work)
-                self._act(presence, Bucket.NO_WORK, no_work)
+                self._record(presence, Bucket.NO_WORK, no_work)
+                self._record_activity(presence, Bucket.NO_WORK, no_work)
                 delta -= no_work
-            self._book(presence, bucket, delta)
+            self._record(presence, bucket, delta)
             if bucket in _FREE:
-                self._act(presence, bucket, delta)
+                self._record_activity(presence, bucket, delta)
         for bucket, ns in balance.active.items():
-            self._act(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
-        self._book_prefixes(balance.prefixes, then.balance.prefixes if then else {})
+            self._record_activity(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
+        self._record_prefixes(balance.prefixes, then.balance.prefixes if then else {})
         _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
         _grow(self.outside, snapshot.outside, then.outside if then else {})
         _grow(self.details, snapshot.details, then.details if then else {})
@@ -441,7 +382,7 @@ class ClusterLedger:
         presence.without_work = without
         presence.snapshot = snapshot
 
-    def _book_prefixes(self, now: Mapping[str, Sequence[int]], then: Mapping[str, Sequence[int]]) -> None:
+    def _record_prefixes(self, now: Mapping[str, Sequence[int]], then: Mapping[str, Sequence[int]]) -> None:
         for prefix, row in now.items():
             before = then.get(prefix)
             if row == before:
@@ -453,7 +394,7 @@ class ClusterLedger:
                 total[i] += ns - (before[i] if before else 0)
 
     def _close(self, presence: Presence) -> None:
-        """Book what no snapshot covers of a worker that left."""
+        """Record what no snapshot covers of a worker that left."""
         self._leaving.remove(presence)
         assert presence.left is not None
         presence.running = 0
@@ -468,7 +409,7 @@ class ClusterLedger:
         self._fold_names()
 
     def _end(self, snapshot: Snapshot | None, name: str) -> None:
-        """No more snapshots of this ledger are booked."""
+        """No more snapshots of this ledger are recorded."""
         if snapshot is not None:
             if snapshot.gpu is not None:
                 _add_gpu(self._gpus, name, snapshot.gpu)
@@ -500,66 +441,6 @@ class ClusterLedger:
     def _explain(self, presence: Presence, reason: str) -> None:
         presence.reason = reason
         self.reasons[presence.name] = reason
-
-
-def _is_stale(snapshot: Snapshot, last: Snapshot | None) -> bool:
-    return last is not None and snapshot.incarnation == last.incarnation and snapshot.seq <= last.seq
-
-
-def _check(snapshot: Snapshot, presence: Presence, at: int) -> None:
-    """Refuse what cannot be of this worker, or would make a total shrink."""
-    balance = snapshot.balance
-    if balance.nthreads != presence.nthreads:
-        raise RefusedSnapshot(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
-    age = at - presence.joined
-    if balance.elapsed > age + SLACK_NS + age // 100:
-        raise RefusedSnapshot(
-            f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
-        )
-    last = presence.snapshot
-    if last is None or last.incarnation != snapshot.incarnation:
-        beyond = presence.settled + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
-        if beyond > 0:
-            raise RefusedSnapshot(
-                f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
-                "for the rest is booked already"
-            )
-        return
-    before = last.balance
-    if balance.elapsed < before.elapsed:
-        raise RefusedSnapshot(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
-    for name, now, then in (
-        ("settled", balance.settled, before.settled),
-        ("tasks", balance.tasks, before.tasks),
-        ("active", balance.active, before.active),
-    ):
-        for key, value in then.items():
-            if now.get(key, 0) < value:
-                raise RefusedSnapshot(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
-    if last.gpu is not None:
-        _check_gpu(snapshot.gpu, last.gpu)
-    for prefix, row in before.prefixes.items():
-        grown = balance.prefixes.get(prefix, ())
-        if grown == row:  # most of them
-            continue
-        if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
-            raise RefusedSnapshot(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
-
-
-def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
-    if now is None:
-        raise RefusedSnapshot("gpu is missing; expected GPU accounts, as before")
-    if now.kernel_ns < then.kernel_ns:
-        raise RefusedSnapshot(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
-    devices = {device.uuid: device for device in now.devices}
-    for before in then.devices:
-        after = devices.get(before.uuid, DeviceTotals(before.uuid))
-        for activity in (*GPU_ACTIVITIES, "elapsed"):
-            if getattr(after, activity) < getattr(before, activity):
-                raise RefusedSnapshot(
-                    f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
-                    f"from {getattr(before, activity)} to {getattr(after, activity)}"
-                )
 
 
 def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedSnapshot, short
+from dask_efficiency.checks import RefusedPayload, mapping, short, text
 
 #: More processors than any machine has.
 MAX_PROCESSORS = 1 << 16
@@ -68,17 +68,18 @@ def decode_processors(payload: object) -> Processors:
 
     Raises
     ------
-    RefusedSnapshot
+    RefusedPayload
         If it is not what :func:`encode_processors` makes.
     """
-    if not isinstance(payload, Mapping):
-        raise RefusedSnapshot(f"processors are a {type(payload).__name__}; expected a mapping")
-    machine, group, affinity, quota = (payload.get(name) for name in ("machine", "group", "affinity", "quota"))
-    for name, value in (("machine", machine), ("group", group)):
-        if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
-            raise RefusedSnapshot(f"processors.{name} is {short(value)}; expected a name")
+    given = mapping("processors", payload)
+    affinity, quota = given.get("affinity"), given.get("quota")
     if not (isinstance(affinity, str) and re.fullmatch(_MASK, affinity)):
-        raise RefusedSnapshot(f"processors.affinity is {short(affinity)}; expected a mask in hexadecimal, not 0")
+        raise RefusedPayload(f"processors.affinity is {short(affinity)}; expected a mask in hexadecimal, not 0")
     if quota is not None and not (isinstance(quota, float) and 0 < quota < MAX_PROCESSORS):
-        raise RefusedSnapshot(f"processors.quota is {short(quota)}; expected a number of cores")
-    return Processors(str(machine), str(group), int(affinity, 16), quota)
+        raise RefusedPayload(f"processors.quota is {short(quota)}; expected a number of cores")
+    return Processors(
+        machine=text("processors.machine", given.get("machine")),
+        group=text("processors.group", given.get("group")),
+        affinity=int(affinity, 16),
+        quota=quota,
+    )

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ACTIVITIES, Presence
 from dask_efficiency.ledger import apportion
+from dask_efficiency.presence import ACTIVITIES, Presence
 
 #: Half of the shortest time between two heartbeats: finer bins would show nothing more.
 FIRST_WIDTH_NS = 250_000_000
@@ -18,7 +18,7 @@ FIRST_WIDTH_NS = 250_000_000
 #: When there are more bins, neighbours are merged.
 MAX_BINS = 240
 
-#: A worker that was heard of this shortly before the end is taken to have gone on as it was: no clock or
+#: A worker whose last snapshot is this close to the end is taken to have gone on as it was: no clock or
 #: message is more exact.
 CLOCK_SLACK_NS = 50_000_000
 
@@ -37,7 +37,7 @@ class Timeline:
     bin_ns: int
     #: Length of the whole.
     elapsed_ns: int
-    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.cluster.ACTIVITIES`; those without time are left out.
+    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.presence.ACTIVITIES`; those without time are left out.
     activity: Mapping[str, tuple[int, ...]]
 
     @property
@@ -59,19 +59,19 @@ class Stretches:
     #: Monotonic nanoseconds, shape (n,); each stops later than it starts.
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
-    #: Thread-nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (n, activities).
+    #: Thread-nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (n, activities).
     ns: NDArray[np.int64]
 
 
 class ActivityFeed:
-    """Tells what the workers did since it was asked last."""
+    """What the workers did since the last call."""
 
     def __init__(self) -> None:
-        #: What was read of each last: the snapshot it was booked with, the row, and by how much that had grown.
+        #: What was read last of each: its snapshot, the row, and by how much that had grown.
         self._read: dict[Presence, tuple[object, list[int], list[int]]] = {}
 
     def read(self, present: Iterable[Presence]) -> Stretches:
-        """What was booked since the last call, of those that are there and those that have left since."""
+        """What was recorded since the last call, of the workers that are there and those that have left since."""
         here = dict.fromkeys(present)
         found = [piece for p in (*here, *(p for p in self._read if p not in here)) if (piece := self._since_last(p))]
         for presence in [p for p in self._read if p not in here and _is_complete(p)]:
@@ -93,7 +93,7 @@ class ActivityFeed:
         return presence.joined + start // n, presence.joined - (-covered // n), gained
 
     def uncovered(self, *, at: int) -> Stretches:
-        """The time until ``at`` that no worker has told of: ``unmeasured``, but for the last instants."""
+        """The time until ``at`` that no worker has reported: ``unmeasured``, but for the last instants."""
         found = []
         for presence, (_, row, grown) in self._read.items():
             stop = at if presence.left is None else min(at, presence.left)
@@ -150,7 +150,7 @@ class TimelineRecorder:
         Parameters
         ----------
         at
-            When it ends, at most what :meth:`stop` was told.
+            When it ends; no later than :meth:`stop` was called with.
         uncovered
             What is to be added, as from :meth:`ActivityFeed.uncovered`.
         """
@@ -173,7 +173,7 @@ class TimelineRecorder:
 
 
 def _is_complete(presence: Presence) -> bool:
-    """Whether all of a departed worker's time is booked."""
+    """Whether all of a departed worker's time is recorded."""
     if presence.left is None:
         return True
     return sum(presence.activity.values()) >= presence.nthreads * (presence.left - presence.joined)

@@ -27,16 +27,16 @@ class Totals:
 
 
 def between(then: Totals, now: Totals) -> dict[str, int]:
-    """What was booked between two standings: non-negative, with ``running``, and nothing lost.
+    """What was counted between two totals: non-negative, with ``running``, and nothing lost.
 
-    Where tasks that ran before ``then`` have settled since, their time of before is taken out of
-    the held buckets, pro rata: an estimate, for where no window was open on the worker.
+    Where tasks that ran before ``then`` have settled since, their time from before ``then`` is taken out of
+    the held buckets, pro rata. This is an estimate, for where no window was open on the worker.
     """
     gained = {b: ns - then.settled.get(b, 0) for b, ns in now.settled.items() if ns != then.settled.get(b, 0)}
     running = now.running - then.running
     if running >= 0:
         return {**gained, str(Bucket.RUNNING): running}
-    # What a departed worker seemed to run may turn out to have been free, when its last words come.
+    # What a departed worker seemed to run may turn out to have been free, when its final snapshot comes.
     for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
         buckets = sorted(group)
         whole = sum(gained[bucket] for bucket in buckets)
@@ -61,13 +61,13 @@ class _Turn(NamedTuple):
 
 
 class WorkClock:
-    """How long there was no outstanding work, or work and no worker: in nanoseconds, now and at any instant of late.
+    """How long there was no outstanding work, or work and no worker: in nanoseconds, now and at any recent instant.
 
-    Snapshots are booked after they were taken; so the last :data:`MAX_TURNS` turns are remembered.
+    Snapshots are recorded after they were taken, so the last :data:`MAX_TURNS` turns are remembered.
     """
 
-    def __init__(self, *, at: int, outstanding: bool = False, workers: bool = False) -> None:
-        self._turns: deque[_Turn] = deque([_Turn(at, outstanding, workers, 0, 0)], maxlen=MAX_TURNS)
+    def __init__(self, *, at: int) -> None:
+        self._turns: deque[_Turn] = deque([_Turn(at, False, False, 0, 0)], maxlen=MAX_TURNS)
 
     @property
     def outstanding(self) -> bool:

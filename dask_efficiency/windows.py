@@ -7,25 +7,27 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
+from dask_efficiency.presence import Presence
 from dask_efficiency.processors import cores
 from dask_efficiency.totals import Totals, WorkClock, between
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
-#: In the place of an outcome: tasks whose results came, from workers that left or fell silent before they told of them.
+#: In the place of an outcome: tasks whose results came, from workers that left or fell silent before a snapshot
+#: reported them.
 WITHOUT_ACCOUNT = "without account"
 
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
 
-#: Intervals kept apart; later ones stretch the last.
+#: Intervals that are kept; later ones stretch the last.
 MAX_INTERVALS = 10_000
 
 
-#: Workers that came during a window and are told one by one.
+#: Workers that came during a window and are listed one by one.
 MAX_ARRIVALS = 1_000
 
 
@@ -94,27 +96,27 @@ class ClusterWindow:
         self.graphs = Intervals(at=at, active=graphs)
         self.running = Intervals(at=at, active=running)
         without = cluster.work.without_work(at=at)
-        self._standings: dict[Presence, Totals] = {
-            p: replace(p.standing(at), without_work=without) for p in cluster.present.values()
+        self._totals: dict[Presence, Totals] = {
+            p: replace(p.totals(at), without_work=without) for p in cluster.present.values()
         }
         #: Those that were there at the opening, and which ledger was theirs.
-        self._opened_with = {p: _incarnation(p) for p in self._standings}
-        #: What heartbeats had told of them by then, for those that do not answer at the end.
-        self._told = {p: p.snapshot for p in self._standings}
+        self._opened_with = {p: _incarnation(p) for p in self._totals}
+        #: What their heartbeats had reported by then, for those that do not answer at the end.
+        self._reported = {p: p.snapshot for p in self._totals}
         self._gpu = cluster.gpu_by_worker()
         self._without_work = without
         self._without_workers = cluster.work.without_workers(at=at)
         self._outside = dict(cluster.outside)
         self._details = dict(cluster.details)
-        self._last_words: dict[Presence, WindowBalance] = {}
+        self._final: dict[Presence, WindowBalance] = {}
 
     def worker_joined(self, presence: Presence) -> None:
         """A worker came while the window was open; it counts from when it was there."""
-        self._standings[presence] = Totals(presence.joined, {}, 0, presence.without_work)
+        self._totals[presence] = Totals(presence.joined, {}, 0, presence.without_work)
 
     def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
         """A closing worker sent its part of the window ahead."""
-        self._last_words[presence] = balance
+        self._final[presence] = balance
 
     def close(self, cluster: ClusterLedger, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
         """The accounts from opening to ``at``.
@@ -136,10 +138,10 @@ class ClusterWindow:
             outstanding=max(0, outstanding),
             no_workers=max(0, cluster.work.without_workers(at=at) - self._without_workers),
         )
-        for presence, standing in self._standings.items():
+        for presence, totals in self._totals.items():
             if presence.joined >= at:
                 continue
-            answer = self._last_words.get(presence)
+            answer = self._final.get(presence)
             reason = None
             if answer is None and (presence.left is None or presence.left >= at):
                 given = answers.get(presence.address, "it did not answer")
@@ -149,8 +151,8 @@ class ClusterWindow:
             stop = at if presence.left is None else min(presence.left, at)
             expected = presence.nthreads * max(0, stop - max(self.opened, presence.joined))
             if answer is not None:
-                # A departed worker's work clock stopped with its last words.
-                idle = (without if presence.left is None else presence.without_work) - standing.without_work
+                # A departed worker's clock of work stopped with its final snapshot.
+                idle = (without if presence.left is None else presence.without_work) - totals.without_work
                 if presence in self._opened_with and presence.left is None:
                     # The length of the window is the worker's own: it opened a little later and
                     # closed a little earlier, while its client waited for just that.
@@ -159,10 +161,10 @@ class ClusterWindow:
                 buckets = _from_answer(answer, idle)
                 self._add_rows(accounts, answer)
             else:
-                buckets = _trimmed(between(standing, presence.standing(at)), expected)
-                self._add_told(accounts, presence, buckets)
-                if presence.untold:
-                    _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.untold})
+                buckets = _trimmed(between(totals, presence.totals(at)), expected)
+                self._add_reported(accounts, presence, buckets)
+                if presence.unreported:
+                    _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
                 accounts.notes.append(_missing(presence, reason))
             rest = expected - sum(buckets.values())
             if rest > 0:
@@ -180,12 +182,12 @@ class ClusterWindow:
         return accounts
 
     def cores(self, work: WorkClock, *, at: int) -> float | None:
-        """How many cores the workers shared until ``at``, as :func:`mean_cores` tells it."""
-        return mean_cores(self._standings, work, start=self.opened, stop=at)
+        """How many cores the workers shared until ``at``, as :func:`mean_cores` computes it."""
+        return mean_cores(self._totals, work, start=self.opened, stop=at)
 
     def arrivals(self, *, at: int) -> dict[str, tuple[int, int | None]]:
         """Name to when a worker joined during the window until ``at``, and when it was given its first task."""
-        came = (p for p in self._standings if p not in self._opened_with and p.joined < at)
+        came = (p for p in self._totals if p not in self._opened_with and p.joined < at)
         return {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
 
     def _restarted(self, presence: Presence) -> bool:
@@ -200,9 +202,9 @@ class ClusterWindow:
             _add(accounts.spans.setdefault(span, {}), named)
         _add(accounts.tasks, answer.tasks)
 
-    def _add_told(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
-        """Add the tasks of which heartbeats told, for a worker without an answer; their spans are not known."""
-        now, then = presence.snapshot, self._told.get(presence)
+    def _add_reported(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
+        """Add the tasks that heartbeats reported, for a worker without an answer; their spans are not known."""
+        now, then = presence.snapshot, self._reported.get(presence)
         if now is None:
             return
         before = None if then is None or then.incarnation != now.incarnation else then.balance
@@ -273,17 +275,14 @@ def _incarnation(presence: Presence) -> str | None:
 
 
 def _missing(presence: Presence, reason: str | None) -> str:
+    tasks = f"{presence.unreported} task{'' if presence.unreported == 1 else 's'}"
+    more = f"; of {tasks} that it finished since, only the number is known" if presence.unreported else ""
     if presence.left is None:
-        return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}{_untold(presence)}"
-    left = "closed and could not send its last words" if presence.closing else "was lost"
+        return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}{more}"
+    left = "closed and could not send its final snapshot" if presence.closing else "was lost"
     if presence.snapshot is None:
-        return f"worker {presence.name} {left} before its first heartbeat{_untold(presence)}"
-    return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{_untold(presence)}"
-
-
-def _untold(presence: Presence) -> str:
-    tasks = f"{presence.untold} task{'' if presence.untold == 1 else 's'}"
-    return f"; of {tasks} that it finished since, only the number is known" if presence.untold else ""
+        return f"worker {presence.name} {left} before its first heartbeat{more}"
+    return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{more}"
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

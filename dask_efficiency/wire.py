@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.checks import MAX_NAME_LENGTH as MAX_NAME_LENGTH
-from dask_efficiency.checks import MAX_NAMES as MAX_NAMES
-from dask_efficiency.checks import MAX_NANOSECONDS as MAX_NANOSECONDS
-from dask_efficiency.checks import RefusedSnapshot as RefusedSnapshot
-from dask_efficiency.checks import counts, flag, listed, mapping, row, short, text, whole
+from dask_efficiency.checks import (
+    MAX_NAME_LENGTH,
+    RefusedPayload,
+    counts,
+    flag,
+    listed,
+    mapping,
+    row,
+    short,
+    text,
+    whole,
+)
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
@@ -43,7 +50,7 @@ class Snapshot:
 
     #: Which ledger these accounts are of; a new process or a fresh registration has a new one.
     incarnation: str
-    #: Grows with each snapshot of an incarnation; repeated and late ones are told by it.
+    #: Grows with each snapshot of an incarnation; so repeated and late ones are known.
     seq: int
     balance: Balance
     #: Nanoseconds outside the slots, by activity; shown beside, never added.
@@ -87,7 +94,7 @@ def decode(payload: object) -> Snapshot | NotMeasured:
 
     Raises
     ------
-    RefusedSnapshot
+    RefusedPayload
         On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
         absurdly large number, an unknown bucket, too many or too long names, buckets that do not
         add up to nthreads x elapsed, prefixes that do not add up to the buckets (to at most ``spill``), or GPU
@@ -107,22 +114,22 @@ def decode(payload: object) -> Snapshot | NotMeasured:
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
         active=counts("active", fields.get("active"), _ACTIVE),
     )
-    booked = sum(balance.settled.values()) + balance.running
-    if booked != nthreads * balance.elapsed:
-        raise RefusedSnapshot(
-            f"the buckets hold {booked} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
+    recorded = sum(balance.settled.values()) + balance.running
+    if recorded != nthreads * balance.elapsed:
+        raise RefusedPayload(
+            f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
         )
     held = sum(balance.settled.get(bucket, 0) for bucket in TASK_BUCKETS) + balance.running
     active = sum(balance.active.values())
     if active != held:
-        raise RefusedSnapshot(f"active holds {active} ns; expected {held}, as settled and running")
+        raise RefusedPayload(f"active holds {active} ns; expected {held}, as settled and running")
     columns = zip(*balance.prefixes.values(), strict=True) if balance.prefixes else [()] * len(TASK_BUCKETS)
     for bucket, column in zip(TASK_BUCKETS, columns, strict=True):
         by_prefix = sum(column)
         settled = balance.settled.get(bucket, 0)
         # A free slot, which is no prefix's, may wait for spilling too.
         if by_prefix > settled or (by_prefix < settled and bucket not in UNHELD_BUCKETS):
-            raise RefusedSnapshot(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {settled}, as settled")
+            raise RefusedPayload(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {settled}, as settled")
     return Snapshot(
         incarnation=text("incarnation", fields.get("incarnation")),
         seq=whole("seq", fields.get("seq")),
@@ -147,13 +154,13 @@ def encode_window(window: WindowBalance) -> dict[str, Any]:
 
 
 def decode_window(payload: object) -> WindowBalance:
-    """Check a window's accounts and read them; raises :class:`RefusedSnapshot` as :func:`decode`."""
+    """Check a window's accounts and read them; raises :class:`RefusedPayload` as :func:`decode`."""
     fields = mapping("window", payload)
     _schema(fields.get("schema"))
     rows: dict[tuple[str, str], tuple[int, ...]] = {}
     for entry in listed("rows", fields.get("rows")):
         if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-            raise RefusedSnapshot(f"a row is {short(entry)}; expected span, prefix and nanoseconds")
+            raise RefusedPayload(f"a row is {short(entry)}; expected span, prefix and nanoseconds")
         span, prefix, values = entry
         rows[text("span", span), text("prefix", prefix)] = row("rows", values, len(TASK_BUCKETS) + 1)
     window = WindowBalance(
@@ -163,10 +170,10 @@ def decode_window(payload: object) -> WindowBalance:
         rows=rows,
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
     )
-    booked = sum(window.free.values()) + sum(map(sum, rows.values()))
-    if booked != window.nthreads * window.elapsed:
-        raise RefusedSnapshot(
-            f"the window holds {booked} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
+    recorded = sum(window.free.values()) + sum(map(sum, rows.values()))
+    if recorded != window.nthreads * window.elapsed:
+        raise RefusedPayload(
+            f"the window holds {recorded} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
         )
     return window
 
@@ -185,7 +192,7 @@ def _encode_balance(balance: Balance) -> dict[str, Any]:
 
 def _schema(value: object) -> None:
     if type(value) is not int or value != SCHEMA:
-        raise RefusedSnapshot(f"schema is {short(value)}; expected {SCHEMA}")
+        raise RefusedPayload(f"schema is {short(value)}; expected {SCHEMA}")
 
 
 def _rows(value: object) -> dict[str, tuple[int, ...]]:

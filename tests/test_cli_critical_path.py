@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.simulated_traces import SAMPLES, transfer_bound
 from dask_efficiency.cli import main
 from dask_efficiency.critical_paths.compare import compare_paths
 from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.report.path_data import to_dict
-from tests.trace.samples import SAMPLES, transfer_bound
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.simulated_traces import wide
 from dask_efficiency.cli import main
 from dask_efficiency.straggler.finding import Finding
 from tests.straggler.tables_of_tasks import slowed, tasks
-from tests.trace.samples import wide
 
 
 def run(*arguments: object) -> tuple[int, str]:

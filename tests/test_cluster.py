@@ -11,22 +11,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dask_efficiency.buckets import Bucket, combine
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import (
-    ACTIVITIES,
     DEPARTED,
     GRACE_NS,
     MAX_ACTIVITIES,
     MAX_REFUSALS,
     RECENT_NS,
     SILENT_NS,
-    SLACK_NS,
     ClusterLedger,
-    Presence,
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
+from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence
 from dask_efficiency.totals import between
-from dask_efficiency.wire import RefusedSnapshot, Snapshot, encode, encode_not_measured
+from dask_efficiency.wire import Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -39,7 +38,7 @@ MAX_PREFIXES = 2
 
 def totals(cluster: ClusterLedger) -> dict[str, int]:
     """Settled nanoseconds by bucket, those that hold time."""
-    return {bucket: ns for bucket, ns in cluster.standing(at=0).settled.items() if ns}
+    return {bucket: ns for bucket, ns in cluster.totals(at=0).settled.items() if ns}
 
 
 @dataclass(eq=False)
@@ -53,9 +52,9 @@ class SimulatedWorker:
     seq: int = 0
     tasks: list[int] = field(default_factory=list)
     closing: bool = False
-    #: What was booked last: the incarnation, its seq, and the instant up to which time is accounted for.
-    booked: str | None = None
-    booked_seq: int = -1
+    #: What was recorded last: the incarnation, its seq, and the instant up to which time is accounted for.
+    recorded: str | None = None
+    recorded_seq: int = -1
     covered: int = 0
     running: int = 0
     said_goodbye: bool = False
@@ -100,8 +99,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.ever: list[SimulatedWorker] = []
         self.letters: list[Letter] = []
         self.ended: set[str] = set()
-        self.booked: dict[str, dict[str, int]] = {}
-        self.before = self.cluster.standing(at=at)
+        self.recorded: dict[str, dict[str, int]] = {}
+        self.before = self.cluster.totals(at=at)
         self.first = self.before
         self.did = self.cluster.activity()
         self.numbers = iter(range(10**9))
@@ -223,12 +222,12 @@ class ClusterMachine(RuleBasedStateMachine):
         """Whose books a letter goes into: a departed worker's, if they are open and its ledger is known."""
         open_books = [w for w in self.ever if w.open and w.presence.address == letter.address]
         leaving = [w for w in open_books if w.left is not None]
-        known = [w for w in leaving if w.booked == letter.incarnation]
+        known = [w for w in leaving if w.recorded == letter.incarnation]
         if known:
             return known[0]
         if letter.address in self.alive:
             return self.alive[letter.address]
-        unknown = [w for w in leaving if w.booked is None]
+        unknown = [w for w in leaving if w.recorded is None]
         return unknown[0] if unknown else None
 
     def deliver(self, letter):
@@ -238,24 +237,24 @@ class ClusterMachine(RuleBasedStateMachine):
             worker is None
             or worker.off
             or letter.incarnation in self.ended
-            or (worker.booked == letter.incarnation and letter.seq <= worker.booked_seq)
+            or (worker.recorded == letter.incarnation and letter.seq <= worker.recorded_seq)
         ):
             self.cluster.receive(letter.address, letter.payload, at=self.now)
             assert self.cluster.stale == stale + 1
             return
-        if worker.booked != letter.incarnation and (
+        if worker.recorded != letter.incarnation and (
             letter.taken != self.now or letter.incarnation != worker.incarnation
         ):
             return
         self.cluster.receive(letter.address, letter.payload, at=self.now)
         assert self.cluster.stale == stale
-        if worker.booked is not None and worker.booked != letter.incarnation:
-            self.ended.add(worker.booked)
-        worker.booked, worker.booked_seq = letter.incarnation, letter.seq
+        if worker.recorded is not None and worker.recorded != letter.incarnation:
+            self.ended.add(worker.recorded)
+        worker.recorded, worker.recorded_seq = letter.incarnation, letter.seq
         worker.covered, worker.running = letter.taken, letter.running
         worker.said_goodbye = letter.final
         worker.refusals = 0
-        self.booked[letter.incarnation] = letter.settled
+        self.recorded[letter.incarnation] = letter.settled
         if letter.final and worker.left is not None:
             self.close(worker)
 
@@ -283,7 +282,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.cluster.receive(letter.address, payload, at=self.now)
             return
         refused = self.cluster.refused
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             self.cluster.receive(letter.address, payload, at=self.now)
         assert self.cluster.refused == refused + 1
         worker.refusals += 1
@@ -306,7 +305,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def poll(self):
         self.cluster.accrue(at=self.now)
         for worker in self.alive.values():
-            if worker.booked is None and self.now - worker.presence.joined > SILENT_NS:
+            if worker.recorded is None and self.now - worker.presence.joined > SILENT_NS:
                 worker.off = True
             if worker.off:
                 worker.covered = self.now
@@ -315,8 +314,8 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def close(self, worker):
         worker.closed = True
-        if worker.booked is not None:
-            self.ended.add(worker.booked)
+        if worker.recorded is not None:
+            self.ended.add(worker.recorded)
 
     def gone(self, address):
         worker = self.alive.pop(address)
@@ -344,7 +343,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(which=workers_, blocked=steps)
     def retire(self, which, blocked):
-        """The scheduler removes a worker, which says its last words a moment later."""
+        """The scheduler removes a worker, whose final snapshot comes a moment later."""
         worker = self.pick(which)
         self.remove(which)
         self.now += blocked
@@ -370,7 +369,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal(self):
         for worker in self.ever:
-            assert worker.presence.settled + worker.presence.running == self.expected(worker)
+            assert worker.presence.recorded_ns + worker.presence.running == self.expected(worker)
             assert worker.presence.running >= 0
         assert self.cluster.breakdown().total_ns == sum(map(self.expected, self.ever))
         assert self.cluster.leaving is any(w.left is not None and w.open for w in self.ever)
@@ -395,7 +394,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_total_shrinks(self):
-        now = self.cluster.standing(at=self.now)
+        now = self.cluster.totals(at=self.now)
         assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
         assert now.without_work >= self.before.without_work
         self.before = now
@@ -403,9 +402,9 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def each_bucket_holds_what_the_ledgers_said_last(self):
         said: Counter[str] = Counter()
-        for settled in self.booked.values():
+        for settled in self.recorded.values():
             said.update(settled)
-        found = self.cluster.standing(at=self.now).settled
+        found = self.cluster.totals(at=self.now).settled
         for bucket in (*FREE_BUCKETS, *TASK_BUCKETS):
             of_the_scheduler = found["no-work"] if bucket is Bucket.IDLE else 0
             assert found[bucket] + of_the_scheduler == said[bucket]
@@ -414,10 +413,10 @@ class ClusterMachine(RuleBasedStateMachine):
     def only_the_time_of_vanished_workers_is_lost(self):
         for worker in self.ever:
             lost = 0
-            if worker.closed and worker.booked is not None and not (worker.off or worker.said_goodbye):
+            if worker.closed and worker.recorded is not None and not (worker.off or worker.said_goodbye):
                 silence = max(worker.left - worker.covered, 0)
                 lost = worker.presence.nthreads * silence + worker.running
-            assert worker.presence.booked.get("lost-worker", 0) == lost
+            assert worker.presence.recorded.get("lost-worker", 0) == lost
 
     @invariant()
     def the_workers_add_up_to_the_cluster(self):
@@ -434,14 +433,14 @@ class ClusterMachine(RuleBasedStateMachine):
         prefixes = self.cluster.by_prefix()
         assert len(prefixes) <= MAX_PREFIXES + 1
         whole = combine(prefixes.values())
-        booked = self.cluster.breakdown()
-        assert all(whole.ns(bucket) == booked.ns(bucket) for bucket in TASK_BUCKETS if bucket != "spill")
+        recorded = self.cluster.breakdown()
+        assert all(whole.ns(bucket) == recorded.ns(bucket) for bucket in TASK_BUCKETS if bucket != "spill")
         # Free slots, which are no prefix's, wait for spilling too.
-        assert whole.ns("spill") <= booked.ns("spill")
+        assert whole.ns("spill") <= recorded.ns("spill")
 
     @invariant()
     def the_gain_since_the_last_look_adds_up(self):
-        now = self.cluster.standing(at=self.now)
+        now = self.cluster.totals(at=self.now)
         for then in (self.first, getattr(self, "then", self.first)):
             gained = between(then, now)
             assert min(gained.values(), default=0) >= 0
@@ -464,7 +463,7 @@ class WildMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.cluster = ClusterLedger(at=0, max_names=MAX_NAMES, max_prefixes=MAX_PREFIXES)
-        self.before = self.cluster.standing(at=0)
+        self.before = self.cluster.totals(at=0)
         self.presences: list[Presence] = []
         self.did = self.cluster.activity()
         self.latest = 0
@@ -494,7 +493,7 @@ class WildMachine(RuleBasedStateMachine):
         elapsed = (sum(settled.values()) + smaller.running) // 2
         active = {"overhead": sum(tasks) + smaller.running}
         payload = encode(replace(snapshot, balance=replace(smaller, settled=settled, elapsed=elapsed, active=active)))
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, payload, at=at)
 
     @rule(address=addresses, more=st.integers(0, 9 * SECOND), at=instants)
@@ -514,13 +513,13 @@ class WildMachine(RuleBasedStateMachine):
         active["thread-cpu"] = active.get("thread-cpu", 0) + more
         elapsed = last.balance.elapsed + more
         balance = replace(last.balance, settled=grown, elapsed=elapsed, prefixes=prefixes, active=active)
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=at)
 
     @rule(address=addresses, garbage=plain_data, at=instants)
     def receive_garbage(self, address, garbage, at):
         self.latest = max(self.latest, at)
-        with contextlib.suppress(RefusedSnapshot):
+        with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, garbage, at=at)
 
     @rule(address=addresses, at=instants)
@@ -541,7 +540,7 @@ class WildMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_total_shrinks(self):
-        now = self.cluster.standing(at=0)
+        now = self.cluster.totals(at=0)
         assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
         assert all(ns >= 0 for ns in now.settled.values())
         assert now.running >= 0
@@ -564,7 +563,7 @@ class WildMachine(RuleBasedStateMachine):
         for presence in self.presences:
             age = max(0, self.latest - presence.joined)
             # Once from joining to a first snapshot, and once for what that ledger claims itself.
-            assert presence.settled + presence.running <= 2 * presence.nthreads * (age + SLACK_NS + age // 100)
+            assert presence.recorded_ns + presence.running <= 2 * presence.nthreads * (age + SLACK_NS + age // 100)
 
 
 TestWildMachine = WildMachine.TestCase
@@ -637,7 +636,7 @@ def test_ever_new_ledgers_are_credited_no_more_than_the_time_there_was():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation="first"), at=100 * SECOND)
     for incarnation in "bcd":
-        with pytest.raises(RefusedSnapshot, match="booked already"):
+        with pytest.raises(RefusedPayload, match="recorded already"):
             cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation=incarnation), at=100 * SECOND)
     assert totals(cluster) == {"idle": 100 * SECOND}
 
@@ -755,11 +754,11 @@ def test_a_worker_that_joins_at_an_address_in_use_takes_it_over():
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
     second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
     assert first.left == 20
-    # The first one's last words still go into its own books.
+    # The first one's final snapshot still goes into its own accounts.
     cluster.receive("tcp://a", metered(ledger, at=20, seq=2, final=True), at=22)
     cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b"), at=25)
     assert {name: row.total_ns for name, row in cluster.by_worker().items()} == {"alice": 20, "bob": 5}
-    assert second.settled == 5
+    assert second.recorded_ns == 5
 
 
 def test_a_meter_that_fails_on_a_new_worker_leaves_the_departed_one_alone():
@@ -817,7 +816,7 @@ def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
     for at in (1, 2, 11, 12, 13):
         if at == 11:
             cluster.receive("tcp://a", idle_payload(1, 10), at=10)
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             cluster.receive("tcp://a", broken, at=at)
     assert cluster.refused == 5
     cluster.accrue(at=20)
@@ -890,7 +889,7 @@ def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
         changes = {**changes, "prefixes": {}}
     held = sum(ns for bucket, ns in changes["settled"].items() if bucket != "idle") + changes.get("running", 0)
     changes = {"active": {"overhead": held}, **changes}
-    with pytest.raises(RefusedSnapshot, match=message):
+    with pytest.raises(RefusedPayload, match=message):
         cluster.receive("tcp://a", {**first, "seq": 2, **changes}, at=20)
     assert totals(cluster) == {"overhead": 1, "idle": 19}
 
@@ -914,7 +913,7 @@ def test_gpu_time_that_shrinks_is_refused_by_name(later, message):
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
     cluster.receive("tcp://a", metered(ledger, at=10, gpu=watched(30, 10)), at=10)
-    with pytest.raises(RefusedSnapshot, match=message):
+    with pytest.raises(RefusedPayload, match=message):
         cluster.receive("tcp://a", metered(ledger, at=20, seq=2, gpu=later), at=20)
     assert cluster.gpu_by_worker() == {"alice": watched(30, 10)}
 
@@ -949,7 +948,7 @@ def test_gpu_time_of_names_that_are_no_longer_kept_apart_is_kept():
 
 def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():
     cluster, _ = cluster_with_worker(1)
-    with pytest.raises(RefusedSnapshot, match="expected at most the 10.000 s since it joined"):
+    with pytest.raises(RefusedPayload, match="expected at most the 10.000 s since it joined"):
         cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS + SECOND), at=10 * SECOND)
     cluster.receive("tcp://a", idle_payload(1, 10 * SECOND + SLACK_NS), at=10 * SECOND)
     # Within the slack it is believed.
@@ -1045,21 +1044,21 @@ def test_the_history_is_bounded():
     cluster = ClusterLedger(at=0, history=3)
     for at in range(10):
         cluster.remember(at=at)
-    assert [standing.at for standing in cluster.history] == [7, 8, 9]
+    assert [totals.at for totals in cluster.history] == [7, 8, 9]
 
 
 def test_what_a_departed_worker_seemed_to_run_may_turn_out_to_have_been_free():
-    # Silent since 10, removed at 40: 30 seem to run, until its last words say that 24 were idle.
+    # Silent since 10, removed at 40: 30 seem to run, until its final snapshot says that 24 were idle.
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
     cluster.worker_left("tcp://a", at=40)
-    then = cluster.standing(at=40)
+    then = cluster.totals(at=40)
     assert then.running == 30
     ledger.reserve("x", "inc", at=34)
     ledger.finalize_all(Outcome.CANCELLED, at=44)
     cluster.receive("tcp://a", metered(ledger, at=44, seq=2, final=True), at=44)
-    gained = between(then, cluster.standing(at=44))
+    gained = between(then, cluster.totals(at=44))
     # It was there for 4 longer than was known.
     assert sum(gained.values()) == 4
     assert min(gained.values()) >= 0

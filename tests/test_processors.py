@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedSnapshot
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.processors import Processors, cores, decode_processors, encode_processors
 
 everyone = st.builds(
@@ -76,5 +76,5 @@ GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
     ],
 )
 def test_what_cannot_be_is_refused_by_name(payload: Any) -> None:
-    with pytest.raises(RefusedSnapshot, match="processors"):
+    with pytest.raises(RefusedPayload, match="processors"):
         decode_processors(payload)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ACTIVITIES, ClusterLedger
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.ledger import Ledger
+from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.timeline import (
     CLOCK_SLACK_NS,
     FIRST_WIDTH_NS,

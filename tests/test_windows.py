@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
+from dask_efficiency.presence import Presence
 from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
 from dask_efficiency.wire import Snapshot, encode
 from tests.strategies import idle_payload

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.wire import (
-    MAX_NAME_LENGTH,
-    MAX_NAMES,
-    MAX_NANOSECONDS,
     NotMeasured,
-    RefusedSnapshot,
     Snapshot,
     decode,
     decode_window,
@@ -110,7 +107,7 @@ NO_NUMBERS = [None, "1", -1, 1.0, float("nan"), float("inf"), True, 1 << 63, MAX
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 @pytest.mark.parametrize("field", ["nthreads", "elapsed", "running", "seq"])
 def test_a_number_out_of_order_is_refused_by_name(field, value):
-    with pytest.raises(RefusedSnapshot, match=f"^{field} is "):
+    with pytest.raises(RefusedPayload, match=f"^{field} is "):
         decode(payload(**{field: value}))
 
 
@@ -118,22 +115,22 @@ def test_a_number_out_of_order_is_refused_by_name(field, value):
 @pytest.mark.parametrize("field", ["settled", "tasks", "active", "outside", "details"])
 def test_a_number_out_of_order_is_refused_by_the_name_of_its_mapping(field, value):
     key = {"settled": "idle", "tasks": "failed", "active": "spill"}.get(field, "x")
-    with pytest.raises(RefusedSnapshot, match=rf"^{field}\['{key}'\] is "):
+    with pytest.raises(RefusedPayload, match=rf"^{field}\['{key}'\] is "):
         decode(payload(**{field: {key: value}}))
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 def test_a_number_out_of_order_in_a_row_is_refused(value):
-    with pytest.raises(RefusedSnapshot, match="^prefixes is "):
+    with pytest.raises(RefusedPayload, match="^prefixes is "):
         decode(payload(prefixes={"inc": [0, 0, 0, value, 0, 0, 0, 0]}))
-    with pytest.raises(RefusedSnapshot, match="^rows is "):
+    with pytest.raises(RefusedPayload, match="^rows is "):
         decode_window(window_payload(rows=[["span", "inc", [0, 0, 0, 0, 0, 0, 0, 0, value]]]))
 
 
 @pytest.mark.parametrize("value", [None, 0, 1, "1", 1.0, True, [1]], ids=repr)
 def test_another_schema_is_refused(value):
     for one, read in ((payload, decode), (window_payload, decode_window)):
-        with pytest.raises(RefusedSnapshot, match="^schema is .*; expected 2"):
+        with pytest.raises(RefusedPayload, match="^schema is .*; expected 2"):
             read(one(schema=value))
 
 
@@ -141,7 +138,7 @@ def test_another_schema_is_refused(value):
 def test_a_missing_field_is_refused_by_name(field):
     broken = payload()
     del broken[field]
-    with pytest.raises(RefusedSnapshot, match=f"^{field} is None"):
+    with pytest.raises(RefusedPayload, match=f"^{field} is None"):
         decode(broken)
 
 
@@ -149,66 +146,66 @@ def test_a_missing_field_is_refused_by_name(field):
 def test_a_missing_field_of_a_window_is_refused_by_name(field):
     broken = window_payload()
     del broken[field]
-    with pytest.raises(RefusedSnapshot, match=f"^{field} is None"):
+    with pytest.raises(RefusedPayload, match=f"^{field} is None"):
         decode_window(broken)
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 3, float("nan")], ids=repr)
 @pytest.mark.parametrize("field", ["settled", "prefixes", "tasks", "active", "outside", "details"])
 def test_what_should_be_a_mapping_is_refused_by_name(field, value):
-    with pytest.raises(RefusedSnapshot, match=f"^{field} is .*; expected a mapping"):
+    with pytest.raises(RefusedPayload, match=f"^{field} is .*; expected a mapping"):
         decode(payload(**{field: value}))
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()])
 def test_a_payload_that_is_no_mapping_is_refused(value):
-    with pytest.raises(RefusedSnapshot, match="^snapshot is .*; expected a mapping"):
+    with pytest.raises(RefusedPayload, match="^snapshot is .*; expected a mapping"):
         decode(value)
-    with pytest.raises(RefusedSnapshot, match="^window is .*; expected a mapping"):
+    with pytest.raises(RefusedPayload, match="^window is .*; expected a mapping"):
         decode_window(value)
 
 
 @pytest.mark.parametrize("value", [None, 1, 0, "True"], ids=repr)
 def test_a_last_word_that_is_neither_true_nor_false_is_refused(value):
-    with pytest.raises(RefusedSnapshot, match="^final is "):
+    with pytest.raises(RefusedPayload, match="^final is "):
         decode(payload(final=value))
 
 
 @pytest.mark.parametrize("value", [None, 1, b"a", "a" * (MAX_NAME_LENGTH + 1)], ids=lambda v: repr(v)[:20])
 def test_a_name_out_of_order_is_refused_by_its_field(value):
-    with pytest.raises(RefusedSnapshot, match="^incarnation is "):
+    with pytest.raises(RefusedPayload, match="^incarnation is "):
         decode(payload(incarnation=value))
-    with pytest.raises(RefusedSnapshot, match="^off is "):
+    with pytest.raises(RefusedPayload, match="^off is "):
         decode({"schema": 2, "off": value})
-    with pytest.raises(RefusedSnapshot, match="^outside is "):
+    with pytest.raises(RefusedPayload, match="^outside is "):
         decode(payload(outside={value: 1}))
-    with pytest.raises(RefusedSnapshot, match="^prefixes is "):
+    with pytest.raises(RefusedPayload, match="^prefixes is "):
         decode(payload(prefixes={value: [0] * 8}))
-    with pytest.raises(RefusedSnapshot, match="^span is "):
+    with pytest.raises(RefusedPayload, match="^span is "):
         decode_window(window_payload(rows=[[value, "inc", [0] * 9]]))
-    with pytest.raises(RefusedSnapshot, match="^prefix is "):
+    with pytest.raises(RefusedPayload, match="^prefix is "):
         decode_window(window_payload(rows=[["span", value, [0] * 9]]))
 
 
 @pytest.mark.parametrize("bucket", ["running", "no-work", "lost-worker", "unmeasured", "coffee"])
 def test_a_bucket_that_no_worker_books_is_refused(bucket):
     # The first four are booked by the scheduler alone.
-    with pytest.raises(RefusedSnapshot, match=f"^settled has .*{bucket}.*; expected only"):
+    with pytest.raises(RefusedPayload, match=f"^settled has .*{bucket}.*; expected only"):
         decode(payload(settled={bucket: 1}))
-    with pytest.raises(RefusedSnapshot, match=f"^free has .*{bucket}.*; expected only"):
+    with pytest.raises(RefusedPayload, match=f"^free has .*{bucket}.*; expected only"):
         decode_window(window_payload(free={bucket: 1}))
 
 
 def test_an_unknown_outcome_is_refused():
     for one, read in ((payload, decode), (window_payload, decode_window)):
-        with pytest.raises(RefusedSnapshot, match="^tasks has .*exploded"):
+        with pytest.raises(RefusedPayload, match="^tasks has .*exploded"):
             read(one(tasks={"exploded": 1}))
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
 @pytest.mark.parametrize("field", ["running", "elapsed", "nthreads"])
 def test_accounts_that_are_off_by_one_are_refused(field, off_by):
-    with pytest.raises(RefusedSnapshot, match="^the buckets hold .* expected nthreads x elapsed = "):
+    with pytest.raises(RefusedPayload, match="^the buckets hold .* expected nthreads x elapsed = "):
         decode(payload(**{field: payload()[field] + off_by}))
 
 
@@ -218,7 +215,7 @@ def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
     settled = payload()["settled"]
     settled[bucket] = max(0, settled[bucket] + off_by)
     if settled != payload()["settled"]:
-        with pytest.raises(RefusedSnapshot, match="^the buckets hold "):
+        with pytest.raises(RefusedPayload, match="^the buckets hold "):
             decode(payload(settled=settled))
 
 
@@ -228,7 +225,7 @@ def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
     prefixes = payload()["prefixes"]
     row = next(row for row in prefixes.values() if row[bucket])
     row[bucket] += off_by
-    with pytest.raises(RefusedSnapshot, match="^prefixes hold "):
+    with pytest.raises(RefusedPayload, match="^prefixes hold "):
         decode(payload(prefixes=prefixes))
 
 
@@ -242,7 +239,7 @@ def test_prefixes_hold_at_most_the_spilling_for_free_slots_wait_for_it_too():
     row[i] += of_free_slots
     assert isinstance(decode(payload(prefixes=prefixes)), Snapshot)
     row[i] += 1
-    with pytest.raises(RefusedSnapshot, match="^prefixes hold "):
+    with pytest.raises(RefusedPayload, match="^prefixes hold "):
         decode(payload(prefixes=prefixes))
 
 
@@ -250,36 +247,36 @@ def test_prefixes_hold_at_most_the_spilling_for_free_slots_wait_for_it_too():
 def test_activities_that_do_not_add_up_to_the_time_held_are_refused(off_by):
     active = payload()["active"]
     active["overhead"] += off_by
-    with pytest.raises(RefusedSnapshot, match="^active holds "):
+    with pytest.raises(RefusedPayload, match="^active holds "):
         decode(payload(active=active))
 
 
 @pytest.mark.parametrize("bucket", ["idle", "failed", "running"])
 def test_an_activity_that_no_held_slot_has_is_refused(bucket):
-    with pytest.raises(RefusedSnapshot, match=f"^active has .*{bucket}.*; expected only"):
+    with pytest.raises(RefusedPayload, match=f"^active has .*{bucket}.*; expected only"):
         decode(payload(active={bucket: 1}))
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
 def test_a_window_that_is_off_by_one_is_refused(off_by):
     for field in ("elapsed", "nthreads"):
-        with pytest.raises(RefusedSnapshot, match="^the window holds .* expected nthreads x elapsed = "):
+        with pytest.raises(RefusedPayload, match="^the window holds .* expected nthreads x elapsed = "):
             decode_window(window_payload(**{field: window_payload()[field] + off_by}))
     rows = window_payload()["rows"]
     rows[-1][2][-1] += off_by
-    with pytest.raises(RefusedSnapshot, match="^the window holds "):
+    with pytest.raises(RefusedPayload, match="^the window holds "):
         decode_window(window_payload(rows=rows))
 
 
 @pytest.mark.parametrize("length", [0, 7, 9])
 def test_a_row_of_another_length_is_refused(length):
-    with pytest.raises(RefusedSnapshot, match="^a row of prefixes is .*; expected 8 numbers"):
+    with pytest.raises(RefusedPayload, match="^a row of prefixes is .*; expected 8 numbers"):
         decode(payload(prefixes={"inc": [0] * length}))
 
 
 @pytest.mark.parametrize("rows", [["abc"], [["span", "inc"]], [None], [["span", "inc", [0] * 8]], {}, "rows"], ids=repr)
 def test_rows_of_a_window_out_of_shape_are_refused(rows):
-    with pytest.raises(RefusedSnapshot, match="row"):
+    with pytest.raises(RefusedPayload, match="row"):
         decode_window(window_payload(rows=rows))
 
 
@@ -287,7 +284,7 @@ def test_rows_of_a_window_out_of_shape_are_refused(rows):
 def test_too_many_names_are_refused(field):
     value: Any = [0] * 8 if field == "prefixes" else 0
     assert decode(payload_with_names(field, MAX_NAMES, value))
-    with pytest.raises(RefusedSnapshot, match=f"^{field} has {MAX_NAMES + 1} entries; expected at most {MAX_NAMES}"):
+    with pytest.raises(RefusedPayload, match=f"^{field} has {MAX_NAMES + 1} entries; expected at most {MAX_NAMES}"):
         decode(payload_with_names(field, MAX_NAMES + 1, value))
 
 
@@ -302,7 +299,7 @@ def test_a_name_may_be_as_long_as_the_limit():
 def test_a_refusal_stays_short_whatever_it_refuses():
     longest = {"x" * 900 + str(i): 1 for i in range(MAX_NAMES)}
     for broken in (payload(settled=longest), payload(running="y" * 10**6), payload(running=[0] * 10**6)):
-        with pytest.raises(RefusedSnapshot) as refusal:
+        with pytest.raises(RefusedPayload) as refusal:
             decode(broken)
         assert len(str(refusal.value)) < 1_000
 
@@ -312,21 +309,21 @@ def test_a_payload_nested_too_deeply_to_print_is_refused():
     for _ in range(2 * sys.getrecursionlimit()):
         nested = [nested]
     for broken in (payload(running=nested), payload(schema=nested), payload(incarnation=nested)):
-        with pytest.raises(RefusedSnapshot, match="too large to show"):
+        with pytest.raises(RefusedPayload, match="too large to show"):
             decode(broken)
 
 
 def test_a_number_of_too_many_digits_to_print_is_refused():
-    with pytest.raises(RefusedSnapshot, match="too large to show"):
+    with pytest.raises(RefusedPayload, match="too large to show"):
         decode(payload(running=1 << 100_000))
 
 
 @given(plain_data)
 def test_no_object_makes_decoding_raise_anything_else(garbage):
     for read in (decode, decode_window):
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             read(garbage)
-        with pytest.raises(RefusedSnapshot):
+        with pytest.raises(RefusedPayload):
             read(through_msgpack(garbage))
 
 
@@ -334,7 +331,7 @@ def test_no_object_makes_decoding_raise_anything_else(garbage):
 def test_garbage_in_a_field_is_read_or_refused(field, garbage):
     try:
         assert isinstance(decode(payload(**{field: garbage})), Snapshot)
-    except RefusedSnapshot as refusal:
+    except RefusedPayload as refusal:
         assert field in str(refusal) or str(refusal).startswith("the buckets hold")
 
 
@@ -342,7 +339,7 @@ def test_garbage_in_a_field_is_read_or_refused(field, garbage):
 def test_garbage_in_a_field_of_a_window_is_read_or_refused(field, garbage):
     try:
         assert isinstance(decode_window(window_payload(**{field: garbage})), WindowBalance)
-    except RefusedSnapshot as refusal:
+    except RefusedPayload as refusal:
         assert field.rstrip("s") in str(refusal) or str(refusal).startswith("the window holds")
 
 
@@ -357,5 +354,5 @@ def test_a_changed_number_anywhere_in_the_accounts_is_noticed(snapshot, data):
     places += [(row, i) for row in sent["prefixes"].values() for i in kept]
     holder, key = data.draw(st.sampled_from(places))
     holder[key] += data.draw(st.integers(-(1 << 40), 1 << 40).filter(bool))
-    with pytest.raises(RefusedSnapshot):
+    with pytest.raises(RefusedPayload):
         decode(sent)

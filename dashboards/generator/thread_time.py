@@ -23,7 +23,7 @@ from dashboards.generator.queries import (
     threads,
 )
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.colours import COLOURS
 
 #: Slices of a pie, the folded rest not counted.

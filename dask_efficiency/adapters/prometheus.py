@@ -14,10 +14,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.samples import Sample
 
 from dask_efficiency.buckets import SETTLED
-from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES, ClusterLedger
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import Outcome
+from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report.figures import harmless, shorten
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK

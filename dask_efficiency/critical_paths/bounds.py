@@ -7,7 +7,8 @@ import numpy as np
 from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Int64
 
 _NEVER = np.iinfo(np.int64).max

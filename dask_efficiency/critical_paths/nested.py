@@ -7,7 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
 #: How Dask names the clients that workers have for their tasks (``worker_client``, ``get_client``).

@@ -209,7 +209,7 @@ class CriticalPath:
     def loop_causes(self) -> dict[str, float]:
         """Seconds of ``worker-loop`` by what kept the event loop busy, as far as it was recorded; largest first.
 
-        Names are those of :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`: ``computing`` itself, as a coroutine or
+        Names are those of :data:`~dask_efficiency.trace.schema.BLOCKED_BY`: ``computing`` itself, as a coroutine or
         a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
         standing in a ``call`` that blocks.
         """

@@ -9,7 +9,8 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.critical_paths.segments import Segments
-from dask_efficiency.trace.run_trace import RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import WorkerChange
 
 Interval = tuple[int, int]
 

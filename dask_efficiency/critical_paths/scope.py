@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.trace.clients import told
+from dask_efficiency.trace.clients import heard_by_clients
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import PHASES, Outcome
 from dask_efficiency.trace.tables import MISSING, Bool
 
 _GATHER = PHASES.index("gather")
@@ -71,7 +72,7 @@ def within(trace: RunTrace, start: int, stop: int) -> Scope:
         if not len(trace.runs):
             raise EmptyTraceError(f"no task ran in the trace {trace.name[:80]!r}")
         raise EmptyTraceError(f"no task ended between {start} and {stop} in the trace {trace.name[:80]!r}")
-    heard = done & told(trace)
+    heard = done & heard_by_clients(trace)
     run = _latest(reported, heard if heard.any() else done)
     gather = _latest(phases.stop, gathers) if gathers.any() else MISSING
     if gather != MISSING and phases.stop[gather] < reported[run]:

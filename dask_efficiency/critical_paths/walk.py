@@ -10,12 +10,12 @@ from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.critical_paths.segments import Segments
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import STATES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import RUN_INSTANTS, STATES, Outcome
 from dask_efficiency.trace.tables import MISSING, Int64
 
-#: The instants of a run, in the order in which they come; a stage is a position in here.
-INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
-_ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(INSTANTS))
+#: A stage of a run is a position in its instants.
+_ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))
 
 _CODE = {kind: i for i, kind in enumerate(KINDS)}
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
@@ -41,7 +41,7 @@ class _Walk:
         self._clients = ClientLog(trace)
         self._nested = Nested(trace)
         runs = trace.runs
-        self._instants = np.stack([getattr(runs, name) for name in INSTANTS], axis=1)
+        self._instants = np.stack([getattr(runs, name) for name in RUN_INSTANTS], axis=1)
         self._transfers = _TransferIndex(trace)
         self._seen: set[int] = set()
         #: Runs by when they were reported; made when the thread is lost for the first time.

@@ -10,7 +10,7 @@ from typing import Any
 from dask_efficiency.checks import (
     MAX_NAME_LENGTH,
     MAX_NAMES,
-    RefusedSnapshot,
+    RefusedPayload,
     counts,
     listed,
     mapping,
@@ -55,7 +55,7 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
 
     Raises
     ------
-    RefusedSnapshot
+    RefusedPayload
         On a missing or mistyped field, a negative, fractional or absurdly large number, a reading that is not
         finite, too many or too long names, a device that is there twice, one whose kernels, copies and idle time
         do not add up to elapsed, or whose shares and unattributed time do not to kernels + copies, or more
@@ -74,9 +74,9 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
     )
     uuids = [device.uuid for device in totals.devices]
     if len(set(uuids)) < len(uuids):
-        raise RefusedSnapshot(f"{name}.devices has uuids {short(uuids)}; expected each once")
+        raise RefusedPayload(f"{name}.devices has uuids {short(uuids)}; expected each once")
     if totals.attributed_ns > totals.kernel_ns:
-        raise RefusedSnapshot(
+        raise RefusedPayload(
             f"{name}.attributed_ns is {totals.attributed_ns}; expected at most kernel_ns = {totals.kernel_ns}"
         )
     return totals
@@ -90,15 +90,15 @@ def _device(name: str, value: object) -> DeviceTotals:
         shares=counts(f"{name}.shares", given.get("shares")),
         **{field: whole(f"{name}.{field}", given.get(field)) for field in _DEVICE_COUNTS},
     )
-    booked = device.kernels + device.copies + device.idle
-    if booked != device.elapsed:
-        raise RefusedSnapshot(
-            f"{name}: {short(device.uuid)} has {booked} ns of kernels, copies and idle time; "
+    counted = device.kernels + device.copies + device.idle
+    if counted != device.elapsed:
+        raise RefusedPayload(
+            f"{name}: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
             f"expected elapsed = {device.elapsed} ns"
         )
     shared = sum(device.shares.values()) + device.unattributed
     if shared != device.kernels + device.copies:
-        raise RefusedSnapshot(
+        raise RefusedPayload(
             f"{name}: {short(device.uuid)} has {shared} ns of shares and unattributed; "
             f"expected kernels + copies = {device.kernels + device.copies} ns"
         )
@@ -108,7 +108,7 @@ def _device(name: str, value: object) -> DeviceTotals:
 def _kernel(name: str, value: object) -> KernelTotals:
     entry = listed(name, value)
     if len(entry) != 4:
-        raise RefusedSnapshot(f"{name} has {short(entry)}; expected prefix, name, launches and nanoseconds")
+        raise RefusedPayload(f"{name} has {short(entry)}; expected prefix, name, launches and nanoseconds")
     prefix, kernel, launches, ns = entry
     return KernelTotals(text(name, prefix), text(name, kernel), whole(f"{name}.launches", launches), whole(name, ns))
 
@@ -121,5 +121,5 @@ def _reading(name: str, value: object) -> dict[str, float]:
     row: Mapping[Any, Any] = mapping(name, value)
     for key, number in row.items():
         if type(number) not in (int, float) or not math.isfinite(number):
-            raise RefusedSnapshot(f"{name}[{short(key)}] is {short(number)}; expected a finite number")
+            raise RefusedPayload(f"{name}[{short(key)}] is {short(number)}; expected a finite number")
     return {text(name, key): float(number) for key, number in row.items()}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dask_efficiency.plugins.data_moves import DataMoves
 from dask_efficiency.plugins.patches import TICK, Replacements
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
 #: How late a tick must be to be reported.
@@ -38,7 +38,7 @@ class LoopWatch:
     blocked
         Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
         spent on moving data; and with what most of them were spent on, as an index of
-        :data:`~dask_efficiency.trace.run_trace.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
+        :data:`~dask_efficiency.trace.schema.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
         between its last tick and the one that was due: the middle is given as the start.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed.protocol import Serialize, to_serialize
 
-from dask_efficiency.trace.recorder import Recording
+from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.tables import Texts
 
 

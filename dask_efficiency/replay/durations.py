@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from dask_efficiency.replay.changes import Changes
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import RUN_INSTANTS
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
 
 #: Standard deviation of the logarithm of computing times that differ at random: enough for another order of tasks.
 NOISE = 0.01
-
-_INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
 
 def ordered_instants(trace: RunTrace) -> Int64:
@@ -24,9 +23,9 @@ def ordered_instants(trace: RunTrace) -> Int64:
     Returns
     -------
     array, shape (9, runs)
-        In the order of the columns of :class:`~dask_efficiency.trace.run_trace.Runs`.
+        In the order of the columns of :class:`~dask_efficiency.trace.schema.Runs`.
     """
-    known = np.stack([getattr(trace.runs, name) for name in _INSTANTS])
+    known = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS])
     found: Int64 = np.maximum.accumulate(np.maximum(known, 0), axis=0)
     return found
 

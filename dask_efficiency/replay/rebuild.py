@@ -11,14 +11,15 @@ from dask_efficiency.replay.changes import Changes
 from dask_efficiency.replay.constraints import Constraints
 from dask_efficiency.replay.durations import Durations, Moved
 from dask_efficiency.replay.schedule import Schedule
-from dask_efficiency.trace.run_trace import STATES, Blocked, Outcome, Runs, RunTrace, Series, Stimuli, Transitions
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import STATES, Blocked, Outcome, Runs, Series, Stimuli, Transitions, instants
+from dask_efficiency.trace.tables import MISSING, Clock, Int64
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
 
 #: Instants of a run in which it is on its worker.
-_ON_WORKER = ("received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded")
+_ON_WORKER = instants(Runs, Clock.WORKER)
 
 
 def rebuild(

@@ -10,7 +10,8 @@ import numpy as np
 
 from dask_efficiency.replay.constraints import Constraints
 from dask_efficiency.replay.durations import Durations, prefix_of_runs
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 #: Kinds of events, in the order in which they happen at one instant.

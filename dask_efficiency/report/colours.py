@@ -27,7 +27,7 @@ COLOURS: dict[Bucket, str] = {
     Bucket.RUNNING: "#84e3ff",
 }
 
-#: What a GPU does, by the names of :data:`dask_efficiency.cluster.GPU_ACTIVITIES`; the copies' by the same search.
+#: What a GPU does, by the names of :data:`dask_efficiency.presence.GPU_ACTIVITIES`; the copies' by the same search.
 GPU_COLOURS: dict[str, str] = {
     "kernels": COLOURS[Bucket.GPU],
     "copies": "#0d5173",

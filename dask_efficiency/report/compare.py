@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.cluster import GPU_ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import FACTORS, EfficiencyReport

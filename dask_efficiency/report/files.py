@@ -14,11 +14,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.checks import RefusedSnapshot
-from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport, Repeat
@@ -309,7 +309,7 @@ def _findings(value: Any, where: str) -> tuple[Finding, ...]:
 def _gpu(value: Any, where: str) -> GpuTotals:
     try:
         return decode_gpu(value, where)
-    except RefusedSnapshot as refusal:
+    except RefusedPayload as refusal:
         raise ReportFileError(str(refusal)) from None
 
 

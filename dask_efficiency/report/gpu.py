@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.live import natural
 
 MEANINGS = {
@@ -42,7 +42,7 @@ class DeviceTime:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES`; they add up to ``totals.elapsed``."""
+        """Nanoseconds by :data:`~dask_efficiency.presence.GPU_ACTIVITIES`; they add up to ``totals.elapsed``."""
         return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
 
 
@@ -89,7 +89,7 @@ class GpuSummary:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES` of the devices that one worker used alone."""
+        """Nanoseconds by :data:`~dask_efficiency.presence.GPU_ACTIVITIES` of the devices that one worker used alone."""
         return {name: sum(device.activity[name] for device in self.own) for name in GPU_ACTIVITIES}
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.buckets import Breakdown
-from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 
@@ -33,7 +33,7 @@ class Moment(Protocol):
 
     @property
     def activity(self) -> Mapping[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES` since the accounts began."""
+        """Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began."""
 
     @property
     def nthreads(self) -> int:
@@ -71,7 +71,7 @@ class Timeline:
     stop: NDArray[np.int64]
     #: Mean number of threads, shape (bins,).
     nthreads: NDArray[np.float64]
-    #: Mean number of threads by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (bins, activities).
+    #: Mean number of threads by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (bins, activities).
     threads: NDArray[np.float64]
 
 

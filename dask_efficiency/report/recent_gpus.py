@@ -10,8 +10,8 @@ from functools import lru_cache
 from heapq import nlargest
 from operator import itemgetter
 
-from dask_efficiency.cluster import Presence
 from dask_efficiency.gpu.totals import DeviceTotals
+from dask_efficiency.presence import Presence
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.report.labels import label
@@ -26,7 +26,7 @@ MANY_GPUS = 100
 #: A worker's presence, its address and when it joined; and a GPU's UUID.
 Key = tuple[str, int, str]
 
-#: Nanoseconds by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES`, of each GPU by one instant.
+#: Nanoseconds by :data:`~dask_efficiency.presence.GPU_ACTIVITIES`, of each GPU by one instant.
 GpusMoment = Mapping[Key, tuple[int, int, int]]
 
 _NOTHING = (0, 0, 0)
@@ -38,7 +38,7 @@ class Gpu:
 
     #: Worker and GPU, short.
     name: str
-    #: Shares of the time, in [0, 1], by :data:`~dask_efficiency.cluster.GPU_ACTIVITIES`; zeros where no time passed.
+    #: Shares of the time, in [0, 1], by :data:`~dask_efficiency.presence.GPU_ACTIVITIES`; zeros where no time passed.
     shares: tuple[float, ...]
     #: Other workers use it too, and each sees its own work only.
     shared: bool

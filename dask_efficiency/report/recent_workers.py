@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.cluster import ACTIVITIES, Presence
+from dask_efficiency.presence import ACTIVITIES, Presence
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.labels import label
 
@@ -37,7 +37,7 @@ class WorkersMoment:
     """What each worker's threads had done by one instant; a few are kept, so as arrays."""
 
     rows: Mapping[Key, int]
-    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (workers, activities).
+    #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (workers, activities).
     activity: NDArray[np.int64]
 
     @classmethod
@@ -61,7 +61,7 @@ class Workers:
 
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: Share by :data:`~dask_efficiency.cluster.ACTIVITIES`, shape (workers, activities); rows add up to 1,
+    #: Share by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (workers, activities); rows add up to 1,
     #: or to 0 where there was no work.
     shares: NDArray[np.float64]
     #: What is shown of how many, in words.
@@ -72,7 +72,7 @@ class Workers:
 class Spread:
     """How the shares of the workers' time while there was work differ, by activity."""
 
-    #: Those that any worker spent time in, in the order of :data:`~dask_efficiency.cluster.ACTIVITIES`.
+    #: Those that any worker spent time in, in the order of :data:`~dask_efficiency.presence.ACTIVITIES`.
     activities: tuple[str, ...]
     #: Shares in [0, 1] by :data:`QUANTILES` over the workers that had work, shape (activities, quantiles).
     quantiles: NDArray[np.float64]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.straggler.tables import sizes_of_work
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
 #: A task is told of if it took this many times the median of its prefix, and this part of the run.

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.trace.run_trace import RunTrace, Series
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Series
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_efficiency.straggler.observations import MIN_BYTES, Readings, Work, compare_by, readings_of
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.wire import MAX_NAME_LENGTH, RefusedSnapshot
+from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload
 
 #: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall seconds and of the
 #: size in bytes, their squares and their product; the share of the wall time on the CPU, and its square.
@@ -171,16 +171,16 @@ def decode(payload: object) -> Pace:
 
     Raises
     ------
-    RefusedSnapshot
+    RefusedPayload
         On a missing or mistyped field, a number that is not finite, or too many names.
     """
     if not isinstance(payload, Mapping):
-        raise RefusedSnapshot(f"pace is {type(payload).__name__}; expected a mapping")
+        raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
     prefixes = _names("prefixes", payload.get("prefixes"), MAX_PREFIXES)
     senders = _names("senders", payload.get("senders"), MAX_SENDERS)
     listed = payload.get("running")
     if not isinstance(listed, (list, tuple)) or len(listed) > MAX_RUNNING:
-        raise RefusedSnapshot(f"pace: running is not a list of at most {MAX_RUNNING}")
+        raise RefusedPayload(f"pace: running is not a list of at most {MAX_RUNNING}")
     return Pace(
         prefixes,
         _unpacked("tasks", payload.get("tasks"), len(prefixes), TASK_SUMS),
@@ -199,18 +199,18 @@ def _packed(rows: Iterable[Sequence[float]]) -> bytes:
 def _unpacked(name: str, value: object, rows: int, columns: Sequence[str]) -> NDArray[np.float64]:
     expected = 8 * rows * len(columns)
     if not isinstance(value, (bytes, bytearray, memoryview)) or len(value) != expected:
-        raise RefusedSnapshot(f"pace: {name} is not {expected} bytes")
+        raise RefusedPayload(f"pace: {name} is not {expected} bytes")
     numbers = np.frombuffer(value, dtype="<f8").reshape(rows, len(columns))
     if not np.isfinite(numbers).all():
-        raise RefusedSnapshot(f"pace: {name} holds a number that is not finite")
+        raise RefusedPayload(f"pace: {name} holds a number that is not finite")
     return numbers
 
 
 def _names(field: str, value: object, at_most: int) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > at_most:
-        raise RefusedSnapshot(f"pace: {field} is not a list of at most {at_most} names")
+        raise RefusedPayload(f"pace: {field} is not a list of at most {at_most} names")
     if not {str}.issuperset(map(type, value)) or max(map(len, value), default=0) > MAX_NAME_LENGTH:
-        raise RefusedSnapshot(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
+        raise RefusedPayload(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
     return tuple(value)
 
 
@@ -219,4 +219,4 @@ def _running(entry: object) -> Running:
         prefix, seconds, nbytes = entry
         if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
             return Running(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
-    raise RefusedSnapshot("pace: a running task is not a prefix, seconds and bytes")
+    raise RefusedPayload("pace: a running task is not a prefix, seconds and bytes")

@@ -4,49 +4,30 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.checks import RefusedPayload, listed, mapping, short, text, whole
+from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 from dask_efficiency.trace.tables import MISSING, Int64
 
 SCHEMA = 1
 
-#: What a worker knows of a run: instants and durations in nanoseconds by its monotonic clock, as in
-#: :class:`~dask_efficiency.trace.run_trace.Runs`; ``after`` is the number of a run.
-RUN = (
-    "run_id",
-    "received",
-    "ready",
-    "executing",
-    "submitted",
-    "start",
-    "stop",
-    "ended",
-    "seceded",
-    "thread",
-    "slot",
-    "after",
-    "cpu_ns",
-    "unspill_ns",
-    "spill_ns",
+#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.trace.schema`. Instants are by its
+#: monotonic clock, ``after`` is the number of a run, and ``sender`` a position in the batch's senders; the key of a
+#: transfer stands in the batch's keys.
+RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
+
+#: A row of a run, and of a transfer, of which nothing is known yet.
+NEW_RUN, NEW_TRANSFER = (
+    tuple(int(table.missing()[name]) for name in from_worker(table)) for table in (Runs, Transfers)
 )
 
-#: Of a transfer; ``sender`` is a position in the batch's senders, the key stands in the batch's keys.
-TRANSFER = ("sender", "nbytes", "queued", "start", "stop", "arrived")
-
-#: Of a time in which the event loop did not turn, as in :class:`~dask_efficiency.trace.run_trace.Blocked`.
-BLOCKED = ("start", "stop", "moving_ns", "cause")
-
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
-
-
-class RefusedBatch(ValueError):
-    """A batch that cannot be booked; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,40 +90,38 @@ def encode(
     }
 
 
-def decode(message: Any) -> Batch:
+def decode(message: object) -> Batch:
     """The batch of a message.
 
     Raises
     ------
-    RefusedBatch
+    RefusedPayload
         If it is of another schema, or its parts do not fit together; names the part.
     """
-    if not isinstance(message, Mapping) or message.get("schema") != SCHEMA:
-        raise RefusedBatch(f"expected a batch of schema {SCHEMA}, got {str(message)[:100]}")
-    tables = {name: _unpack(name, message.get(name), len(columns)) for name, columns in _TABLES.items()}
-    keys, senders = message.get("keys"), message.get("senders")
+    given = mapping("batch", message)
+    if given.get("schema") != SCHEMA:
+        raise RefusedPayload(f"batch has schema {short(given.get('schema'))}; expected {SCHEMA}")
+    tables = {name: _unpack(name, given.get(name), len(columns)) for name, columns in _TABLES.items()}
+    senders = tuple(text("senders", sender) for sender in listed("senders", given.get("senders")))
+    keys = given.get("keys")
     if not isinstance(keys, (list, tuple)) or len(keys) != len(tables["transfers"]):
-        raise RefusedBatch(f"expected a key for each of {len(tables['transfers'])} transfers, got {str(keys)[:100]}")
-    if not isinstance(senders, (list, tuple)):
-        raise RefusedBatch(f"expected a list of senders, got {str(senders)[:100]}")
-    known = tables["transfers"][:, 0]
-    if known.size and not (known.min() >= -1 and known.max() < len(senders)):
-        raise RefusedBatch(f"a transfer's sender is none of the {len(senders)} given")
-    causes = tables["blocked"][:, BLOCKED.index("cause")]
-    if causes.size and not (causes.min() >= MISSING and causes.max() < len(BLOCKED_BY)):
-        raise RefusedBatch(f"an event loop was blocked by none of {BLOCKED_BY}")
-    try:
-        return Batch(
-            recording=str(message["recording"]),
-            worker=str(message["worker"]),
-            seq=int(message["seq"]),
-            wall=int(message["wall"]),
-            keys=tuple(keys),
-            senders=tuple(str(sender) for sender in senders),
-            **tables,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise RefusedBatch(f"{type(error).__name__}: {error}") from error
+        raise RefusedPayload(f"keys is {short(keys)}; expected one for each of {len(tables['transfers'])} transfers")
+    _check_positions("senders", tables["transfers"][:, TRANSFER.index("sender")], senders)
+    _check_positions("causes", tables["blocked"][:, BLOCKED.index("cause")], BLOCKED_BY)
+    return Batch(
+        recording=text("recording", given.get("recording")),
+        worker=text("worker", given.get("worker")),
+        seq=whole("seq", given.get("seq")),
+        wall=whole("wall", given.get("wall")),
+        keys=tuple(keys),
+        senders=senders,
+        **tables,
+    )
+
+
+def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:
+    if column.size and not (column.min() >= MISSING and column.max() < len(known)):
+        raise RefusedPayload(f"{name} are {column.min()} to {column.max()}; expected {MISSING} to {len(known) - 1}")
 
 
 def _pack(rows: Collection[Sequence[int]]) -> bytes:
@@ -155,5 +134,5 @@ def _pack(rows: Collection[Sequence[int]]) -> bytes:
 def _unpack(name: str, packed: Any, columns: int) -> Int64:
     if not isinstance(packed, bytes | bytearray | memoryview) or len(packed) % (8 * columns):
         size = len(packed) if isinstance(packed, bytes | bytearray | memoryview) else type(packed).__name__
-        raise RefusedBatch(f"{name} is {size}; expected bytes in rows of {8 * columns}")
+        raise RefusedPayload(f"{name} is {size}; expected bytes in rows of {8 * columns}")
     return np.frombuffer(packed, "<i8").astype(np.int64, copy=False).reshape(-1, columns)

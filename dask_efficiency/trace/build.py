@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.trace.batch import RUN
-from dask_efficiency.trace.recorder import Recording
-from dask_efficiency.trace.run_trace import (
+from dask_efficiency.trace.part import since_start
+from dask_efficiency.trace.recording import Recording
+from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.trace.schema import (
     PHASES,
+    RUN_INSTANTS,
     STATES,
     Blocked,
     Graphs,
@@ -20,26 +22,19 @@ from dask_efficiency.trace.run_trace import (
     Phases,
     Releases,
     Runs,
-    RunTrace,
     Series,
     Stimuli,
     Tasks,
     Transfers,
     Transitions,
     WorkerEvents,
-    WorkerSpec,
+    instants,
 )
-from dask_efficiency.trace.tables import MISSING, Int64, Table, Texts
+from dask_efficiency.trace.tables import MISSING, Clock, Int64, Table
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
 
-#: Instants of a run in the order in which they must stand; ``assigned`` and ``reported`` are the scheduler's.
-_INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
-
-#: Instants of a run that a worker notes.
-_OF_WORKER = ("received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded")
-
-#: Stimuli by which a worker tells that a task failed.
+#: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
 
 #: Less than this and two clocks are read as one; more is worth a note.
@@ -53,7 +48,6 @@ def build(
     start: int | None = None,
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
-    notes: Sequence[str] = (),
 ) -> RunTrace:
     """The trace of a recording.
 
@@ -70,8 +64,6 @@ def build(
         Intervals of the client by phase, by the scheduler's monotonic clock.
     client
         Whose they are.
-    notes
-        To go with the recording's own.
 
     Returns
     -------
@@ -108,23 +100,23 @@ def build(
         spans=tuple(facts["spans"]),
         workers=tuple(_workers(facts)),
         stimulus_kinds=tuple(facts["kinds"]),
-        graphs=Graphs.from_columns(clock.put(_table(columns, "graphs", Graphs), "received", "taken_in")),
-        releases=Releases.from_columns(clock.put(_table(columns, "releases", Releases), "at")),
+        graphs=Graphs(**_table(columns, "graphs", Graphs, clock)),
+        releases=Releases(**_table(columns, "releases", Releases, clock)),
         transitions=transitions,
-        stimuli=_stimuli(columns, clock),
+        stimuli=Stimuli(**_table(columns, "stimuli", Stimuli, clock, columns["stimuli.worker"])),
         transfers=_transfers(columns, clock),
-        worker_events=WorkerEvents.from_columns(clock.put(_table(columns, "worker_events", WorkerEvents), "at")),
+        worker_events=WorkerEvents(**_table(columns, "worker_events", WorkerEvents, clock)),
         blocked=_blocked(columns, clock),
         phases=_phases(phases or {}, client, clients, clock),
-        series=Series.from_columns(clock.put(_table(columns, "series", Series), "at")),
+        series=Series(**_table(columns, "series", Series, clock)),
         clients=tuple(clients),
         constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
         versions=facts["versions"],
         dropped={table: count for table, count in facts["dropped"].items() if count},
-        notes=(*notes, *facts["notes"], *late, *moved),
+        notes=(*facts["notes"], *late, *moved),
     )
-    return trace if begin == facts["started"] else _since(trace)
+    return trace if begin == facts["started"] else since_start(trace)
 
 
 def _late(ns: int) -> str:
@@ -144,25 +136,31 @@ class _Clock:
         #: By worker, added to its clock of the day.
         self._walls = np.array([*(int(w["offset"]) + self.epoch - int(w["wall"]) for w in workers), 0], np.int64)
 
-    def own(self, at: NDArray[Any]) -> Int64:
-        """Instants of the scheduler; MISSING stays."""
-        return np.where(at == MISSING, MISSING, at + self.epoch)
-
-    def of(self, worker: NDArray[Any], at: NDArray[Any]) -> Int64:
-        """Instants of workers by their monotonic clocks; a worker that is MISSING is the scheduler."""
-        return np.where(at == MISSING, MISSING, at + self._offsets[worker])
-
-    def of_day(self, worker: NDArray[Any], at: NDArray[Any]) -> Int64:
-        """Instants by the workers' clocks of the day."""
-        return np.where(at == MISSING, MISSING, at + self._walls[worker])
-
-    def put(self, columns: dict[str, NDArray[Any]], *instants: str) -> dict[str, NDArray[Any]]:
-        """Columns, with these on the scheduler's clock."""
-        return {name: self.own(column) if name in instants else column for name, column in columns.items()}
+    def put(self, at: NDArray[Any], clock: Clock, worker: NDArray[Any] | None = None) -> Int64:
+        """Instants read from a clock; MISSING stays, and a worker that is MISSING is the scheduler."""
+        if clock is Clock.SCHEDULER:
+            return np.where(at == MISSING, MISSING, at + self.epoch)
+        ahead = self._offsets if clock is Clock.WORKER else self._walls
+        return np.where(at == MISSING, MISSING, at + ahead[worker])
 
 
-def _table(columns: Mapping[str, NDArray[Any]], name: str, table: type[Table]) -> dict[str, NDArray[Any]]:
-    return {column: columns[f"{name}.{column}"] for column in table.dtypes() if f"{name}.{column}" in columns}
+def _table(
+    columns: Mapping[str, NDArray[Any]],
+    group: str,
+    table: type[Table],
+    clock: _Clock,
+    worker: NDArray[Any] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """A table's columns as far as they travelled, with all instants on the scheduler's clock.
+
+    ``worker`` is whose clock the others were read from, by row.
+    """
+    table_columns = {}
+    for name, described in table.schema().items():
+        column = columns.get(f"{group}.{name}")
+        if column is not None:
+            table_columns[name] = column if described.clock is None else clock.put(column, described.clock, worker)
+    return table_columns
 
 
 def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
@@ -208,40 +206,23 @@ def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int6
 def _transitions(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transitions:
     own = columns["log.stimulus"] != MISSING  # else: what went on when the recording began
     code = columns["log.code"][own]
-    return Transitions(
-        at=clock.own(columns["log.at"][own]),
-        task=columns["log.task"][own],
-        start=code // len(STATES),
-        finish=code % len(STATES),
-        worker=columns["log.worker"][own],
-        stimulus=columns["log.stimulus"][own],
-    )
-
-
-def _stimuli(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Stimuli:
-    at = clock.of_day(columns["stimuli.worker"], columns["stimuli.at"])
-    return Stimuli(kind=columns["stimuli.kind"], at=at, graph=columns["stimuli.graph"])
+    table = {name: column[own] for name, column in _table(columns, "log", Transitions, clock).items()}
+    return Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
 
 
 def _transfers(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transfers:
     receiver = columns["transfers.worker"]
     known = columns["transfers.task"] != MISSING
-    transfers = Transfers(
-        task=columns["transfers.task"],
-        sender=columns["transfers.sender"],
-        receiver=receiver,
-        nbytes=columns["transfers.nbytes"],
-        arrived=columns["transfers.arrived"] != 0,
-        **{name: clock.of(receiver, columns[f"transfers.{name}"]) for name in ("queued", "start", "stop")},
-    )
+    table = _table(columns, "transfers", Transfers, clock, receiver)
+    transfers = Transfers(**table | {"receiver": receiver, "arrived": table["arrived"] != 0})
     return transfers.take(np.flatnonzero(known)[np.argsort(transfers.stop[known], kind="stable")])
 
 
 def _blocked(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Blocked:
-    table = {name: np.concatenate([columns[f"blocked.{name}"], columns[f"blocks.{name}"]]) for name in Blocked.dtypes()}
-    for name in ("start", "stop"):
-        table[name] = clock.of(table["worker"], table[name])
-    return Blocked.from_columns(table).take(np.argsort(table["start"], kind="stable"))
+    """The scheduler's own rows, and those of the workers."""
+    groups = [_table(columns, group, Blocked, clock, columns[f"{group}.worker"]) for group in ("blocked", "blocks")]
+    table = {name: np.concatenate([group[name] for group in groups]) for name in Blocked.dtypes()}
+    return Blocked(**table).take(np.argsort(table["start"], kind="stable"))
 
 
 def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, clients: list[str], clock: _Clock) -> Phases:
@@ -253,12 +234,9 @@ def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, client
     return Phases(
         client=np.full(len(rows), number, np.int32),
         phase=phase.astype(np.int8),
-        start=start + clock.epoch,
-        stop=stop + clock.epoch,
+        start=clock.put(start, Clock.SCHEDULER),
+        stop=clock.put(stop, Clock.SCHEDULER),
     )
-
-
-# -- runs ------------------------------------------------------------------------------------
 
 
 def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
@@ -279,9 +257,10 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
         "run_id": columns["log.extra"][row],
         "outcome": _outcomes(recording, end, finish),
         "recomputed": np.isin(columns["log.extra"][row], columns["recomputed.run_id"]),
-        "assigned": np.where(columns["log.stimulus"][row] == MISSING, MISSING, clock.own(columns["log.at"][row])),
-        "reported": np.where(ended, clock.own(columns["log.at"][end]), MISSING),
-        "gpu_ns": np.zeros(len(row), np.int64),
+        "assigned": np.where(
+            columns["log.stimulus"][row] == MISSING, MISSING, clock.put(columns["log.at"][row], Clock.SCHEDULER)
+        ),
+        "reported": np.where(ended, clock.put(columns["log.at"][end], Clock.SCHEDULER), MISSING),
     }
     _join(table, columns, clock)
     _fill_in(table, columns, clock, end)
@@ -309,20 +288,21 @@ def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> 
 
 
 def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock) -> None:
-    """Add what the workers noted of their runs; of a run told twice, the later row counts."""
+    """Add what the workers noted of their runs; of a run reported twice, the later row counts."""
     numbers, last = np.unique(columns["runs.run_id"][::-1], return_index=True)
     rows = len(columns["runs.run_id"]) - 1 - last
     at = np.searchsorted(numbers, table["run_id"])
     at[at == len(numbers)] = 0
     found = (numbers[at] == table["run_id"]) if len(numbers) else np.zeros(len(at), np.bool_)
     row = rows[at] if len(numbers) else at
+    of_worker = instants(Runs, Clock.WORKER)
     for name in RUN:
         if name in ("run_id", "after"):
             continue
         known = columns[f"runs.{name}"]
-        if name in _OF_WORKER:
-            known = clock.of(columns["runs.worker"], known)
-        missing = 0 if name.endswith("_ns") else MISSING
+        if name in of_worker:
+            known = clock.put(known, Clock.WORKER, columns["runs.worker"])
+        missing = Runs.missing()[name]
         table[name] = np.where(found, known[row], missing) if len(known) else np.full(len(row), missing, np.int64)
     table["after"] = np.full(len(row), MISSING, np.int32)
     if len(numbers):
@@ -336,17 +316,17 @@ def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], c
 def _fill_in(
     table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock, end: NDArray[Any]
 ) -> None:
-    """Where a worker's row was lost with it: what the scheduler was told when the run ended."""
+    """Where a worker's row was lost with it: what its message said when the run ended."""
     computed = np.full((len(columns["log.at"]) + 1, 2), MISSING, np.int64)
     for i, name in enumerate(("start", "stop")):
         seconds = columns[f"computed.{name}"]
         computed[columns["computed.row"], i] = np.rint(seconds * 1e9)
-    told = computed[end]
-    use = (table["start"] == MISSING) & (end != MISSING) & (told[:, 0] != MISSING)
+    said = computed[end]
+    use = (table["start"] == MISSING) & (end != MISSING) & (said[:, 0] != MISSING)
     # Upstream puts these on the scheduler's clock by a guess that may be off by more than the run took.
     low, high = table["assigned"][use], table["reported"][use]
-    took = np.minimum(told[use, 1] - told[use, 0], high - low)
-    table["start"][use] = np.clip(told[use, 0], low, high - took)
+    took = np.minimum(said[use, 1] - said[use, 0], high - low)
+    table["start"][use] = np.clip(said[use, 0], low, high - took)
     table["stop"][use] = table["start"][use] + took
 
 
@@ -354,11 +334,11 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
     """Keep causes before effects: an instant that is earlier than the one before it is moved onto it."""
     latest = np.full(len(table["task"]), MISSING, np.int64)
     most = moved = 0
-    for name in _INSTANTS:
+    for name in RUN_INSTANTS:
         column = table[name]
         known = column != MISSING
         early = known & (column < latest)
-        if name == "reported":  # it was given up before it ended: nothing was booked
+        if name == "reported":  # it was given up before it ended: nothing was recorded
             given_up = early & np.isin(table["outcome"], (Outcome.CANCELLED, Outcome.LOST))
             column[given_up] = MISSING
             early &= ~given_up
@@ -370,55 +350,3 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
     if most < _NOTABLE_NS:
         return []
     return [f"clocks disagree: {moved} instants were moved, by {most / 1e6:.3g} ms at most, onto what came before them"]
-
-
-# -- a part ----------------------------------------------------------------------------------
-
-
-def _since(trace: RunTrace) -> RunTrace:
-    """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
-    start = trace.start
-    ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)
-    runs = trace.runs.take((ended >= start) | (trace.runs.outcome == Outcome.RUNNING))
-    transitions = trace.transitions.take(trace.transitions.at >= start)
-    transfers = trace.transfers.take(trace.transfers.stop >= start)
-    releases = trace.releases.take(trace.releases.at >= start)
-    graphs = np.flatnonzero(trace.graphs.taken_in >= start)
-    used = np.zeros(len(trace.tasks) + 1, np.bool_)
-    for column in (runs.task, runs.after, transitions.task, transfers.task, releases.task):
-        used[column] = True
-    used[:-1] |= np.isin(trace.tasks.graph, graphs)
-    used[MISSING] = False
-    owner = np.repeat(np.arange(len(trace.tasks)), np.diff(trace.dependency_starts))
-    edges = used[owner]
-    used[trace.dependencies[edges]] = True
-    kept = np.flatnonzero(used[:-1])
-    number = np.full(len(trace.tasks) + 1, MISSING, np.int32)
-    number[kept] = np.arange(len(kept))
-    starts = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(np.bincount(number[owner[edges]], minlength=len(kept)), out=starts[1:])
-    first_stimulus = int(transitions.stimulus.min()) if len(transitions) else len(trace.stimuli)
-    first_graph = int(graphs[0]) if len(graphs) else len(trace.graphs)
-    tasks, stimuli = trace.tasks.take(kept), trace.stimuli.take(np.arange(first_stimulus, len(trace.stimuli)))
-    return replace(
-        trace,
-        keys=Texts.of(trace.keys[int(task)] for task in kept),
-        tasks=replace(tasks, graph=_less(tasks.graph, first_graph)),
-        dependency_starts=starts,
-        dependencies=number[trace.dependencies[edges]],
-        runs=replace(runs, task=number[runs.task], after=number[runs.after]),
-        graphs=trace.graphs.take(np.arange(first_graph, len(trace.graphs))),
-        releases=replace(releases, task=number[releases.task]),
-        transitions=replace(
-            transitions, task=number[transitions.task], stimulus=_less(transitions.stimulus, first_stimulus)
-        ),
-        stimuli=replace(stimuli, graph=_less(stimuli.graph, first_graph)),
-        transfers=replace(transfers, task=number[transfers.task]),
-        blocked=trace.blocked.take(trace.blocked.stop >= start),
-        series=trace.series.take(trace.series.at >= start),
-        constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},
-    )
-
-
-def _less(numbers: NDArray[Any], first: int) -> NDArray[Any]:
-    return np.where(numbers < first, MISSING, numbers - first)

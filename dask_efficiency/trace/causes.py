@@ -7,7 +7,8 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import STATES, Outcome, Runs, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import STATES, Outcome, Runs
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 _PROCESSING = STATES.index("processing")

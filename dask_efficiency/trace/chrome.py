@@ -15,7 +15,8 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.events import Place, TraceEvents, Written
 from dask_efficiency.trace.lanes import lanes
-from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, Outcome, Runs, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 #: A longer key is cut.

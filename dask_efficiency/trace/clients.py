@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import PHASES, Outcome
 from dask_efficiency.trace.tables import MISSING, Bool
 
 _GATHER = PHASES.index("gather")
@@ -39,7 +40,7 @@ class ClientLog:
         for client, received in zip(graphs.client.tolist(), graphs.received.tolist(), strict=True):
             self._of(client).activities.append((received, received, False))
 
-        done = np.flatnonzero(told(trace))
+        done = np.flatnonzero(heard_by_clients(trace))
         graph = tasks.graph[runs.task[done]]
         known = (graph >= 0) & (graph < len(graphs))
         client = np.full(len(done), MISSING, np.int64)
@@ -91,15 +92,15 @@ class ClientLog:
         return [*steps, (since, False)], MISSING
 
 
-def told(trace: RunTrace) -> Bool:
-    """By run: whether a client was told of its end, as of a result that it wanted or of a failure that was the last."""
+def heard_by_clients(trace: RunTrace) -> Bool:
+    """By run: whether a client heard of its end, as a result that it wanted or as the last failure of its task."""
     runs, tasks = trace.runs, len(trace.tasks)
     found = np.zeros(len(runs), np.bool_)
     rows = np.flatnonzero((runs.task >= 0) & (runs.task < tasks) & (runs.reported != MISSING))
     task, reported, outcome = runs.task[rows], runs.reported[rows], runs.outcome[rows]
     last = np.full(tasks, MISSING, np.int64)
     np.maximum.at(last, task, reported)
-    # What fails takes along all that needs it, so it is heard of even if it was not asked for itself.
+    # What fails takes along all that needs it, so the client hears of it even if it did not ask for it itself.
     failed = (outcome == Outcome.FAILED) & (reported == last[task])
     found[rows] = failed | ((outcome == Outcome.SUCCEEDED) & trace.tasks.wanted[task])
     return found

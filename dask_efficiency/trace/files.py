@@ -17,22 +17,8 @@ from numpy.typing import NDArray
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
 from dask_efficiency.trace.positions import check_positions
-from dask_efficiency.trace.run_trace import (
-    Blocked,
-    Graphs,
-    Phases,
-    Releases,
-    Runs,
-    RunTrace,
-    Series,
-    Stimuli,
-    Tasks,
-    Transfers,
-    Transitions,
-    WorkerEvents,
-    WorkerSpec,
-)
-from dask_efficiency.trace.tables import MISSING, Int64, Table, Texts
+from dask_efficiency.trace.run_trace import TABLES, RunTrace, WorkerSpec
+from dask_efficiency.trace.tables import MISSING, Int64, Texts
 
 FORMAT = "dask-efficiency-trace"
 VERSION = 1
@@ -46,22 +32,11 @@ _LEVEL = 3
 #: What deflate can make of a byte, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
 
-_TABLES: dict[str, type[Table]] = {
-    "tasks": Tasks,
-    "runs": Runs,
-    "graphs": Graphs,
-    "releases": Releases,
-    "transitions": Transitions,
-    "stimuli": Stimuli,
-    "transfers": Transfers,
-    "worker_events": WorkerEvents,
-    "blocked": Blocked,
-    "phases": Phases,
-    "series": Series,
+#: Columns that older files lack, by table.
+_ADDED = {
+    table: frozenset(name for name, column in kind.schema().items() if column.added_later)
+    for table, kind in TABLES.items()
 }
-
-#: Columns that older files lack, by table: MISSING in every row.
-_ADDED = {"blocked": frozenset({"cause"})}
 
 #: What else is kept as columns.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
@@ -114,7 +89,7 @@ def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options:
 
 
 def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    yield from ((name, getattr(trace, name).columns()) for name in _TABLES)
+    yield from ((name, getattr(trace, name).columns()) for name in TABLES)
     yield "keys", {"block": trace.keys.block}
     yield "key_offsets", {"offsets": trace.keys.offsets}
     yield "dependency_starts", {"starts": trace.dependency_starts}
@@ -198,7 +173,7 @@ def _trace(archive: zipfile.ZipFile) -> RunTrace:
     # of any type: mypy cannot follow that each has the type of its name
     names: dict[str, Any] = {name: tuple(_listed(described, name, str)) for name in _NAMES}
     tables: dict[str, Any] = {
-        name: table(**_unpacked(archive, groups, name, table.dtypes())) for name, table in _TABLES.items()
+        name: table(**_unpacked(archive, groups, name, table.dtypes())) for name, table in TABLES.items()
     }
     arrays = {name: _unpacked(archive, groups, name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:

@@ -6,36 +6,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, STATES, Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import TABLES, RunTrace
 from dask_efficiency.trace.tables import MISSING
 
-#: By table and column: the field of the trace that its numbers are positions in.
-POINTS_INTO: dict[str, dict[str, str]] = {
-    "tasks": {"prefix": "prefixes", "span": "spans", "graph": "graphs"},
-    "graphs": {"client": "clients"},
-    "releases": {"client": "clients", "task": "tasks"},
-    "transitions": {
-        "task": "tasks",
-        "start": "STATES",
-        "finish": "STATES",
-        "worker": "workers",
-        "stimulus": "stimuli",
-    },
-    "stimuli": {"kind": "stimulus_kinds", "graph": "graphs"},
-    "runs": {"task": "tasks", "worker": "workers", "outcome": "Outcome", "after": "tasks"},
-    "transfers": {"task": "tasks", "sender": "workers", "receiver": "workers"},
-    "worker_events": {"worker": "workers", "change": "WorkerChange"},
-    "blocked": {"worker": "workers", "cause": "BLOCKED_BY"},
-    "phases": {"client": "clients", "phase": "PHASES"},
-    "series": {"worker": "workers"},
-}
-
-_FIXED = {
-    "STATES": len(STATES),
-    "Outcome": len(Outcome),
-    "WorkerChange": len(WorkerChange),
-    "PHASES": len(PHASES),
-    "BLOCKED_BY": len(BLOCKED_BY),
+#: By table and column: what its numbers are positions in, a field of the trace or an enumeration.
+POINTS_INTO = {
+    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
+    for table, kind in TABLES.items()
 }
 
 
@@ -52,8 +29,9 @@ def check_positions(trace: RunTrace) -> None:
     _check_dependencies(trace)
     for table, columns in POINTS_INTO.items():
         for column, target in columns.items():
-            size = _FIXED[target] if target in _FIXED else len(getattr(trace, target))
-            _check_range(f"{table}.{column}", getattr(getattr(trace, table), column), size, target)
+            size = len(getattr(trace, target) if isinstance(target, str) else target)
+            name = target if isinstance(target, str | tuple) else target.__name__
+            _check_range(f"{table}.{column}", getattr(getattr(trace, table), column), size, name)
     if trace.constraints and not 0 <= min(trace.constraints) <= max(trace.constraints) < len(trace.tasks):
         raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
 
@@ -67,7 +45,7 @@ def _check_dependencies(trace: RunTrace) -> None:
     _check_range("dependencies", edges, tasks, "tasks", lowest=0)
 
 
-def _check_range(name: str, column: NDArray[Any], size: int, target: str, lowest: int = MISSING) -> None:
+def _check_range(name: str, column: NDArray[Any], size: int, target: object, lowest: int = MISSING) -> None:
     if not len(column) or (column.min() >= lowest and column.max() < size):
         return
     row = int(((column < lowest) | (column >= size)).argmax())

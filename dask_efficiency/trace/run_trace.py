@@ -5,252 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from dask_efficiency.trace.tables import Bool, Float64, Int8, Int16, Int32, Int64, Table, Texts
+from dask_efficiency.trace.schema import (
+    Blocked,
+    Graphs,
+    Phases,
+    Releases,
+    Runs,
+    Series,
+    Stimuli,
+    Tasks,
+    Transfers,
+    Transitions,
+    WorkerEvents,
+)
+from dask_efficiency.trace.tables import Int32, Int64, Table, Texts
 
 if TYPE_CHECKING:
     from dask_efficiency.trace.events import Written
-
-#: States of a task on the scheduler; a transition's columns hold positions in here.
-STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
-
-
-class Outcome(IntEnum):
-    """What became of a run."""
-
-    SUCCEEDED = 0
-    FAILED = 1
-    #: Cancelled, rescheduled, stolen while it waited, or cut off by its worker's closing.
-    CANCELLED = 2
-    #: Its worker vanished.
-    LOST = 3
-    #: It had not ended when the recording did.
-    RUNNING = 4
-
-
-class WorkerChange(IntEnum):
-    """What a row of :class:`WorkerEvents` tells."""
-
-    JOINED = 0
-    LEFT = 1
-    PAUSED = 2
-    RESUMED = 3
-    RETIRING = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Tasks(Table):
-    """A row for each task; its position is what other tables call ``task``. Keys are in :attr:`RunTrace.keys`."""
-
-    #: Position in :attr:`RunTrace.prefixes`.
-    prefix: Int32
-    #: Position in :attr:`RunTrace.spans`.
-    span: Int32
-    #: Position in :class:`Graphs`, of the graph that brought it first.
-    graph: Int32
-    #: Whether a client asked for its result.
-    wanted: Bool
-    #: Size of its result in bytes.
-    nbytes: Int64
-    #: The scheduler's priority: the user's, the graph's, the order within the graph; smaller runs first.
-    priority_user: Int64
-    priority_graph: Int64
-    priority_order: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class Graphs(Table):
-    """A row for each graph that a client submitted, in order."""
-
-    #: Position in :attr:`RunTrace.clients`.
-    client: Int32
-    #: When the scheduler began to take it in, and when its tasks were there.
-    received: Int64
-    taken_in: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class Releases(Table):
-    """A row for each key that a client wanted no more, in order."""
-
-    at: Int64
-    client: Int32
-    task: Int32
-
-
-@dataclass(frozen=True, slots=True)
-class Transitions(Table):
-    """A row for each transition on the scheduler, in the order in which they happened.
-
-    From ``processing`` to ``processing`` is a task that was stolen: ``worker`` is the thief.
-    """
-
-    at: Int64
-    task: Int32
-    #: Positions in :data:`STATES`.
-    start: Int8
-    finish: Int8
-    #: The worker that it is processing on, or whose message this is.
-    worker: Int32
-    #: Position in :class:`Stimuli`: what caused it.
-    stimulus: Int32
-
-
-@dataclass(frozen=True, slots=True)
-class Stimuli(Table):
-    """A row for each stimulus of the scheduler that made transitions, in order."""
-
-    #: Position in :attr:`RunTrace.stimulus_kinds`, such as ``task-finished`` or ``update-graph``.
-    kind: Int16
-    #: When it was made, by the clock of the process that made it, put on the scheduler's.
-    at: Int64
-    #: Position in :class:`Graphs` for a graph that was taken in.
-    graph: Int32
-
-
-@dataclass(frozen=True, slots=True)
-class Runs(Table):
-    """A row for each time that a task was given to a worker, in the order of ``assigned``.
-
-    The instants of one run never decrease in the order of the columns; what did not happen, or was not
-    recorded, is :data:`~dask_efficiency.trace.tables.MISSING`.
-    """
-
-    task: Int32
-    worker: Int32
-    #: The scheduler's number of the run.
-    run_id: Int64
-    #: One of :class:`Outcome`.
-    outcome: Int8
-    #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
-    recomputed: Bool
-    #: On the scheduler: sent to the worker (a stolen task: when the thief was told).
-    assigned: Int64
-    #: On the worker's event loop: heard of; all inputs there; given a slot.
-    received: Int64
-    ready: Int64
-    executing: Int64
-    #: Handed to the thread pool, inputs unspilled.
-    submitted: Int64
-    #: In the thread.
-    start: Int64
-    stop: Int64
-    #: On the worker's event loop: its slot was free again.
-    ended: Int64
-    #: On the scheduler: its result, or failure, was booked.
-    reported: Int64
-    #: When it left its slot before its end (``secede``).
-    seceded: Int64
-    #: Native id of its thread, as ``threading.get_native_id``.
-    thread: Int64
-    #: Number of its slot on the worker, from 0: slots are given to the runs so that none overlap.
-    slot: Int16
-    #: The task whose end gave this one its slot, where the slot was what it waited for.
-    after: Int32
-    #: Nanoseconds: CPU of the thread between start and stop, of which nothing is in the others;
-    cpu_ns: Int64
-    #: kernel time of its own on the GPU;
-    gpu_ns: Int64
-    #: reading inputs back from disk before the start;
-    unspill_ns: Int64
-    #: making room by writing to disk after the stop.
-    spill_ns: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class Transfers(Table):
-    """A row for each result that a worker got from another one, in the order of ``stop``."""
-
-    #: Whose result.
-    task: Int32
-    sender: Int32
-    receiver: Int32
-    nbytes: Int64
-    #: Known to be needed; asked for; arrived (or failed).
-    queued: Int64
-    start: Int64
-    stop: Int64
-    #: Whether it arrived.
-    arrived: Bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerEvents(Table):
-    """A row each time that a worker came, went, or stopped taking tasks, in order."""
-
-    at: Int64
-    worker: Int32
-    #: One of :class:`WorkerChange`.
-    change: Int8
-
-
-#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back; the
-#: loop computed itself, waited for a core, or for the GIL while others computed, or stood in a call that blocks.
-BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked(Table):
-    """A row for each time that an event loop did not turn for a while, by process."""
-
-    #: MISSING is the scheduler.
-    worker: Int32
-    start: Int64
-    stop: Int64
-    #: Nanoseconds of it that reading, writing and (de)serialising messages took; when in it is not known.
-    moving_ns: Int64
-    #: A position in :data:`BLOCKED_BY`; MISSING where nothing tells. Such rows may overlap with those of no cause.
-    cause: Int8
-
-
-@dataclass(frozen=True, slots=True)
-class Phases(Table):
-    """A row for each interval of a client's ``compute()``."""
-
-    client: Int32
-    #: Position in :data:`~dask_efficiency.trace.run_trace.PHASES`.
-    phase: Int8
-    start: Int64
-    stop: Int64
-
-
-#: What a client does itself in a ``compute()``.
-PHASES = ("optimize", "upload", "gather")
-
-
-@dataclass(frozen=True, slots=True)
-class Series(Table):
-    """A row for each worker's heartbeat: how it was, and what its slots did since the one before."""
-
-    at: Int64
-    worker: Int32
-    #: CPU of the process, 1.0 is one core.
-    cpu: Float64
-    #: Bytes: of the process, of task results in memory, on disk.
-    memory: Float64
-    managed: Float64
-    spilled: Float64
-    #: Of the host, bytes a second.
-    net_read: Float64
-    net_write: Float64
-    disk_read: Float64
-    disk_write: Float64
-    #: Seconds between two turns of the event loop, smoothed; 0.02 is undisturbed.
-    loop_interval: Float64
-    #: Thread-seconds since the last row, by activity.
-    thread_cpu: Float64
-    gpu: Float64
-    thread_noncpu: Float64
-    spill: Float64
-    overhead: Float64
-    paused: Float64
-    retiring: Float64
-    waiting_on_data: Float64
-    constrained: Float64
-    idle: Float64
-    no_work: Float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,3 +144,9 @@ class RunTrace:
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
         return f"<RunTrace {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"
+
+
+#: The tables of a trace, by the names of its fields.
+TABLES: dict[str, type[Table]] = {
+    name: kind for name, kind in get_type_hints(RunTrace).items() if isinstance(kind, type) and issubclass(kind, Table)
+}

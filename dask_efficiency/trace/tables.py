@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +23,42 @@ Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-#: The type of a column, by the name of its annotation.
-_DTYPES: dict[str, type[np.generic]] = {
-    "Int64": np.int64,
-    "Int32": np.int32,
-    "Int16": np.int16,
-    "Int8": np.int8,
-    "Float64": np.float64,
-    "Bool": np.bool_,
-}
-
 #: An instant, a number or a position that was not recorded. NaN in columns of floats.
 MISSING = -1
 
 
+class Clock(Enum):
+    """Which clock an instant was read from, before it was put on the scheduler's."""
+
+    #: The monotonic clock of the scheduler.
+    SCHEDULER = "scheduler"
+    #: The monotonic clock of the worker that reports the row.
+    WORKER = "worker"
+    #: The clock of the day of the process that made the row's stimulus.
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a table's annotation says of a column beside its type: ``Annotated[Int64, Column(unit="bytes")]``."""
+
+    #: What its numbers count; empty for positions, numbers that others gave, and flags.
+    unit: str = ""
+    #: For an instant; in a trace all of them are nanoseconds since the epoch, on the scheduler's clock.
+    clock: Clock | None = None
+    #: What its numbers are positions in: a field of the trace, or an enumeration.
+    points_into: str | tuple[str, ...] | type[Enum] | None = None
+    #: What stands in a row of which nothing is known; by default MISSING, NaN or False, as its type can hold.
+    missing: float | None = None
+    #: Whether workers report it in their batches, where every column is a whole number.
+    from_worker: bool = False
+    #: Whether files from before it was recorded lack it.
+    added_later: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns of equal length; a subclass's annotations name them and their types.
+    """Columns of equal length; a subclass's annotations name them, their types and what they mean.
 
     Raises
     ------
@@ -60,9 +82,30 @@ class Table:
             object.__setattr__(self, name, given)
 
     @classmethod
-    def dtypes(cls) -> dict[str, type[np.generic]]:
+    def dtypes(cls) -> Mapping[str, type[np.generic]]:
         """The columns' types by name."""
-        return {column.name: _DTYPES[str(column.type)] for column in fields(cls)}
+        return cls._annotated()[0]
+
+    @classmethod
+    def schema(cls) -> Mapping[str, Column]:
+        """What is known of the columns, by name."""
+        return cls._annotated()[1]
+
+    @classmethod
+    @cache
+    def _annotated(cls) -> tuple[Mapping[str, type[np.generic]], Mapping[str, Column]]:
+        dtypes, schema = {}, {}
+        for name, annotation in get_type_hints(cls, include_extras=True).items():
+            array, *described = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
+            # NDArray[np.int64] is ndarray[shape, dtype[int64]]
+            dtypes[name] = get_args(get_args(array)[1])[0]
+            schema[name] = described[0] if described else Column()
+        return MappingProxyType(dtypes), MappingProxyType(schema)
+
+    @classmethod
+    def missing(cls) -> Mapping[str, Any]:
+        """What stands in a row of which nothing is known, by column."""
+        return {name: _missing(dtype, cls.schema()[name]) for name, dtype in cls.dtypes().items()}
 
     @classmethod
     def empty(cls) -> Self:
@@ -70,13 +113,13 @@ class Table:
         return cls.from_columns({})
 
     @classmethod
-    def from_columns(cls, columns: dict[str, Any]) -> Self:
-        """From arrays or sequences by name; a column that is not given is :data:`MISSING` in every row."""
+    def from_columns(cls, columns: Mapping[str, Any]) -> Self:
+        """From arrays or sequences by name; a column that is not given has its missing value in every row."""
         length = max((len(column) for column in columns.values()), default=0)
         return cls(
             **{
-                name: columns[name] if name in columns else np.full(length, _missing(dtype), dtype)
-                for name, dtype in cls.dtypes().items()
+                name: columns[name] if name in columns else np.full(length, missing, cls.dtypes()[name])
+                for name, missing in cls.missing().items()
             }
         )
 
@@ -99,7 +142,9 @@ class Table:
         return pd.DataFrame(self.columns())
 
 
-def _missing(dtype: type[np.generic]) -> Any:
+def _missing(dtype: type[np.generic], column: Column) -> Any:
+    if column.missing is not None:
+        return column.missing
     if dtype is np.float64:
         return np.nan
     return False if dtype is np.bool_ else MISSING

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency.critical_paths.nested import Nested
 from dask_efficiency.critical_paths.path import critical_path
-from dask_efficiency.trace.run_trace import Graphs, RunTrace, Stimuli, Transitions
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Graphs, Stimuli, Transitions
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import MS, Graph, simulate
 
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import dask_efficiency
+from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency.critical_paths.path import NOBODY, critical_path
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import Runs
-from tests.trace.samples import MS, SAMPLES, Graph, simulate
+from dask_efficiency.trace.schema import Runs
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, wait
 import tests.critical_paths.workloads
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.trace.run_trace import Outcome
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 from tests.critical_paths.workloads import (
     asks_for_more,

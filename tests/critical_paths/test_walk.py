@@ -6,20 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from benchmarks.simulated_traces import EPOCH, MS, SAMPLES, Graph, simulate
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import Outcome, RunTrace, Transfers, Transitions, WorkerChange
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Outcome, Transfers, Transitions, WorkerChange
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import (
-    EPOCH,
-    MS,
-    SAMPLES,
-    Graph,
-    damaged_traces,
-    simulate,
-    traces,
-)
+from tests.trace.samples import damaged_traces, traces
 
 
 def tiles(path: CriticalPath) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dask_efficiency.buckets import SETTLED
-from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 from tests.docs.markdown import anchors
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.gpu import stub as module
+from benchmarks import stub_gpu as module
 
 _built: list[Path] = []
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 def begin(directory: str) -> None:
     """Let this worker's process look as if torch had just initialised CUDA on its one GPU; once."""
-    from tests.gpu import stub
+    from benchmarks import stub_gpu as stub
 
     if hasattr(stub, "cupti"):
         return
@@ -28,7 +28,7 @@ def begin(directory: str) -> None:
 
 def train(seconds: float, kernels: int = 1) -> float:
     """Kernels on a stream of this thread's own, waited for; gives the seconds that it knows that it waited."""
-    from tests.gpu import stub
+    from benchmarks import stub_gpu as stub
 
     stream = threading.get_native_id()
     spans = [stub.launch(seconds, name="gemm", stream=stream) for _ in range(kernels)]
@@ -45,7 +45,7 @@ def crash(seconds: float) -> None:
 
 def forget(seconds: float) -> None:
     """A kernel that nobody waits for."""
-    from tests.gpu import stub
+    from benchmarks import stub_gpu as stub
 
     stub.launch(seconds, name="tail")
 
@@ -61,7 +61,7 @@ def profile(seconds: float) -> None:
 
 def die() -> None:
     """The worker's process ends while a kernel runs."""
-    from tests.gpu import stub
+    from benchmarks import stub_gpu as stub
 
     stub.launch(1.0, name="never seen")
     os._exit(1)

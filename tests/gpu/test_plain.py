@@ -8,7 +8,7 @@ import msgpack
 import pytest
 from hypothesis import given
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedSnapshot
+from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedPayload
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from tests.strategies import any_gpu_totals, plain_data
@@ -60,14 +60,14 @@ def test_a_name_of_a_kernel_that_is_too_long_is_cut_and_accepted():
 @pytest.mark.parametrize("value", [None, "1", -1, 1.0, float("nan"), True, 1 << 63, []], ids=repr)
 @pytest.mark.parametrize("field", ["kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks"])
 def test_a_number_out_of_order_is_refused_by_name(field, value):
-    with pytest.raises(RefusedSnapshot, match=rf"^gpu\.{field} is "):
+    with pytest.raises(RefusedPayload, match=rf"^gpu\.{field} is "):
         decode_gpu(payload(**{field: value}))
 
 
 @pytest.mark.parametrize("field", ["elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late"])
 def test_a_number_of_a_device_out_of_order_is_refused_by_name(field):
     for value in (None, -1, 1.5):
-        with pytest.raises(RefusedSnapshot, match=rf"^gpu\.devices\.{field} is "):
+        with pytest.raises(RefusedPayload, match=rf"^gpu\.devices\.{field} is "):
             decode_gpu(device(**{field: value}))
 
 
@@ -96,12 +96,12 @@ def test_a_number_of_a_device_out_of_order_is_refused_by_name(field):
     ],
 )
 def test_what_does_not_add_up_or_is_of_a_wrong_type_is_refused_with_the_value(given, message):
-    with pytest.raises(RefusedSnapshot, match=message) as caught:
+    with pytest.raises(RefusedPayload, match=message) as caught:
         decode_gpu(given)
     assert len(str(caught.value)) < 500
 
 
 @given(plain_data)
 def test_whatever_comes_is_read_or_refused(data):
-    with pytest.raises(RefusedSnapshot):
+    with pytest.raises(RefusedPayload):
         decode_gpu(data)

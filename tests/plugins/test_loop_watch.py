@@ -11,7 +11,7 @@ from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.plugins import loop_watch
 from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
 INTERVAL_MS = 20

@@ -5,7 +5,7 @@ import pytest
 from distributed import protocol
 
 from dask_efficiency.plugins.recordings import pack, unpack
-from dask_efficiency.trace.recorder import Recording
+from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.tables import Texts
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.simulated_traces import MS, Graph, simulate, wide
 from dask_efficiency.replay.pace import paces, repaired
 from dask_efficiency.trace.run_trace import RunTrace
-from tests.trace.samples import MS, Graph, simulate, wide
 
 
 def equal_tasks(**settings: object) -> RunTrace:

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import Runs, RunTrace
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Runs
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import MS, SAMPLES, Graph, damaged_traces, simulate, traces
+from tests.trace.samples import damaged_traces, traces
 
 #: A cluster whose only delays are those of the tasks.
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.simulated_traces import wide
 from dask_efficiency.replay.schedule import room
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import wide
 
 
 @pytest.mark.parametrize(("nthreads", "saturation"), [(1, 1.0), (2, 1.1), (2, 2.0), (4, 1.5)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ACTIVITIES
+from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report import recent
 
 SECOND = 1_000_000_000

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import Presence
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger
+from dask_efficiency.presence import Presence
 from dask_efficiency.report.recent_gpus import Gpus, gpus, gpus_moment, own_gpus
 from dask_efficiency.wire import Snapshot
 from tests.report.samples import HOSTILE_NAMES

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ACTIVITIES, Presence
+from dask_efficiency.presence import ACTIVITIES, Presence
 from dask_efficiency.report.recent_workers import QUANTILES, WorkersMoment, spread, workers
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency.cli import main
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.straggler.offline import find_stragglers
 from dask_efficiency.trace.run_trace import RunTrace
-from tests.trace.samples import MS, Graph, simulate
 
 GIANT = 13
 

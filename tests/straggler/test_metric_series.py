@@ -8,7 +8,8 @@ import pytest
 
 from dask_efficiency.straggler.finding import Cause
 from dask_efficiency.straggler.metric_series import Samples, cause_of, filled, samples_of
-from dask_efficiency.trace.run_trace import RunTrace, Series, WorkerSpec
+from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.trace.schema import Series
 from dask_efficiency.trace.tables import Texts
 
 
@@ -27,13 +28,13 @@ def _trace(**columns: list[float]) -> RunTrace:
 
 
 def _tasks():
-    from dask_efficiency.trace.run_trace import Tasks
+    from dask_efficiency.trace.schema import Tasks
 
     return Tasks.empty()
 
 
 def _runs():
-    from dask_efficiency.trace.run_trace import Runs
+    from dask_efficiency.trace.schema import Runs
 
     return Runs.empty()
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.straggler.task_rates import (
     MAX_PREFIXES,
     MAX_SENDERS,
@@ -14,7 +15,6 @@ from dask_efficiency.straggler.task_rates import (
     Running,
     decode,
 )
-from dask_efficiency.wire import RefusedSnapshot
 from tests.strategies import plain_data
 
 MS = 1_000_000
@@ -102,7 +102,7 @@ def test_whatever_is_counted_can_be_read(tasks: list[tuple[str, int, int, float]
 
 @given(plain_data)
 def test_what_is_no_pace_is_refused(payload: object):
-    with pytest.raises(RefusedSnapshot):
+    with pytest.raises(RefusedPayload):
         decode(payload)
 
 
@@ -111,7 +111,7 @@ def test_a_pace_with_one_wrong_field_is_refused_or_means_something(field: str, v
     payload = {**counted(100, 100).encode(VITALS), field: value}
     try:
         pace = decode(payload)
-    except RefusedSnapshot:
+    except RefusedPayload:
         return
     assert len(pace.prefixes) == len(pace.tasks)
     assert len(pace.senders) == len(pace.transfers)
@@ -119,5 +119,5 @@ def test_a_pace_with_one_wrong_field_is_refused_or_means_something(field: str, v
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_numbers_that_are_not_finite_are_refused(number: float):
-    with pytest.raises(RefusedSnapshot, match="vitals"):
+    with pytest.raises(RefusedPayload, match="vitals"):
         decode(counted().encode((0.0, 0.0, number, 0.0)))

@@ -1,4 +1,4 @@
-"""A scheduler and its workers as far as a recorder sees them, told by hand."""
+"""A scheduler and its workers as far as a recorder sees them, written by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from dask_efficiency.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.trace.build import build
-from dask_efficiency.trace.recorder import Recorder, Recording, TaskFacts
+from dask_efficiency.trace.recorder import Recorder, TaskFacts
+from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING
 
@@ -61,15 +62,15 @@ class Scene:
         self.move(key, start, "processing", stimulus, worker, self.run_ids)
         return self.run_ids
 
-    def on_worker(self, worker: int, run_id: int, **told: int) -> list[int]:
+    def on_worker(self, worker: int, run_id: int, **reported: int) -> list[int]:
         """A run's row, an instant after the other by the worker's clock."""
         row = dict.fromkeys(RUN, MISSING) | {"run_id": run_id, "cpu_ns": 7, "unspill_ns": 0, "spill_ns": 0}
         for name in ("received", "ready", "executing", "submitted", "start", "stop", "ended"):
             row[name] = self.tick() - self.offsets[worker]
-        return [(row | told)[name] for name in RUN]
+        return [(row | reported)[name] for name in RUN]
 
     def send(self, worker: int, *rows: list[int], transfers: dict[Any, dict[str, int]] | None = None) -> None:
-        moved = [[told.get(name, 0) for name in TRANSFER] for told in (transfers or {}).values()]
+        moved = [[reported.get(name, 0) for name in TRANSFER] for reported in (transfers or {}).values()]
         self.seq += 1
         message = encode(
             recording="scene",
@@ -83,10 +84,10 @@ class Scene:
         )
         self.recorder.batch(worker, [0, 1], decode(message))
 
-    def run(self, key: Any, worker: int, stimulus: str, **told: int) -> str:
+    def run(self, key: Any, worker: int, stimulus: str, **reported: int) -> str:
         """A task's whole life until its result is there; what that causes."""
         run_id = self.process(key, worker, stimulus)
-        self.send(worker, self.on_worker(worker, run_id, **told))
+        self.send(worker, self.on_worker(worker, run_id, **reported))
         finished = self.cause("task-finished")
         self.move(key, "processing", "memory", finished, worker, 28)
         return finished

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, RefusedBatch, decode, encode
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, decode, encode
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 from tests.strategies import plain_data
 
@@ -52,28 +53,30 @@ def test_keys_and_senders_come_along():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": 2}, "schema 1"),
+        ({"schema": 2}, "schema 2; expected 1"),
         ({"runs": b"1234567"}, "runs is 7"),
         ({"runs": [1, 2]}, "runs is list"),
         ({"blocked": None}, "blocked is NoneType"),
-        ({"blocked": array("q", [1, 2, 0, len(BLOCKED_BY)]).tobytes()}, "blocked by none of"),
-        ({"blocked": array("q", [1, 2, 0, -2]).tobytes()}, "blocked by none of"),
-        ({"keys": []}, "a key for each of 1 transfers"),
-        ({"keys": "x"}, "a key for each"),
-        ({"senders": []}, "none of the 0"),
-        ({"senders": "b"}, "list of senders"),
-        ({"seq": "one"}, "ValueError"),
-        ({"worker": None, "wall": None}, "TypeError"),
+        ({"blocked": array("q", [1, 2, 0, len(BLOCKED_BY)]).tobytes()}, "causes are 6 to 6; expected -1 to 5"),
+        ({"blocked": array("q", [1, 2, 0, -2]).tobytes()}, "causes are -2"),
+        ({"keys": []}, "one for each of 1 transfers"),
+        ({"keys": "x"}, "one for each"),
+        ({"senders": []}, "senders are 0 to 0; expected -1 to -1"),
+        ({"senders": "b"}, "senders is 'b'; expected a list"),
+        ({"senders": [3]}, "senders is 3"),
+        ({"seq": "one"}, "seq is 'one'"),
+        ({"worker": None}, "worker is None"),
+        ({"wall": None}, "wall is None"),
     ],
 )
 def test_a_batch_that_does_not_fit_together_is_refused_with_the_reason(changes, named):
-    with pytest.raises(RefusedBatch, match=named):
+    with pytest.raises(RefusedPayload, match=named):
         decode(message(**changes))
 
 
 @given(plain_data)
 def test_anything_else_is_refused_in_the_same_way(value):
-    with pytest.raises(RefusedBatch):
+    with pytest.raises(RefusedPayload):
         decode(value)
-    with pytest.raises(RefusedBatch):
+    with pytest.raises(RefusedPayload):
         decode(message(runs=value, schema=value))

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.run_trace import Outcome, WorkerChange
+from dask_efficiency.trace.schema import Outcome, WorkerChange
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.scenes import EPOCH, Scene, needs_of, runs_of
+from tests.trace.scenes import EPOCH, Scene, runs_of
 
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
@@ -212,29 +211,6 @@ def test_transfers_are_in_the_order_of_their_arrival_with_their_ends():
     assert transfers.arrived.tolist() == [False, True]
     assert transfers.sender.tolist() == [0, 0]
     assert transfers.receiver.tolist() == [1, 1]
-
-
-def test_a_part_holds_what_was_going_on_and_the_tasks_that_it_names():
-    scene = Scene()
-    scene.run("early", 0, scene.submit({"early": (), "never": ()}))
-    stimulus = scene.submit({"long": ("early",)}, retries=1)
-    run_id = scene.process("long", 0, stimulus)
-    start = scene.tick()
-    scene.run("late", 1, scene.submit({"late": ("early",)}), after=run_id)
-    scene.send(0, scene.on_worker(0, run_id))
-    scene.move("long", "processing", "memory", scene.cause("task-finished"), 0, 28)
-    trace = scene.trace(start=start)
-    assert trace.start == EPOCH + start
-    assert set(trace.keys) == {"early", "long", "late"}
-    assert not runs_of(trace, "early")
-    assert runs_of(trace, "long")[0]["outcome"] == Outcome.SUCCEEDED
-    assert trace.keys[int(runs_of(trace, "late")[0]["after"])] == "long"
-    assert needs_of(trace, "late") == {"early"}
-    assert (trace.transitions.at >= trace.start).all()
-    assert np.isin(trace.transitions.stimulus, np.arange(len(trace.stimuli))).all()
-    assert len(trace.graphs) == 1
-    assert dict(zip(trace.keys, trace.tasks.graph.tolist(), strict=True)) == {"early": -1, "long": -1, "late": 0}
-    assert {trace.keys[task]: value for task, value in trace.constraints.items()} == {"long": {"retries": 1}}
 
 
 def test_a_recording_that_began_late_says_so():

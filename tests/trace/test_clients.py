@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.trace.clients import ClientLog, told
-from dask_efficiency.trace.run_trace import PHASES, Graphs, Outcome, Phases, Runs, RunTrace, Tasks
+from dask_efficiency.trace.clients import ClientLog, heard_by_clients
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import PHASES, Graphs, Outcome, Phases, Runs, Tasks
 from dask_efficiency.trace.tables import MISSING, Texts
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
@@ -95,5 +96,5 @@ def test_a_failure_that_was_tried_again_was_not_waited_for() -> None:
     trace = trace_of([(UPLOAD, 10, 20)], [300])
     tries = {"task": [0, 0], "outcome": [Outcome.FAILED, Outcome.SUCCEEDED], "reported": [300, 900]}
     twice = replace(trace, runs=Runs.from_columns(tries))
-    assert told(twice).tolist() == [False, True]
+    assert heard_by_clients(twice).tolist() == [False, True]
     assert ClientLog(twice).back(0, 310, 0)[1] == MISSING

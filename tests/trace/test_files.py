@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
 from dask_efficiency.trace.files import TraceFileError, load_trace, save_trace
-from dask_efficiency.trace.run_trace import Blocked, RunTrace, Series, WorkerSpec
+from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.trace.schema import Blocked, Series
 from dask_efficiency.trace.tables import MISSING, Table, Texts
 from tests.trace.equal import assert_same
-from tests.trace.samples import SAMPLES, random_graph, simulate, tree
 
 
 def everything() -> RunTrace:

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.simulated_traces import SAMPLES, lost_worker, tree
 from dask_efficiency.trace.positions import POINTS_INTO, check_positions
-from dask_efficiency.trace.run_trace import Blocked, Releases, RunTrace, Series
+from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.schema import Blocked, Releases, Series
 from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import SAMPLES, lost_worker, tree
 
 COLUMNS = [(table, column) for table, columns in POINTS_INTO.items() for column in columns]
 
@@ -72,14 +73,3 @@ def test_keys_and_constraints_belong_to_tasks() -> None:
         check_positions(replace(trace, keys=trace.keys[:2]))
     with pytest.raises(ValueError, match="constraints"):
         check_positions(replace(trace, constraints={3: {"retries": 1}}))
-
-
-def test_every_narrow_column_is_known_to_point_somewhere_or_not_to() -> None:
-    trace = full()
-    narrow = {
-        (table, column)
-        for table in POINTS_INTO
-        for column, values in getattr(trace, table).columns().items()
-        if values.dtype in (np.int8, np.int16, np.int32)
-    }
-    assert narrow - set(COLUMNS) == {("runs", "slot")}

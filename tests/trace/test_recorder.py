@@ -1,34 +1,13 @@
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.trace import recorder
-from dask_efficiency.trace.recorder import MAX_NAME_LENGTH, Names
-from dask_efficiency.trace.run_trace import Outcome
+from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.scenes import Scene, needs_of, runs_of
-
-
-def test_names_are_numbered_in_the_order_of_their_coming():
-    names = Names()
-    assert [names.number(name) for name in ("a", "b", "a")] == [0, 1, 0]
-    assert names.all() == ["a", "b"]
-
-
-def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
-    monkeypatch.setattr(recorder, "MAX_NAMES", 2)
-    names = Names()
-    assert [names.number(str(i)) for i in range(5)] == [0, 1, 2, 2, 2]
-    assert names.all() == ["0", "1", "(other)"]
-    assert Names().number("x" * 1_000) == 0
-    long = Names()
-    long.number("x" * 1_000)
-    assert long.all() == ["x" * MAX_NAME_LENGTH]
-    assert [long.number("x" * 1_000), long.number("y")] == [0, 1]
 
 
 def test_a_task_is_met_with_all_that_it_needs():
@@ -114,32 +93,3 @@ def test_a_cluster_without_work_does_not_grow_without_bound():
     trace = scene.trace()
     assert len(trace.series) <= 2 * recorder.TRANSITIONS_A_TASK
     assert len(trace.series) + trace.dropped["series"] == 100
-
-
-def test_what_comes_after_it_was_frozen_is_no_part_of_it_though_it_is_packed_later(monkeypatch):
-    monkeypatch.setattr(recorder, "_PIECE", 3)
-    scene = Scene()
-    scene.facts["old"] = ("old", "", (0, 0, 1), ("oldest",), {})
-    stimulus = scene.submit({"a": ("old",), "b": ("a",)})
-    for key in "ab":
-        stimulus = scene.run(key, 0, stimulus)
-    before, frozen = scene.recorder.freeze().pack(), scene.recorder.freeze()
-    stimulus = scene.submit({"c": ("a",), "b": ()})
-    scene.move("old", "memory", "released", stimulus)
-    scene.recorder.released(scene.tick(), "client", ["a"])
-    scene.run("c", 1, stimulus)
-    after = frozen.pack()
-    assert after.keys == before.keys
-    assert after.facts == before.facts
-    assert after.columns.keys() == before.columns.keys()
-    for name, column in before.columns.items():
-        np.testing.assert_array_equal(after.columns[name], column, name)
-    assert len(scene.recorder.freeze().pack().columns["log.at"]) > len(before.columns["log.at"])
-
-
-def test_a_column_is_copied_in_pieces_whatever_its_length(monkeypatch):
-    monkeypatch.setattr(recorder, "_PIECE", 3)
-    for length in range(10):
-        column = array("h", range(length))
-        for rows in range(length + 1):
-            assert recorder._first(column, rows).tolist() == list(range(rows))

@@ -9,8 +9,9 @@ from html import escape
 from typing import Any
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES, ClusterLedger
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.ledger import TASK_BUCKETS
+from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report import recent
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR, ink
 from dask_efficiency.report.figures import format_share, format_times, name_of

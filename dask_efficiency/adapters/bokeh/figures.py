@@ -24,8 +24,8 @@ from dask_efficiency.adapters.bokeh import columns
 from dask_efficiency.adapters.bokeh.columns import Bars, ByPrefix, Columns, Reading
 from dask_efficiency.adapters.bokeh.growth import growth
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.ledger import TASK_BUCKETS
+from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS
 
 #: What is of minutes as a whole changes by little in as many nanoseconds.

@@ -28,7 +28,6 @@ _REASONS = {
     44: "CUPTI does not support linked GPUs (SLI)",
     45: "CUPTI does not support this Windows Subsystem for Linux",
 }
-MULTIPLE_SUBSCRIBERS = 39
 
 
 class CuptiError(OSError):

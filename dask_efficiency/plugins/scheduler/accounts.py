@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.cluster import ClusterLedger, Presence
+from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
@@ -21,10 +22,11 @@ from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.scheduler.timelines import Timelines
 from dask_efficiency.plugins.scheduler.workers import Answers
+from dask_efficiency.presence import Presence
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
-from dask_efficiency.wire import RefusedSnapshot, decode_window
+from dask_efficiency.wire import decode_window
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -40,7 +42,7 @@ class Moment:
     """What the cluster had done by one instant, as far as heartbeats had come."""
 
     at: int
-    #: Nanoseconds by :data:`~dask_efficiency.cluster.ACTIVITIES` since the accounts began.
+    #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
 
@@ -217,7 +219,7 @@ class ClusterAccounts:
             self._take_processors(address, self.cluster.present.get(address), reply)
             try:
                 answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
-            except RefusedSnapshot as refusal:
+            except RefusedPayload as refusal:
                 answers[address] = f"its window was refused: {refusal}"
         return answers
 
@@ -245,22 +247,22 @@ class ClusterAccounts:
             if window is not None:
                 try:
                     window.worker_closed(presence, decode_window(payload))
-                except RefusedSnapshot as refusal:
+                except RefusedPayload as refusal:
                     self._refused(address, refusal)
 
     def _take_snapshot(self, address: str, payload: Any, at: int) -> None:
         try:
             self.cluster.receive(address, payload, at=at)
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             self._refused(address, refusal)
 
     def _take_processors(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
         try:
             self.cluster.take_processors(presence, message.get("processors"))
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             self._refused(address, refusal)
 
-    def _refused(self, address: str, refusal: RefusedSnapshot) -> None:
+    def _refused(self, address: str, refusal: RefusedPayload) -> None:
         if address not in self._logged_refusals:
             self._logged_refusals.add(address)
             logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.cluster import Presence
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.options import Options
@@ -23,6 +22,7 @@ from dask_efficiency.plugins.scheduler.exports import Exports
 from dask_efficiency.plugins.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.presence import Presence
 from dask_efficiency.windows import ClusterWindow
 
 if TYPE_CHECKING:

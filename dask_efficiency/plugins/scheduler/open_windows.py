@@ -7,13 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from dask_efficiency.cluster import Presence
 from dask_efficiency.plugins.decorations import decoration
 from dask_efficiency.plugins.names import CLOSE, OPEN
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.presence import Presence
 from dask_efficiency.windows import ClusterWindow
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.

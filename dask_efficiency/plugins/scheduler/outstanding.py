@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskState
 
-    from dask_efficiency.cluster import ClusterLedger, Presence
+    from dask_efficiency.cluster import ClusterLedger
+    from dask_efficiency.presence import Presence
     from dask_efficiency.windows import ClusterWindow
 
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.

@@ -13,15 +13,16 @@ import dask
 import distributed
 
 import dask_efficiency
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.slots import RECOMPUTED
-from dask_efficiency.trace.batch import RefusedBatch, decode
+from dask_efficiency.trace.batch import decode
 from dask_efficiency.trace.recorder import SERIES, Recorder
-from dask_efficiency.trace.run_trace import WorkerChange
+from dask_efficiency.trace.schema import WorkerChange
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class ClusterRecorder:
     def _take_batch(self, message: Any) -> None:
         try:
             batch = decode(message)
-        except RefusedBatch as refusal:
+        except RefusedPayload as refusal:
             self._refused += 1
             logger.warning("dask_efficiency refused a batch: %s", refusal)
             return

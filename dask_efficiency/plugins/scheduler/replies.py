@@ -104,7 +104,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
     """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
-    now = cluster.standing(at=at)
+    now = cluster.totals(at=at)
     since = cluster.started if last is None else at - round(last * 1e9)
     then = Totals(cluster.started, {}, 0)
     if since > cluster.started and cluster.history:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
@@ -20,7 +21,6 @@ from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import decode
 from dask_efficiency.straggler.wording import describe
-from dask_efficiency.wire import RefusedSnapshot
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -88,7 +88,7 @@ class Stragglers:
             return
         try:
             rates = decode(payload)
-        except RefusedSnapshot as refusal:
+        except RefusedPayload as refusal:
             if address not in self._refused:
                 self._refused.add(address)
                 logger.warning("dask_efficiency refused the task rates of %s: %s", address, refusal)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dask_efficiency.cluster import Presence
 from dask_efficiency.plugins.decorations import decoration
+from dask_efficiency.presence import Presence
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
 
 

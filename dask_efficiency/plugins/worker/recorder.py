@@ -13,8 +13,8 @@ from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
 from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH
-from dask_efficiency.trace.batch import RUN, encode
-from dask_efficiency.trace.run_trace import BLOCKED_BY
+from dask_efficiency.trace.batch import NEW_RUN, RUN, TRANSFER, encode
+from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
@@ -30,12 +30,17 @@ MIN_AT_DISK_NS = 1_000_000
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
 #: Positions in a run's row.
-_RUN_ID, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED = range(8)
-_SECEDED, _THREAD, _SLOT, _AFTER, _CPU, _UNSPILL, _SPILL = range(8, 15)
-_NEW_RUN = [MISSING] * (len(RUN) - 3) + [0, 0, 0]
+_RUN_ID, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _SECEDED = map(
+    RUN.index, ("run_id", "received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded")
+)
+_THREAD, _SLOT, _AFTER = map(RUN.index, ("thread", "slot", "after"))
+_CPU, _UNSPILL, _SPILL = map(RUN.index, ("cpu_ns", "unspill_ns", "spill_ns"))
+_NEW_RUN = list(NEW_RUN)
 
 #: Positions in a transfer's row.
-_SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = range(6)
+_SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
+    TRANSFER.index, ("sender", "nbytes", "queued", "start", "stop", "arrived")
+)
 
 
 class WorkerRecorder:

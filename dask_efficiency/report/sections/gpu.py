@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import KernelTotals
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.colours import GPU_COLOURS
 from dask_efficiency.report.figures import (
     apportion,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from benchmarks.simulated_traces import tiny, tree
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.critical_paths.segments import Segments
@@ -22,7 +23,6 @@ from dask_efficiency.report.sections.path import STEPS
 from tests.report.html.test_comparison_page import Opened
 from tests.report.path_samples import hostile, transfers
 from tests.report.samples import by_hand
-from tests.trace.samples import tiny, tree
 
 
 def render_html(path: CriticalPath) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.simulated_traces import SAMPLES, tree, two_computations
 from dask_efficiency.critical_paths.compare import compare_paths
 from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.report.sections.path import (
@@ -19,7 +20,6 @@ from dask_efficiency.report.sections.path import (
     what_if,
 )
 from tests.report.path_samples import hostile, transfers
-from tests.trace.samples import SAMPLES, tree, two_computations
 
 
 @pytest.mark.parametrize("name", SAMPLES)

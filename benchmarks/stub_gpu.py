@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCES = Path(__file__).parent / "c"
+SOURCES = Path(__file__).parent / "stub_gpu_c"
 COMPILER = shutil.which("cc")
 
 MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL = 1, 2, 4, 5, 10

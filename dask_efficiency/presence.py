@@ -1,0 +1,140 @@
+"""Presence: a worker from joining to leaving, and whether a snapshot can be its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dask_efficiency.buckets import SETTLED, Bucket
+from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.ledger import Outcome
+from dask_efficiency.processors import Processors
+from dask_efficiency.totals import Totals
+from dask_efficiency.wire import Snapshot
+
+#: What a worker may claim beyond the time since it joined, for clocks that drift.
+SLACK_NS = 5_000_000_000
+
+#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
+#: view, which accrues while tasks run and knows nothing of their outcome.
+ACTIVITIES = tuple(
+    str(bucket) for bucket in SETTLED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
+)
+
+#: What a GPU can be doing; they add up to the time that it was watched.
+GPU_ACTIVITIES = ("kernels", "copies", "idle")
+
+
+@dataclass(eq=False, slots=True)
+class Presence:
+    """A worker from joining to leaving: sum(recorded) + running == nthreads x the time covered."""
+
+    address: str
+    name: str
+    nthreads: int
+    joined: int
+    #: Thread-nanoseconds by bucket that are settled.
+    recorded: dict[str, int] = field(default_factory=dict)
+    #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
+    activity: dict[str, int] = field(default_factory=dict)
+    running: int = 0
+    snapshot: Snapshot | None = None
+    #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
+    began: int = 0
+    #: ``without_work`` of the cluster when the last snapshot was taken.
+    without_work: int = 0
+    refusals: int = 0
+    #: Why (part of) its time is ``unmeasured``.
+    reason: str | None = None
+    off: bool = False
+    left: int | None = None
+    #: When it was given its first task.
+    first_task: int | None = None
+    #: What it may use of its host; None before it said so.
+    processors: Processors | None = None
+    #: Whether it or the scheduler announced that it closes: such a worker is not lost.
+    closing: bool = False
+    #: Tasks whose results the scheduler has had from it.
+    finished: int = 0
+
+    @property
+    def unreported(self) -> int:
+        """Tasks whose results the scheduler has had, and that are in no snapshot yet."""
+        tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
+        return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
+
+    @property
+    def recorded_ns(self) -> int:
+        """Thread-nanoseconds that are settled so far."""
+        return sum(self.recorded.values())
+
+    def totals(self, at: int) -> Totals:
+        """Its totals, to compare with later ones."""
+        return Totals(at, dict(self.recorded), self.running)
+
+
+def is_stale(snapshot: Snapshot, last: Snapshot | None) -> bool:
+    """Whether a snapshot repeats the last one of its ledger, or is older."""
+    return last is not None and snapshot.incarnation == last.incarnation and snapshot.seq <= last.seq
+
+
+def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
+    """See that a snapshot can be of this worker, and that no total shrinks.
+
+    Raises
+    ------
+    RefusedPayload
+        Naming what cannot be.
+    """
+    balance = snapshot.balance
+    if balance.nthreads != presence.nthreads:
+        raise RefusedPayload(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
+    age = at - presence.joined
+    if balance.elapsed > age + SLACK_NS + age // 100:
+        raise RefusedPayload(
+            f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
+        )
+    last = presence.snapshot
+    if last is None or last.incarnation != snapshot.incarnation:
+        beyond = presence.recorded_ns + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
+        if beyond > 0:
+            raise RefusedPayload(
+                f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
+                "for the rest is recorded already"
+            )
+        return
+    before = last.balance
+    if balance.elapsed < before.elapsed:
+        raise RefusedPayload(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
+    for name, now, then in (
+        ("settled", balance.settled, before.settled),
+        ("tasks", balance.tasks, before.tasks),
+        ("active", balance.active, before.active),
+    ):
+        for key, value in then.items():
+            if now.get(key, 0) < value:
+                raise RefusedPayload(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+    if last.gpu is not None:
+        _check_gpu(snapshot.gpu, last.gpu)
+    for prefix, row in before.prefixes.items():
+        grown = balance.prefixes.get(prefix, ())
+        if grown == row:  # most of them
+            continue
+        if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
+            raise RefusedPayload(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
+
+
+def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
+    if now is None:
+        raise RefusedPayload("gpu is missing; expected GPU accounts, as before")
+    if now.kernel_ns < then.kernel_ns:
+        raise RefusedPayload(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
+    devices = {device.uuid: device for device in now.devices}
+    for before in then.devices:
+        after = devices.get(before.uuid, DeviceTotals(before.uuid))
+        for activity in (*GPU_ACTIVITIES, "elapsed"):
+            if getattr(after, activity) < getattr(before, activity):
+                raise RefusedPayload(
+                    f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
+                    f"from {getattr(before, activity)} to {getattr(after, activity)}"
+                )

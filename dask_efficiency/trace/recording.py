@@ -1,0 +1,192 @@
+"""Recording: what a recorder held at one instant, as columns that travel to the client."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.trace.chapter import TASKS, Chapter
+from dask_efficiency.trace.tables import MISSING, Texts
+
+#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits.
+_PIECE = 50_000
+
+#: Columns that hold tasks of a chapter.
+_TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a recorder held at one instant, as it travels to the client.
+
+    Parameters
+    ----------
+    columns
+        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process
+        that read them.
+    keys
+        A task's key as text, by task.
+    facts
+        The rest, in texts, numbers, lists and dictionaries.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    keys: Texts
+    facts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Part:
+    """A chapter at one instant: copies of what changes, and how many rows count of what only grows."""
+
+    tasks: dict[str, NDArray[Any]]
+    growing: dict[str, tuple[array[Any], int]]
+    #: In the order of their numbers.
+    keys: list[Any]
+    wanted: set[int]
+    constraints: dict[int, dict[str, Any]]
+    batches: list[tuple[int, list[int], Batch]]
+    first_graph: int
+    first_stimulus: int
+
+
+class Frozen:
+    """What a recorder held; :meth:`pack` may run on another thread.
+
+    Parameters
+    ----------
+    chapters
+        In order; they may go on growing.
+    facts
+        What the recording says beside its columns.
+    """
+
+    def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
+        self.facts = facts
+        self._parts = [_frozen(chapter) for chapter in chapters]
+
+    def pack(self) -> Recording:
+        """Chapters as one, tasks numbered anew, keys as texts."""
+        ids: dict[Any, int] = {}
+        for part in self._parts:
+            for key in part.keys:
+                ids.setdefault(key, len(ids))
+        tasks = _unknown_tasks(len(ids))
+        constraints: dict[str, Any] = {}
+        pieces: dict[str, list[NDArray[Any]]] = {}
+        first, log_rows = self._parts[0], 0
+        for part in self._parts:
+            number = np.fromiter((ids[key] for key in part.keys), np.int32, len(part.keys))
+            _add_tasks(tasks, part, number, first.first_graph)
+            constraints.update({str(number[task]): value for task, value in part.constraints.items()})
+            columns = _columns(part, number, first, log_rows) | _batches(part.batches, ids)
+            log_rows += len(columns["log.at"])
+            for name, column in columns.items():
+                pieces.setdefault(name, []).append(column)
+        joined = {name: np.concatenate(piece) for name, piece in pieces.items()}
+        keys = Texts.of(str(key) for key in ids)
+        return Recording({**tasks, **joined}, keys, {**self.facts, "constraints": constraints})
+
+
+def _frozen(chapter: Chapter) -> _Part:
+    return _Part(
+        tasks={name: np.array(column) for name, column in chapter.tasks.columns.items()}
+        | {"priority": np.array(chapter.priority).reshape(-1, 3)},
+        growing={
+            f"{table}.{name}": (column, len(column))
+            for table, growing in chapter.tables.items()
+            for name, column in growing.columns.items()
+        },
+        keys=list(chapter.ids),
+        wanted=set(chapter.wanted),
+        constraints=dict(chapter.constraints),
+        batches=list(chapter.batches),
+        first_graph=chapter.first_graph,
+        first_stimulus=chapter.first_stimulus,
+    )
+
+
+def _first(column: array[Any], rows: int) -> NDArray[Any]:
+    """A copy of a column's first rows while it goes on growing; an array that numpy looks at could not."""
+    copied = np.empty(rows, column.typecode)
+    for start in range(0, rows, _PIECE):
+        stop = min(start + _PIECE, rows)
+        copied[start:stop] = column[start:stop]
+    return copied
+
+
+def _unknown_tasks(count: int) -> dict[str, NDArray[Any]]:
+    tasks: dict[str, NDArray[Any]] = {f"tasks.{name}": np.full(count, MISSING, np.int32) for name in TASKS}
+    tasks["tasks.priority"] = np.zeros((count, 3), np.int64)
+    tasks["tasks.wanted"] = np.zeros(count, np.bool_)
+    return tasks
+
+
+def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any], first_graph: int) -> None:
+    """Put what a chapter knows of its tasks into their rows; what only an earlier one knows stays."""
+    unknown = part.tasks["prefix"] == MISSING
+    for name in TASKS:
+        known, column = part.tasks[name], tasks[f"tasks.{name}"]
+        if name == "graph":  # that brought it first
+            known = _from(known, first_graph)
+            column[number] = np.where(column[number] == MISSING, known, column[number])
+        else:
+            column[number] = np.where(known == MISSING, column[number], known)
+    priority = tasks["tasks.priority"]
+    priority[number] = np.where(unknown[:, None], priority[number], part.tasks["priority"])
+    tasks["tasks.wanted"][number[list(part.wanted)]] = True
+
+
+def _columns(part: _Part, number: NDArray[Any], first: _Part, log_rows: int) -> dict[str, NDArray[Any]]:
+    """A chapter's columns, their tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
+    columns = {name: _first(*growing) for name, growing in part.growing.items()}
+    for name in _TASK_COLUMNS:
+        columns[name] = number[columns[name]]
+    first_here = part.first_stimulus - first.first_stimulus
+    columns["log.stimulus"] = _stimuli(columns.pop("stimuli.row"), len(columns["log.at"]), first_here)
+    columns["stimuli.graph"] = _from(columns["stimuli.graph"], first.first_graph)
+    columns["removals.stimulus"] = _from(columns["removals.stimulus"], first.first_stimulus)
+    columns["computed.row"] = columns["computed.row"] + log_rows
+    return columns
+
+
+def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+    """Numbers counted from the first that is still there; MISSING where it is not."""
+    return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
+
+
+def _stimuli(begins: NDArray[Any], rows: int, first: int) -> NDArray[Any]:
+    """By row, the number of the stimulus; MISSING before the first one."""
+    last = np.searchsorted(begins, np.arange(rows), side="right") - 1
+    return np.where(last < 0, MISSING, last + first).astype(np.int32)
+
+
+def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
+    """The workers' rows, with the worker of each."""
+    columns: dict[str, NDArray[Any]] = {}
+    for table, names in (("runs", RUN), ("transfers", TRANSFER), ("blocks", BLOCKED)):
+        attribute = "blocked" if table == "blocks" else table
+        rows = [getattr(batch, attribute) for _, _, batch in batches]
+        joined = np.concatenate(rows) if rows else np.empty((0, len(names)), np.int64)
+        columns.update({f"{table}.{name}": joined[:, i] for i, name in enumerate(names)})
+        columns[f"{table}.worker"] = np.repeat(
+            np.array([worker for worker, _, _ in batches], np.int32), [len(part) for part in rows]
+        )
+    columns["transfers.sender"] = np.array(
+        [
+            senders[sender] if sender >= 0 else MISSING
+            for _, senders, batch in batches
+            for sender in batch.transfers[:, TRANSFER.index("sender")].tolist()
+        ],
+        np.int32,
+    )
+    columns["transfers.task"] = np.array(
+        [ids.get(key, MISSING) for _, _, batch in batches for key in batch.keys], np.int32
+    )
+    return columns

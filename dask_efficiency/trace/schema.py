@@ -1,0 +1,277 @@
+"""All columns of a trace: their types, units, clocks, what they point into, and who reports them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Annotated
+
+from dask_efficiency.trace.tables import Bool, Clock, Column, Float64, Int8, Int16, Int32, Int64, Table
+
+#: States of a task on the scheduler; a transition's columns hold positions in here.
+STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
+
+#: What a client does itself in a ``compute()``.
+PHASES = ("optimize", "upload", "gather")
+
+#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back; the
+#: loop computed itself, waited for a core, or for the GIL while others computed, or stood in a call that blocks.
+BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
+
+
+class Outcome(IntEnum):
+    """What became of a run."""
+
+    SUCCEEDED = 0
+    FAILED = 1
+    #: Cancelled, rescheduled, stolen while it waited, or cut off by its worker's closing.
+    CANCELLED = 2
+    #: Its worker vanished.
+    LOST = 3
+    #: It had not ended when the recording did.
+    RUNNING = 4
+
+
+class WorkerChange(IntEnum):
+    """What happened to a worker in a row of :class:`WorkerEvents`."""
+
+    JOINED = 0
+    LEFT = 1
+    PAUSED = 2
+    RESUMED = 3
+    RETIRING = 4
+
+
+def _instant(clock: Clock) -> Column:
+    """An instant; workers report those that they read from their own clocks."""
+    return Column(unit="ns", clock=clock, from_worker=clock is Clock.WORKER)
+
+
+def _duration(*, from_worker: bool = False) -> Column:
+    """A duration; where nothing is known of it there was none."""
+    return Column(unit="ns", missing=0, from_worker=from_worker)
+
+
+def _position(
+    target: str | tuple[str, ...] | type[Enum], *, from_worker: bool = False, added_later: bool = False
+) -> Column:
+    """A position in a field of the trace, or a member of an enumeration."""
+    return Column(points_into=target, from_worker=from_worker, added_later=added_later)
+
+
+_SIZE = Column(unit="bytes")
+_RATE = Column(unit="bytes/s")
+_THREAD_SECONDS = Column(unit="s")
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks(Table):
+    """A row for each task; its position is what other tables call ``task``. Keys are in ``RunTrace.keys``."""
+
+    prefix: Annotated[Int32, _position("prefixes")]
+    span: Annotated[Int32, _position("spans")]
+    #: The graph that brought it first.
+    graph: Annotated[Int32, _position("graphs")]
+    #: Whether a client asked for its result.
+    wanted: Bool
+    #: Size of its result.
+    nbytes: Annotated[Int64, _SIZE]
+    #: The scheduler's priority: the user's, the graph's, the order within the graph; smaller runs first.
+    priority_user: Int64
+    priority_graph: Int64
+    priority_order: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs(Table):
+    """A row for each graph that a client submitted, in order."""
+
+    client: Annotated[Int32, _position("clients")]
+    #: When the scheduler began to take it in, and when its tasks were there.
+    received: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    taken_in: Annotated[Int64, _instant(Clock.SCHEDULER)]
+
+
+@dataclass(frozen=True, slots=True)
+class Releases(Table):
+    """A row for each key that a client wanted no more, in order."""
+
+    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    client: Annotated[Int32, _position("clients")]
+    task: Annotated[Int32, _position("tasks")]
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions(Table):
+    """A row for each transition on the scheduler, in the order in which they happened.
+
+    From ``processing`` to ``processing`` is a task that was stolen: ``worker`` is the thief.
+    """
+
+    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    task: Annotated[Int32, _position("tasks")]
+    start: Annotated[Int8, _position(STATES)]
+    finish: Annotated[Int8, _position(STATES)]
+    #: The worker that it is processing on, or whose message this is.
+    worker: Annotated[Int32, _position("workers")]
+    #: What caused it.
+    stimulus: Annotated[Int32, _position("stimuli")]
+
+
+@dataclass(frozen=True, slots=True)
+class Stimuli(Table):
+    """A row for each stimulus of the scheduler that made transitions, in order."""
+
+    #: Such as ``task-finished`` or ``update-graph``.
+    kind: Annotated[Int16, _position("stimulus_kinds")]
+    #: When it was made.
+    at: Annotated[Int64, _instant(Clock.DAY)]
+    #: The graph that was taken in.
+    graph: Annotated[Int32, _position("graphs")]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs(Table):
+    """A row for each time that a task was given to a worker, in the order of ``assigned``.
+
+    The instants of :data:`RUN_INSTANTS` never decrease; what did not happen, or was not recorded, is
+    :data:`~dask_efficiency.trace.tables.MISSING`.
+    """
+
+    task: Annotated[Int32, _position("tasks")]
+    worker: Annotated[Int32, _position("workers")]
+    #: The scheduler's number of the run.
+    run_id: Annotated[Int64, Column(from_worker=True)]
+    outcome: Annotated[Int8, _position(Outcome)]
+    #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
+    recomputed: Bool
+    #: On the scheduler: sent to the worker (a stolen task: to the thief).
+    assigned: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    #: On the worker's event loop: its message had come; all inputs were there; it was given a slot.
+    received: Annotated[Int64, _instant(Clock.WORKER)]
+    ready: Annotated[Int64, _instant(Clock.WORKER)]
+    executing: Annotated[Int64, _instant(Clock.WORKER)]
+    #: Handed to the thread pool, inputs unspilled.
+    submitted: Annotated[Int64, _instant(Clock.WORKER)]
+    #: In the thread.
+    start: Annotated[Int64, _instant(Clock.WORKER)]
+    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    #: On the worker's event loop: its slot was free again.
+    ended: Annotated[Int64, _instant(Clock.WORKER)]
+    #: On the scheduler: its result, or failure, was recorded.
+    reported: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    #: When it left its slot before its end (``secede``).
+    seceded: Annotated[Int64, _instant(Clock.WORKER)]
+    #: Native id of its thread, as ``threading.get_native_id``.
+    thread: Annotated[Int64, Column(from_worker=True)]
+    #: Number of its slot on the worker, from 0: slots are given to the runs so that none overlap.
+    slot: Annotated[Int16, Column(from_worker=True)]
+    #: The task whose end gave this one its slot, where the slot was what it waited for. A worker reports its run.
+    after: Annotated[Int32, _position("tasks", from_worker=True)]
+    #: CPU of the thread between start and stop, of which nothing is in the others;
+    cpu_ns: Annotated[Int64, _duration(from_worker=True)]
+    #: kernel time of its own on the GPU;
+    gpu_ns: Annotated[Int64, _duration()]
+    #: reading inputs back from disk before the start;
+    unspill_ns: Annotated[Int64, _duration(from_worker=True)]
+    #: making room by writing to disk after the stop.
+    spill_ns: Annotated[Int64, _duration(from_worker=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers(Table):
+    """A row for each result that a worker got from another one, in the order of ``stop``."""
+
+    #: Whose result.
+    task: Annotated[Int32, _position("tasks")]
+    #: In a batch, a position in the batch's own senders.
+    sender: Annotated[Int32, _position("workers", from_worker=True)]
+    receiver: Annotated[Int32, _position("workers")]
+    nbytes: Annotated[Int64, Column(unit="bytes", missing=0, from_worker=True)]
+    #: Known to be needed; asked for; arrived (or failed).
+    queued: Annotated[Int64, _instant(Clock.WORKER)]
+    start: Annotated[Int64, _instant(Clock.WORKER)]
+    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    #: Whether it arrived.
+    arrived: Annotated[Bool, Column(from_worker=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvents(Table):
+    """A row each time that a worker came, went, or stopped taking tasks, in order."""
+
+    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    worker: Annotated[Int32, _position("workers")]
+    change: Annotated[Int8, _position(WorkerChange)]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Table):
+    """A row for each time that an event loop did not turn for a while, by process."""
+
+    #: MISSING is the scheduler, which reports its own rows.
+    worker: Annotated[Int32, _position("workers")]
+    start: Annotated[Int64, _instant(Clock.WORKER)]
+    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    #: How much of it reading, writing and (de)serialising messages took; when in it is not known.
+    moving_ns: Annotated[Int64, _duration(from_worker=True)]
+    #: MISSING where it is not known. Such rows may overlap with those of no cause.
+    cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True, added_later=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Phases(Table):
+    """A row for each interval of a client's ``compute()``."""
+
+    client: Annotated[Int32, _position("clients")]
+    phase: Annotated[Int8, _position(PHASES)]
+    start: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    stop: Annotated[Int64, _instant(Clock.SCHEDULER)]
+
+
+@dataclass(frozen=True, slots=True)
+class Series(Table):
+    """A row for each worker's heartbeat: how it was, and what its slots did since the one before."""
+
+    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    worker: Annotated[Int32, _position("workers")]
+    #: CPU of the process.
+    cpu: Annotated[Float64, Column(unit="cores")]
+    #: Of the process; of task results in memory; of those on disk.
+    memory: Annotated[Float64, _SIZE]
+    managed: Annotated[Float64, _SIZE]
+    spilled: Annotated[Float64, _SIZE]
+    #: Of the host.
+    net_read: Annotated[Float64, _RATE]
+    net_write: Annotated[Float64, _RATE]
+    disk_read: Annotated[Float64, _RATE]
+    disk_write: Annotated[Float64, _RATE]
+    #: Between two turns of the event loop, smoothed; 0.02 is undisturbed.
+    loop_interval: Annotated[Float64, Column(unit="s")]
+    #: Thread-seconds since the last row, by activity.
+    thread_cpu: Annotated[Float64, _THREAD_SECONDS]
+    gpu: Annotated[Float64, _THREAD_SECONDS]
+    thread_noncpu: Annotated[Float64, _THREAD_SECONDS]
+    spill: Annotated[Float64, _THREAD_SECONDS]
+    overhead: Annotated[Float64, _THREAD_SECONDS]
+    paused: Annotated[Float64, _THREAD_SECONDS]
+    retiring: Annotated[Float64, _THREAD_SECONDS]
+    waiting_on_data: Annotated[Float64, _THREAD_SECONDS]
+    constrained: Annotated[Float64, _THREAD_SECONDS]
+    idle: Annotated[Float64, _THREAD_SECONDS]
+    no_work: Annotated[Float64, _THREAD_SECONDS]
+
+
+def instants(table: type[Table], *clocks: Clock) -> tuple[str, ...]:
+    """The columns of a table that are instants, by any of these clocks or, if none is given, by any at all."""
+    known = {name: column.clock for name, column in table.schema().items() if column.clock is not None}
+    return tuple(name for name, clock in known.items() if not clocks or clock in clocks)
+
+
+def from_worker(table: type[Table]) -> tuple[str, ...]:
+    """The columns of a table that workers report in their batches, in the order in which they travel."""
+    return tuple(name for name, column in table.schema().items() if column.from_worker)
+
+
+#: The instants of a run in the order in which they come; a run may secede at any time before its end.
+RUN_INSTANTS = tuple(name for name in instants(Runs) if name != "seceded")

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dask_efficiency.trace.chapter import Chapter, Growing
+
+
+def test_a_row_is_appended_to_every_column_or_refused() -> None:
+    rows = Growing({"at": np.int64, "kind": np.int8, "share": np.float64})
+    rows.append(1 << 40, 3, 0.5)
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {
+        "at": [1 << 40],
+        "kind": [3],
+        "share": [0.5],
+    }
+    assert len(rows) == 1
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        rows.append(1, 2)
+
+
+def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:
+    chapter = Chapter()
+    for growing in (chapter.tasks, *chapter.tables.values()):
+        for column in growing.columns.values():
+            assert np.array(column).dtype.itemsize == column.itemsize
+    assert chapter.log.columns["task"].itemsize == 4
+    assert chapter.counts() == {"tasks": 0, "transitions": 0, "runs": 0, "transfers": 0, "series": 0}

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dask_efficiency
+from dask_efficiency.plugins.scheduler import recorder as scheduler_recorder
+from dask_efficiency.presence import ACTIVITIES
+from dask_efficiency.trace import chrome, schema
+from dask_efficiency.trace.batch import BLOCKED, NEW_RUN, NEW_TRANSFER, RUN, TRANSFER
+from dask_efficiency.trace.recorder import SERIES
+from dask_efficiency.trace.run_trace import TABLES, RunTrace
+from dask_efficiency.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
+from dask_efficiency.trace.tables import MISSING, Clock, Table
+
+PACKAGE = Path(dask_efficiency.__file__).parent
+COLUMNS = [(table, name) for table, kind in TABLES.items() for name in kind.dtypes()]
+
+
+def test_every_table_is_a_field_of_a_trace() -> None:
+    defined = {kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, Table)}
+    assert set(TABLES.values()) == defined - {Table}
+
+
+def test_what_travels_has_the_layout_of_its_schema() -> None:
+    # Of SCHEMA 1 of a batch: another layout needs another number.
+    assert (
+        *("run_id", "received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded"),
+        *("thread", "slot", "after", "cpu_ns", "unspill_ns", "spill_ns"),
+    ) == RUN
+    assert TRANSFER == ("sender", "nbytes", "queued", "start", "stop", "arrived")
+    assert BLOCKED == ("start", "stop", "moving_ns", "cause")
+    assert (*[MISSING] * 12, 0, 0, 0) == NEW_RUN
+    assert NEW_TRANSFER == (MISSING, 0, MISSING, MISSING, MISSING, 0)
+
+
+def test_the_instants_of_a_run_come_in_the_order_of_its_life() -> None:
+    order = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
+    assert order == RUN_INSTANTS
+    assert set(instants(Runs, Clock.WORKER)) == {*order[1:-1], "seceded"}
+    assert instants(Stimuli, Clock.DAY) == ("at",)
+    assert instants(Phases) == ("start", "stop")
+
+
+@pytest.mark.parametrize(("table", "name"), COLUMNS)
+def test_a_column_says_what_its_numbers_are(table: str, name: str) -> None:
+    column, dtype = TABLES[table].schema()[name], TABLES[table].dtypes()[name]
+    if column.clock is not None:
+        assert (column.unit, dtype) == ("ns", np.int64)
+    if name.endswith("_ns"):
+        assert (column.unit, column.clock, column.missing, dtype) == ("ns", None, 0, np.int64)
+    if isinstance(column.points_into, str):
+        assert column.points_into in RunTrace.__dataclass_fields__
+    if dtype in (np.int8, np.int16, np.int32):
+        assert column.points_into is not None or (table, name) == ("runs", "slot")
+    if dtype is np.float64:
+        assert column.unit
+    if column.from_worker:  # whole numbers
+        assert dtype is not np.float64
+
+
+@pytest.mark.parametrize("kind", TABLES.values(), ids=TABLES)
+def test_a_row_of_which_nothing_is_known_fits_its_columns(kind: type[Table]) -> None:
+    first = next(iter(kind.dtypes()))
+    table = kind.from_columns({first: np.ones(2, kind.dtypes()[first])})
+    for name, column in table.columns().items():
+        assert column.dtype == kind.dtypes()[name]
+        if name != first:
+            np.testing.assert_array_equal(column, [kind.missing()[name]] * 2)
+
+
+def lists_of_columns(source: str) -> list[int]:
+    """Lines on which a constant lists what the schema can tell: the columns of a table, or all of one sort."""
+    derived = [
+        set(RUN_INSTANTS),
+        *({*kind.dtypes()} for kind in TABLES.values()),
+        *({*from_worker(kind)} for kind in TABLES.values()),
+    ]
+    derived += [set(instants(kind, clock)) for kind in TABLES.values() for clock in Clock]
+    lines = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(
+            statement.value, ast.Tuple | ast.List | ast.Set
+        ):
+            items = {item.value for item in statement.value.elts if isinstance(item, ast.Constant)}
+            lines += [statement.lineno] * any(len(names) > 2 and names <= items for names in derived)
+    return lines
+
+
+def test_no_other_module_lists_the_columns_of_a_table() -> None:
+    found = {str(path): lines for path in PACKAGE.rglob("*.py") if (lines := lists_of_columns(path.read_text()))}
+    assert found == {}
+
+
+def test_a_list_of_columns_would_be_found() -> None:
+    for names in (RUN, TRANSFER, BLOCKED, RUN_INSTANTS, instants(Runs, Clock.WORKER), tuple(Series.dtypes())):
+        assert lists_of_columns(f"import os\nNAMES = {names}") == [2]
+    assert lists_of_columns('STATES = ("start", "stop", "task")') == []
+
+
+def test_each_column_of_a_worker_belongs_to_a_table_that_travels() -> None:
+    travelling = {"runs", "transfers", "blocked"}
+    assert {table for table, kind in TABLES.items() if from_worker(kind)} == travelling
+
+
+def test_who_reads_or_fills_some_columns_of_a_heartbeat_names_existing_ones() -> None:
+    drawn = {column for lines in chrome._COUNTERS.values() for column in lines.values()}
+    assert drawn < set(SERIES)
+    # The rest are activities of the slots: every column of a heartbeat is filled from one or the other.
+    filled = scheduler_recorder._METRICS.keys()
+    assert set(SERIES) - filled <= {activity.replace("-", "_") for activity in ACTIVITIES}
+    assert filled < set(SERIES)
