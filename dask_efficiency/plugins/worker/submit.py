@@ -98,9 +98,10 @@ class MeteredSubmit:
         """The worker whose table is among these arguments."""
         workers = self._workers
         if len(arguments) <= _MAX_ARGUMENTS:
-            for argument in arguments:
-                if type(argument) is dict and id(argument) in workers:
-                    return workers.get(id(argument))
+            for argument in reversed(arguments):  # upstream's comes near the end
+                calls = workers.get(id(argument))
+                if calls is not None:
+                    return calls
         return None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Executor, str]]:
