@@ -18,9 +18,9 @@ from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.plugins.scheduler.meter import POLL_MS
-from dask_efficiency.plugins.scheduler.straggler_watch import SLOT_SECONDS
+from dask_efficiency.plugins.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, PaceCounter, decode
+from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, TaskRateCounter, decode
 
 CLAIMED_POLL_MS = 5.0
 CLAIMED_MB = 30.0
@@ -79,7 +79,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
     for i in range(workers):
         watch.joined(f"tcp://{i}", host=f"host{i // 4}", group=1, at=0)
     interval = float(heartbeat_interval(workers))
-    slot_seconds = max(SLOT_SECONDS, 2 * interval)
+    interval_seconds = max(INTERVAL_SECONDS, 2 * interval)
     comparing, others = [], []
     polls_in_all = int(seconds * 1e3 / POLL_MS)
     due = np.linspace(0, interval, workers, endpoint=False)
@@ -94,7 +94,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
         at = round(now * 1e9)
         for i, payload, of_gpu in arrived:
             watch.receive(f"tcp://{i}", decode(payload), at=at, paused=0.0, lag=0.02, kernels=of_gpu)
-        watch.poll(at=at, now=now, slot_seconds=slot_seconds)
+        watch.poll(at=at, now=now, interval_seconds=interval_seconds)
         took = 1e3 * (time.thread_time() - began)
         (comparing if was_comparing or watch.comparing else others).append(took)
     return comparing, others, watch
@@ -102,7 +102,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
 
 def task_us() -> float:
     """Microseconds that a task costs its worker."""
-    counter = PaceCounter()
+    counter = TaskRateCounter()
     best = float("inf")
     for _ in range(5):
         began = time.thread_time()

@@ -11,7 +11,7 @@ from dask_efficiency.report.page import section
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, stragglers
 from dask_efficiency.straggler.finding import Evidence, Finding
-from dask_efficiency.straggler.signals import LIVE, SIGNALS
+from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 
 #: Signals of a finding that are drawn.
 MAX_EVIDENCE = 4
@@ -20,7 +20,7 @@ MAX_EVIDENCE = 4
 SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
-SHARES = frozenset(name for name, signal in LIVE.items() if not signal.ratio)
+SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
 #: Of the width, what is left free at both ends, in per cent.
 _MARGIN = 4.0

@@ -151,7 +151,7 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
 
 
 def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(straggler_watch, "SLOT_SECONDS", 0.5)
+    monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 0.5)
     with cluster_of(4, threads=1) as cluster, Client(cluster) as client:
         begin(client, stub_directory)
         each = addresses(client)

@@ -9,7 +9,7 @@ from dask_efficiency.report.html import render_page
 from dask_efficiency.report.sections import MAX_STRAGGLERS, stragglers
 from dask_efficiency.report.straggler_html import SIGNAL_NAMES, straggler_section
 from dask_efficiency.straggler.finding import Cause, Evidence, Finding
-from dask_efficiency.straggler.intervals import SIGNALS
+from dask_efficiency.straggler.signals import SIGNALS
 from tests.report.samples import by_hand, findings
 
 DURATION = Evidence("duration", 2.2, 1.0, 0.9, 1.1, 9.0, 100)

@@ -1,4 +1,4 @@
-"""Stragglers: feeds the scheduler's watch from heartbeats, and tells whom it may concern what it found."""
+"""Stragglers: feeds the scheduler's watch from heartbeats, and reports what it finds as events and in the log."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dask_efficiency")
 
-#: Topic of the events that tell of a straggler: ``client.get_events``, ``client.subscribe_topic``.
+#: Topic of the events that report a straggler: ``client.get_events``, ``client.subscribe_topic``.
 TOPIC = "dask-efficiency"
 
-#: A slot is this long, and two heartbeats at least.
-SLOT_SECONDS = 2.5
+#: An interval is this long, and two heartbeats at least.
+INTERVAL_SECONDS = 2.5
 
 
 class Stragglers:
-    """The watch of one meter. If it fails, it says so once and the meter goes on without it."""
+    """The watch of one meter. If it fails, it logs that once and the meter goes on without it."""
 
     def __init__(self, meter: ClusterMeter) -> None:
         self._meter = meter
         self._watch = StragglerWatch()
         self._names: dict[str, str] = {}
-        #: Workers whose pace was refused, which is said once.
+        #: Workers whose task rates were refused, which is logged once.
         self._refused: set[str] = set()
         #: Why nothing is watched any more; None while it works.
         self.off: str | None = None
@@ -73,11 +73,11 @@ class Stragglers:
         if presence is None:
             return
         try:
-            pace = decode(payload)
+            rates = decode(payload)
         except RefusedSnapshot as refusal:
             if address not in self._refused:
                 self._refused.add(address)
-                logger.warning("dask_efficiency refused the pace of %s: %s", address, refusal)
+                logger.warning("dask_efficiency refused the task rates of %s: %s", address, refusal)
             return
         paused, spilling = (
             presence.activity.get(str(bucket), 0) / 1e9 / max(1, presence.nthreads)
@@ -88,15 +88,17 @@ class Stragglers:
         held = float(ws.nbytes)
         gpu = presence.snapshot.gpu if presence.snapshot is not None else None
         kernels = gpu.kernels if gpu is not None else ()
-        self._watch.receive(address, pace, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels)
+        self._watch.receive(
+            address, rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
+        )
 
     def poll(self, at: int) -> None:
-        """Judge, when a slot is over."""
+        """Judge, when an interval is over."""
         self._try(self._poll, at)
 
     def _poll(self, at: int) -> None:
-        seconds = max(SLOT_SECONDS, 2 * float(heartbeat_interval(len(self._meter.scheduler.workers))))
-        change = self._watch.poll(at=at, now=time.time(), slot_seconds=seconds)
+        seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._meter.scheduler.workers))))
+        change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds)
         for finding in self._named(change.found):
             logger.warning("Straggler: %s", describe(finding))
             self._meter.scheduler.log_event(TOPIC, {"action": "straggler", **finding.to_dict()})

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.metric_series import Samples
+from dask_efficiency.straggler.metric_series import MetricSeries
 from dask_efficiency.straggler.minder.detector import Minder
 from tests.straggler.clusters import METRICS, healthy, with_fault
 from tests.straggler.minder.test_network import random_autoencoder
 
 
-def _samples(values: np.ndarray, metrics: tuple[str, ...] = METRICS) -> Samples:
-    return Samples.of(values, metrics=metrics)
+def _samples(values: np.ndarray, metrics: tuple[str, ...] = METRICS) -> MetricSeries:
+    return MetricSeries.of(values, metrics=metrics)
 
 
 @pytest.mark.parametrize("workers", [4, 64])
