@@ -39,7 +39,7 @@ class Payloads:
         self._tasks = np.zeros((workers, prefixes, len(TASK_SUMS)))
         self._transfers = np.zeros((workers, SENDERS, len(TRANSFER_SUMS)))
         self._senders = [[f"tcp://{(i + 1 + j) % workers}" for j in range(SENDERS)] for i in range(workers)]
-        self._vitals = np.zeros((workers, 5))
+        self._process = np.zeros((workers, 5))
         self._kernels = [(f"prefix-{i % prefixes}", f"kernel-{i}") for i in range(kernels)]
         self._launches = np.zeros(workers, np.int64)
 
@@ -54,13 +54,13 @@ class Payloads:
         cost = self._rng.normal(-18, 0.2, SENDERS)
         for column, moved in enumerate((5, 5 * cost, 5 * (cost**2 + 0.04), 0.1)):
             self._transfers[worker, :, column] += moved
-        self._vitals[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
+        self._process[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
         return {
             "prefixes": list(self._prefixes),
             "tasks": self._tasks[worker].tobytes(),
             "senders": self._senders[worker],
             "transfers": self._transfers[worker].tobytes(),
-            "vitals": self._vitals[worker].tobytes(),
+            "vitals": self._process[worker].tobytes(),
             "running": [[self._prefixes[0], 1.0, 1e6]],
         }
 

@@ -97,7 +97,7 @@ def one_by_one(scores: Iterable[Scores], thresholds: Sequence[float], continuity
 
 
 def all_at_once(scores: Iterable[Scores], thresholds: Sequence[float]) -> Outcomes:
-    """As one_by_one, but all machines that are apart in the first such metric, and nobody's victims, are named."""
+    """As one_by_one, but all machines that are outliers in the first such metric, and nobody's victims, are named."""
     found: Outcomes = {}
     for score in scores:
         for threshold in thresholds:
@@ -163,13 +163,13 @@ def mahalanobis(windows: dict[str, NDArray[np.float32]]) -> Scores:
 
 def levels(window: Window) -> Outcomes:
     """What the package does by default, by threshold and dominance."""
-    samples = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
     outcomes: Outcomes = {}
-    apart = outlier_scores(samples, continuity_seconds=270, share=0.85)
-    assert apart is not None
+    scores = outlier_scores(series, continuity_seconds=270, share=0.85)
+    assert scores is not None
     for dominance in (0.5, 1.0):
         for threshold in LEVELS:
-            named = culprits(samples, apart, threshold=threshold, dominance=dominance)
+            named = culprits(series, scores, threshold=threshold, dominance=dominance)
             outcomes[threshold, dominance] = tuple(named.tolist())
     return outcomes
 
@@ -285,11 +285,11 @@ def trained(path: Path | None) -> tuple[Minder, Autoencoder]:
 def speed(repeats: int = 5) -> None:
     """Of the default method, on the largest window."""
     window = generate(REPORT.start, machines=1500, faulty=True)
-    samples = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
     took = []
     for _ in range(repeats):
         start = time.process_time()
-        find_outliers(samples)
+        find_outliers(series)
         took.append(time.process_time() - start)
     print(f"1500 machines x 15 minutes x 7 metrics: {sorted(took)[repeats // 2]:.3f} s of CPU, median of {repeats}")
 

@@ -1,4 +1,4 @@
-"""Workers that run tasks by a fake clock, and the watch that is told of them."""
+"""Workers that run tasks by a fake clock, and the watch that gets their heartbeats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SimulatedWorker:
         1e6,
     )
     paused: Callable[[float], float] = lambda at: 0.0
-    #: Share of its slots' time that it spills, and bytes of the results that it holds.
+    #: Share of its threads' time that it spills, and bytes of the results that it holds.
     spilling: float = 0.0
     held: float = 1e8
     disk_seconds_per_byte: float = 0.0
@@ -103,7 +103,7 @@ class SimulatedCluster:
                 self._busy_until[name] = max(self._busy_until[name], self.at - 1) if paused >= 1 else ends
                 if ends <= self.at + 1e-9 or paused >= 1:
                     break
-                # It ends in the next heartbeat; told with this one, which changes nothing.
+                # It ends before the next heartbeat; reporting it with this one changes nothing.
                 self._count(worker, prefix, seconds, nbytes, of_kernel)
                 break
             self._busy_until[name] = ends

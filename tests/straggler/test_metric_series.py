@@ -47,14 +47,14 @@ def test_shares_are_of_the_busy_time_and_idling_changes_none():
 
 def test_a_heartbeat_with_hardly_any_work_says_nothing_of_its_kind():
     columns = {"thread_cpu": [0.5, 0.5, 0.001, 0.5], "spill": [0.5, 0.1, 0.0, 0.5], "idle": [0.0, 0.0, 1.0, 0.0]}
-    samples = metric_series_of(_trace(**columns))
-    spill = samples.values[samples.metrics.index("spill")]
+    series = metric_series_of(_trace(**columns))
+    spill = series.values[series.metrics.index("spill")]
     assert spill[0].tolist() == [0.5, 0.5]  # the nearest one that says something
 
 
 def test_workers_of_different_sizes_are_not_comparable():
-    samples = metric_series_of(_trace(memory=[1.0, 2.0, 3.0, 4.0]))
-    assert [part.workers for part in samples.comparable()] == [("w0",), ("w1",)]
+    series = metric_series_of(_trace(memory=[1.0, 2.0, 3.0, 4.0]))
+    assert [part.workers for part in series.comparable()] == [("w0",), ("w1",)]
 
 
 def test_a_run_without_heartbeats_is_refused():
@@ -64,10 +64,10 @@ def test_a_run_without_heartbeats_is_refused():
 
 def test_a_table_is_put_on_even_steps_by_the_nearest_sample():
     table = pd.DataFrame({"at": [10.1, 11.0, 12.2, 9.0, 12.0], "worker": list("aaabb"), "rate": [1, 2, 3, 4, 5]})
-    samples = metric_series_of(table)
-    assert (samples.start, samples.workers, samples.metrics) == (9.0, ("a", "b"), ("rate",))
-    assert samples.step_seconds == pytest.approx(1.2)
-    assert samples.values[0].tolist() == [[1, 1, 2], [4, 4, 5]]
+    series = metric_series_of(table)
+    assert (series.start, series.workers, series.metrics) == (9.0, ("a", "b"), ("rate",))
+    assert series.step_seconds == pytest.approx(1.2)
+    assert series.values[0].tolist() == [[1, 1, 2], [4, 4, 5]]
 
 
 def test_a_worker_that_left_is_absent_and_not_frozen():

@@ -35,7 +35,7 @@ def test_stragglers_do_not_widen_the_scale() -> None:
     assert score(observations([*healthy, 2.0, 3.0]), 8).scale < 0.06
 
 
-def test_few_noisy_readings_count_for_less() -> None:
+def test_few_noisy_observations_count_for_less() -> None:
     noisy = observations([0.0] * 6 + [0.4, 0.4], noise=0.5)
     found = score(noisy.take((noisy.worker != 7) | (np.cumsum(noisy.worker == 7) <= 5)), 8)
     assert found.observations.tolist() == [20] * 7 + [5]

@@ -83,7 +83,7 @@ def test_small_transfers_tell_of_latency_and_are_left_out():
     assert rates.transfers[0].tolist() == pytest.approx([1, math.log(1e-6), math.log(1e-6) ** 2, 1])
 
 
-def test_running_tasks_and_vitals_arrive():
+def test_running_tasks_and_process_sums_arrive():
     rates = decode(counted().encode(PROCESS, [RunningTask("f", 3.0, 10.0)]))
     assert rates.running == (RunningTask("f", 3.0, 10.0),)
     assert rates.process.tolist() == list(PROCESS)
@@ -101,13 +101,13 @@ def test_whatever_is_counted_can_be_read(tasks: list[tuple[str, int, int, float]
 
 
 @given(plain_data)
-def test_what_is_no_pace_is_refused(payload: object):
+def test_a_payload_that_holds_no_rates_is_refused(payload: object):
     with pytest.raises(RefusedSnapshot):
         decode(payload)
 
 
 @given(st.sampled_from(["prefixes", "tasks", "senders", "transfers", "vitals", "running"]), plain_data)
-def test_a_pace_with_one_wrong_field_is_refused_or_means_something(field: str, value: object):
+def test_rates_with_one_wrong_field_are_refused_or_mean_something(field: str, value: object):
     payload = {**counted(100, 100).encode(PROCESS), field: value}
     try:
         rates = decode(payload)

@@ -35,9 +35,9 @@ def test_training_is_the_same_for_the_same_seed_and_leaves_torchs_own_alone():
 
 def test_labels_decide_the_order_of_the_metrics():
     runs = [healthy(6, seed=1), with_fault(6, worker=2, seed=2, metric=1, onset=0)]
-    samples = [MetricSeries.of(run, metrics=METRICS) for run in runs]
-    assert train_minder(samples, steps=0).metrics == ("cpu", "rate")
-    assert train_minder(samples, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
+    series = [MetricSeries.of(run, metrics=METRICS) for run in runs]
+    assert train_minder(series, steps=0).metrics == ("cpu", "rate")
+    assert train_minder(series, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
 
 
 def test_runs_that_are_too_short_are_refused():
