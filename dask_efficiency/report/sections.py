@@ -24,7 +24,7 @@ from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import LongTask
-from dask_efficiency.straggler.score import SIZES_DIFFER
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: What POP calls good.

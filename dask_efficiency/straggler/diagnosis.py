@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.judging import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, Judged
+from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
@@ -78,13 +78,13 @@ class Instant:
 
 
 def findings_of(
-    group: Group, judged: Judged, history: History, known: Mapping[tuple[str, str], Finding], instant: Instant
+    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], Finding], instant: Instant
 ) -> Findings:
     """The stragglers among the workers of a group.
 
     Parameters
     ----------
-    judged, history
+    scores, history
         What is known of the workers.
     known
         The findings so far. It takes less to stay a straggler than to become one.
@@ -95,38 +95,38 @@ def findings_of(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
     )
     found: Findings = {}
-    for i in np.flatnonzero(_suspects(judged, flagged)).tolist():
+    for i in np.flatnonzero(_suspects(scores, flagged)).tolist():
         worker = group.workers[i]
-        finding = _finding(group, judged, history, i, known.get((worker, "")), instant)
-        least = judged.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
-        if finding.cause not in BY_DURATION_ALONE or not judged.mean[DURATION, i] < least:
+        finding = _finding(group, scores, history, i, known.get((worker, "")), instant)
+        least = scores.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
+        if finding.cause not in BY_DURATION_ALONE or not scores.mean[DURATION, i] < least:
             found[worker, ""] = finding
-    return _with_hosts(group, judged, found)
+    return _with_hosts(group, scores, found)
 
 
-def _suspects(judged: Judged, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which workers are flagged now."""
-    if not flagged.any() and not (judged.z >= judged.limit).any():
+    if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
     with np.errstate(invalid="ignore"):
-        effect = judged.mean >= MIN_EFFECT[:, None] * ease
-        lasting = judged.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
-        stands_out: NDArray[np.bool_] = (judged.z >= judged.limit * ease) & effect & lasting
+        effect = scores.mean >= MIN_EFFECT[:, None] * ease
+        lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
+        stands_out: NDArray[np.bool_] = (scores.z >= scores.limit * ease) & effect & lasting
         stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
     return np.asarray(stands_out.any(axis=0))
 
 
 def _finding(
-    group: Group, judged: Judged, history: History, i: int, known: Finding | None, instant: Instant
+    group: Group, scores: LiveScores, history: History, i: int, known: Finding | None, instant: Instant
 ) -> Finding:
-    z = np.where(judged.mean[:, i] >= MIN_EFFECT / 2, judged.z[:, i], -np.inf)
-    if not judged.mean[DURATION, i] > 0:
+    z = np.where(scores.mean[:, i] >= MIN_EFFECT / 2, scores.z[:, i], -np.inf)
+    if not scores.mean[DURATION, i] > 0:
         z[_ONLY_WITH_DURATION] = -np.inf
     z = np.nan_to_num(z, nan=-np.inf)
-    symptoms = _symptoms(history, group.rows, i, z >= judged.limit)
-    main, cause = _cause(z, judged.mean[:, i], judged.limit, symptoms)
-    score = float(max(z.max() / judged.limit, HYSTERESIS))
+    symptoms = _symptoms(history, group.rows, i, z >= scores.limit)
+    main, cause = _cause(z, scores.mean[:, i], scores.limit, symptoms)
+    score = float(max(z.max() / scores.limit, HYSTERESIS))
     if known is not None:
         since = known.since
     else:
@@ -140,8 +140,8 @@ def _finding(
         score=score,
         confidence=confidence_of(score),
         since=since,
-        effect=_effect(judged.mean[:, i], main),
-        evidence=_evidence(judged, i, z, symptoms.share),
+        effect=_effect(scores.mean[:, i], main),
+        evidence=_evidence(scores, i, z, symptoms.share),
     )
 
 
@@ -194,18 +194,18 @@ def _effect(mean: Floats, main: int) -> float | None:
     return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
 
 
-def _evidence(judged: Judged, i: int, z: Floats, share: Beside) -> tuple[Evidence, ...]:
+def _evidence(scores: LiveScores, i: int, z: Floats, share: Beside) -> tuple[Evidence, ...]:
     """The signals that stand out, each beside the peers."""
     shown = []
     for signal in np.argsort(-z).tolist():
-        if not z[signal] >= judged.limit * HYSTERESIS:
+        if not z[signal] >= scores.limit * HYSTERESIS:
             break
-        others = np.delete(judged.mean[signal], i)
+        others = np.delete(scores.mean[signal], i)
         others = others[np.isfinite(others)]
         if not len(others):
             others = np.zeros(1)
         middle = np.median(others)
-        values = np.array([judged.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
+        values = np.array([scores.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
         if signal == CPU_SHARE:
             usual = share.peers if math.isfinite(share.peers) else 0.0
             values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
@@ -214,12 +214,12 @@ def _evidence(judged: Judged, i: int, z: Floats, share: Beside) -> tuple[Evidenc
         else:
             values = np.maximum(values + middle, 0.0)
         value, peers, low, high = values.tolist()
-        tasks = int(judged.tasks[signal, i])
-        shown.append(Evidence(_NAMES[signal], value, peers, low, high, float(judged.z[signal, i]), tasks))
+        tasks = int(scores.tasks[signal, i])
+        shown.append(Evidence(_NAMES[signal], value, peers, low, high, float(scores.z[signal, i]), tasks))
     return tuple(shown)
 
 
-def _with_hosts(group: Group, judged: Judged, found: Findings) -> Findings:
+def _with_hosts(group: Group, scores: LiveScores, found: Findings) -> Findings:
     """The findings, with one for a host in place of those for its workers where all of its workers are slow."""
     of_host: dict[str, list[int]] = {}
     for i, host in enumerate(group.hosts):
@@ -231,8 +231,8 @@ def _with_hosts(group: Group, judged: Judged, found: Findings) -> Findings:
         own = of_host[host]
         if len(own) < MIN_WORKERS_OF_HOST or 2 * len(own) > len(group.workers):
             continue
-        signals = [signal for signal in _OF_HOSTS if (judged.adverse[signal, own] >= CLEARED).all()]
-        if not signals or not np.isfinite(judged.mean[signals[0], own]).all():
+        signals = [signal for signal in _OF_HOSTS if (scores.adverse[signal, own] >= CLEARED).all()]
+        if not signals or not np.isfinite(scores.mean[signals[0], own]).all():
             continue
         flagged = [found[group.workers[i], ""] for i in own if (group.workers[i], "") in found]
         if 2 * len(flagged) < len(own):
@@ -240,6 +240,6 @@ def _with_hosts(group: Group, judged: Judged, found: Findings) -> Findings:
         strongest = max(flagged, key=lambda finding: finding.score)
         for finding in flagged:
             del result[finding.worker, ""]
-        effect = float(np.exp(np.mean(judged.mean[DURATION, own]))) if DURATION in signals else strongest.effect
+        effect = float(np.exp(np.mean(scores.mean[DURATION, own]))) if DURATION in signals else strongest.effect
         result["", host] = replace(strongest, worker="", effect=effect, since=min(one.since for one in flagged))
     return result

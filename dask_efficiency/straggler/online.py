@@ -15,7 +15,7 @@ from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.diagnosis import Findings, Group, Instant, findings_of
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.judging import MIN_EFFECT, Judge
+from dask_efficiency.straggler.live_score import MIN_EFFECT, LiveScoring
 from dask_efficiency.straggler.signals import DURATION
 from dask_efficiency.straggler.task_rates import TaskRates
 
@@ -61,7 +61,7 @@ class StragglerWatch:
         self._window_ns = round(window_seconds * 1e9)
         self._comparison = IntervalComparison()
         self._history = History(self._comparison.capacity)
-        self._judge = Judge(self._window_ns)
+        self._scoring = LiveScoring(self._window_ns)
         self._hosts: dict[str, str] = {}
         self._groups: dict[str, Hashable] = {}
         #: When the last interval ended.
@@ -111,7 +111,7 @@ class StragglerWatch:
         self._comparison.left(worker)
         self._hosts.pop(worker, None)
         self._groups.pop(worker, None)
-        self._judge.keep(self._groups.values())
+        self._scoring.keep(self._groups.values())
         finding = self._flags.pop((worker, ""), None)
         if finding is not None:
             self.past.append(Past(finding, now))
@@ -188,14 +188,14 @@ class StragglerWatch:
         self._last = end.at
         found: Findings = {}
         for key, group in self._by_group().items():
-            judged = yield from self._judge.judge(
+            scores = yield from self._scoring.score(
                 self._history, key, group.rows, kernels=self._comparison.sees_kernels, at=end.at
             )
-            if judged is None:
+            if scores is None:
                 continue
             there = np.array([self._groups.get(worker) == key for worker in group.workers])
             if there.any():
-                found.update(findings_of(group.only(there), judged.only(there), self._history, self._flags, end))
+                found.update(findings_of(group.only(there), scores.only(there), self._history, self._flags, end))
         return self._changed(found, end.now)
 
     def _by_group(self) -> dict[Hashable, Group]:

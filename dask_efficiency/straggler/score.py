@@ -11,6 +11,7 @@ import numpy as np
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.straggler.signals import FINISHED
+from dask_efficiency.straggler.sizes import sized
 from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: A worker is judged by at least so many tasks, or by so many kinds of them.
@@ -24,14 +25,6 @@ MIN_OTHERS = 2
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
-
-#: Size is taken into account where it differs by more than this factor within a kind of work.
-SIZES_DIFFER = 2.0
-
-#: Observations that are larger than is usual for their work by this factor are giants, if at most this share of the
-#: work is.
-GIANT = 4.0
-FEW_GIANTS = 0.1
 
 #: If less than this share of a worker's level is left without its worst observation, the worker is not slow.
 OF_ALL_TASKS = 0.5
@@ -242,54 +235,6 @@ def _tail(healthy: Sequence[Scores]) -> float:
     squares = float(np.square(x - mean).sum()) + TAIL_RUNS * (TAIL_SPREAD**2 + (TAIL_MEAN - mean) ** 2)
     bound = mean + TAIL_SPREADS * math.sqrt(squares / n * (1 + 1 / n))
     return min(max(math.exp(bound), MIN_TAIL), MAX_TAIL)
-
-
-def sized(observations: Observations, workers: int) -> Observations:
-    """The observations less what their size explains, where sizes differ much within a kind of work.
-
-    The slope comes from differences within workers, so that large inputs do not hide a slow worker.
-    """
-    observations = without_giants(observations)
-    known = np.isfinite(observations.size)
-    if not known.any():
-        return observations
-    kinds = len(observations.kinds)
-    value = observations.value.copy()
-    place = observations.work * workers + observations.worker
-    middle = medians(observations.size[known], observations.work[known], kinds)
-    x = np.where(known, observations.size, 0.0) - np.where(known, middle[observations.work], 0.0)
-    far = np.zeros(kinds)
-    np.maximum.at(far, observations.work, np.abs(x))
-    x_in = x - medians(x, place, kinds * workers)[place]
-    y_in = value - medians(value, place, kinds * workers)[place]
-    limit = 3.0 * np.maximum(medians(np.abs(y_in), observations.work, kinds), MIN_SPREAD)[
-        observations.work
-    ] + 1.5 * np.abs(x_in)
-    y_in = np.clip(y_in, -limit, limit)
-    cross = np.bincount(observations.work, x_in * y_in, minlength=kinds)
-    square = np.bincount(observations.work, x_in * x_in, minlength=kinds)
-    slope = np.where(far > math.log(SIZES_DIFFER), np.clip(cross / np.maximum(square, 1e-12), 0.0, 1.5), 0.0)
-    slope = np.where(square > 1e-9, slope, 0.0)
-    value -= slope[observations.work] * x
-    return Observations(
-        observations.signal, observations.worker, observations.work, value, observations.weight,
-        np.full(len(value), np.nan), observations.at, observations.censored, observations.kinds,
-    )  # fmt: skip
-
-
-def without_giants(observations: Observations) -> Observations:
-    """Without the few that are far larger than the others of their work, as nobody knows how much longer they take."""
-    known = np.isfinite(observations.size)
-    if not known.any():
-        return observations
-    kinds = len(observations.kinds)
-    middle = medians(observations.size[known], observations.work[known], kinds)[observations.work]
-    with np.errstate(invalid="ignore"):
-        giant = observations.size > middle + math.log(GIANT)
-    few = np.bincount(observations.work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(
-        observations.work, minlength=kinds
-    )
-    return observations.take(~(giant & few[observations.work]))
 
 
 def _without_short_censored(observations: Observations) -> Observations:

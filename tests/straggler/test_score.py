@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.straggler.observations import Observations, compare_by, medians
-from dask_efficiency.straggler.score import Usual, score, sized, threshold, usual_of
+from dask_efficiency.straggler.score import Usual, score, threshold, usual_of
 
 
 def observations(levels: list[float], *, each: int = 20, noise: float = 0.0, seed: int = 0) -> Observations:
@@ -58,17 +58,6 @@ def test_history_tells_the_healthy_minority() -> None:
 def test_a_run_that_is_slower_as_a_whole_is_compared_with_itself() -> None:
     before = usual_of([(observations([0.0] * 6, noise=0.05, seed=seed), 6) for seed in range(5)])
     assert (score(observations([1.0] * 6, noise=0.05), 6, before).z < 3).all()
-
-
-def test_size_explains_what_differs_with_it_within_workers() -> None:
-    size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
-    worker = np.repeat(np.arange(4), 20)
-    plain = observations([0.0, 0.0, 0.0, 0.3])
-    given_sizes = Observations(
-        "duration", worker, plain.work, plain.value + size, plain.weight, size, plain.at, plain.censored, plain.kinds
-    )
-    assert np.ptp(sized(given_sizes, 4).value[worker == 0]) == pytest.approx(0.0, abs=1e-9)
-    assert score(given_sizes, 4).level[3] == pytest.approx(0.3)
 
 
 def test_the_threshold_grows_with_what_is_looked_at() -> None:

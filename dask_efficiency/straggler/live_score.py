@@ -1,4 +1,4 @@
-"""Judge: what the last intervals say together of each worker, in units of the spread of healthy ones."""
+"""LiveScores: what the last intervals say together of each worker, in units of the spread of healthy ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_SPREAD = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class LiveScores:
     """By signal and worker, what the last intervals say together; the shape is (signals, workers)."""
 
     #: How much worse than its peers a worker is, and the same in units of their spread; NaN where there is too little
@@ -60,19 +60,19 @@ class Judged:
     limit: float
 
     @classmethod
-    def of(cls, workers: int, signals: int) -> Judged:
+    def of(cls, workers: int, signals: int) -> LiveScores:
         """Nothing yet of so many workers, by so many signals of which anything is known."""
         mean, z, tasks, adverse = np.full((4, len(LIVE), workers), np.nan)
         return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
-    def only(self, workers: NDArray[np.bool_]) -> Judged:
+    def only(self, workers: NDArray[np.bool_]) -> LiveScores:
         """The same for some of the workers."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
-        return Judged(mean, z, tasks, adverse, self.task_spread[workers], self.limit)
+        return LiveScores(mean, z, tasks, adverse, self.task_spread[workers], self.limit)
 
 
-class Judge:
-    """Judges the workers of a group by their history, and learns how much healthy workers differ.
+class LiveScoring:
+    """Scores the workers of a group by their history, and learns how much healthy workers differ.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ class Judge:
         there = set(groups)
         self._spread = {group: spread for group, spread in self._spread.items() if group in there}
 
-    def judge(
+    def score(
         self, history: History, group: Hashable, rows: NDArray[np.intp], *, kernels: bool, at: int
-    ) -> Generator[int, None, Judged | None]:
-        """Judge the workers of a group by one signal after the other.
+    ) -> Generator[int, None, LiveScores | None]:
+        """LiveScoring the workers of a group by one signal after the other.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Judge:
 
         Returns
         -------
-        Judged, or None
+        LiveScores or None
             None where too few intervals are remembered.
         """
         order = history.within(at=at, window_ns=self._window_ns)
@@ -119,7 +119,7 @@ class Judge:
             return None
         long_enough = at - history.begin(len(order)) >= LONG_ENOUGH * self._window_ns
         signals = range(len(LIVE) if kernels else GPU_KERNEL)
-        judged = Judged.of(len(rows), len(signals))
+        scores = LiveScores.of(len(rows), len(signals))
         # A slice is several times as fast, where it holds no other rows.
         whole = rows[-1] - rows[0] + 1 == len(rows)
         place: slice | NDArray[np.intp] = slice(rows[0], rows[-1] + 1) if whole else rows
@@ -143,16 +143,16 @@ class Judge:
                 noise = (share**2 * np.where(inside, variance, 0.0)).sum(axis=0)
                 if signal == DURATION:
                     among_tasks = np.nan_to_num(history.task_variance[order][:, place].astype(np.float64))
-                    judged.task_spread[:] = np.sqrt((share * np.where(inside, among_tasks, 0.0)).sum(axis=0))
+                    scores.task_spread[:] = np.sqrt((share * np.where(inside, among_tasks, 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
                 worse = inside & (residual > MIN_EFFECT[signal] / 2)
-                judged.adverse[signal] = worse.sum(axis=0) / count
-                judged.mean[signal] = mean = np.where(complete, mean, np.nan)
-                judged.tasks[signal] = total
-                judged.z[signal] = mean / np.sqrt(self._scale(group, signal, mean) ** 2 + noise)
+                scores.adverse[signal] = worse.sum(axis=0) / count
+                scores.mean[signal] = mean = np.where(complete, mean, np.nan)
+                scores.tasks[signal] = total
+                scores.z[signal] = mean / np.sqrt(self._scale(group, signal, mean) ** 2 + noise)
             yield residual.size // 16
-        self._learn(group, judged)
-        return judged
+        self._learn(group, scores)
+        return scores
 
     def _scale(self, group: Hashable, signal: int, mean: Floats) -> float:
         """How much healthy workers differ."""
@@ -160,11 +160,11 @@ class Judge:
         bounded = np.fmin(healthy_spread(mean), MAX_SPREAD * usual)
         return math.hypot(np.nan_to_num(np.fmax(usual, bounded)), FLOOR[signal])
 
-    def _learn(self, group: Hashable, judged: Judged) -> None:
+    def _learn(self, group: Hashable, scores: LiveScores) -> None:
         """Take the spread of a time in which nobody seems slow for the usual one."""
         with np.errstate(invalid="ignore"):
-            suspect = (judged.mean >= MIN_EFFECT[:, None]) & (judged.adverse >= CLEARED)
-        seen = np.array([healthy_spread(row) for row in judged.mean])
+            suspect = (scores.mean >= MIN_EFFECT[:, None]) & (scores.adverse >= CLEARED)
+        seen = np.array([healthy_spread(row) for row in scores.mean])
         seen[suspect.any(axis=1)] = np.nan
         usual = self._spread.get(group, seen)
         usual = np.where(np.isnan(usual), seen, usual)
