@@ -20,7 +20,7 @@ from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.plugins.scheduler.meter import POLL_MS
 from dask_efficiency.plugins.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, PaceCounter, decode
+from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, TaskRateCounter, decode
 
 CLAIMED_POLL_MS = 5.0
 CLAIMED_MB = 30.0
@@ -39,7 +39,7 @@ class Payloads:
         self._tasks = np.zeros((workers, prefixes, len(TASK_SUMS)))
         self._transfers = np.zeros((workers, SENDERS, len(TRANSFER_SUMS)))
         self._senders = [[f"tcp://{(i + 1 + j) % workers}" for j in range(SENDERS)] for i in range(workers)]
-        self._vitals = np.zeros((workers, 5))
+        self._process = np.zeros((workers, 5))
         self._kernels = [(f"prefix-{i % prefixes}", f"kernel-{i}") for i in range(kernels)]
         self._launches = np.zeros(workers, np.int64)
 
@@ -54,13 +54,13 @@ class Payloads:
         cost = self._rng.normal(-18, 0.2, SENDERS)
         for column, moved in enumerate((5, 5 * cost, 5 * (cost**2 + 0.04), 0.1)):
             self._transfers[worker, :, column] += moved
-        self._vitals[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
+        self._process[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
         return {
             "prefixes": list(self._prefixes),
             "tasks": self._tasks[worker].tobytes(),
             "senders": self._senders[worker],
             "transfers": self._transfers[worker].tobytes(),
-            "vitals": self._vitals[worker].tobytes(),
+            "vitals": self._process[worker].tobytes(),
             "running": [[self._prefixes[0], 1.0, 1e6]],
         }
 
@@ -79,7 +79,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
     for i in range(workers):
         watch.joined(f"tcp://{i}", host=f"host{i // 4}", group=1, at=0)
     interval = float(heartbeat_interval(workers))
-    slot_seconds = max(INTERVAL_SECONDS, 2 * interval)
+    interval_seconds = max(INTERVAL_SECONDS, 2 * interval)
     comparing, others = [], []
     polls_in_all = int(seconds * 1e3 / POLL_MS)
     due = np.linspace(0, interval, workers, endpoint=False)
@@ -94,7 +94,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
         at = round(now * 1e9)
         for i, payload, of_gpu in arrived:
             watch.receive(f"tcp://{i}", decode(payload), at=at, paused=0.0, lag=0.02, kernels=of_gpu)
-        watch.poll(at=at, now=now, slot_seconds=slot_seconds)
+        watch.poll(at=at, now=now, interval_seconds=interval_seconds)
         took = 1e3 * (time.thread_time() - began)
         (comparing if was_comparing or watch.comparing else others).append(took)
     return comparing, others, watch
@@ -102,7 +102,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
 
 def task_us() -> float:
     """Microseconds that a task costs its worker."""
-    counter = PaceCounter()
+    counter = TaskRateCounter()
     best = float("inf")
     for _ in range(5):
         began = time.thread_time()

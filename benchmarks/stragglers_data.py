@@ -71,7 +71,6 @@ def _columns(rows: pd.DataFrame) -> pd.DataFrame:
             "disk_seconds": stage_in + stage_out,
             "io_wait_seconds": rows.iowait.fillna(0.0),
             "input_bytes": rows.stage_in_bytes,
-            "output_bytes": rows.stage_out_bytes,
         }
     ).reset_index(drop=True)
 

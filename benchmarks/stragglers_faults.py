@@ -8,12 +8,12 @@ run, then precision, recall, F1, the share of right causes and false alarms. A r
 It exits with 1 if a claim does not hold. Run it on a machine that does nothing else: what others compute takes cores
 from all workers, and hides what is taken from one.
 
-The watch needs seven slots of 2.5 to 3 s that are worse than the peers', and as many tasks as there are in 20 to 25 s
-here: a run of 35 s leaves it 10 s more. What the faults are, and what they need, is in ``stragglers_bed``: ``stopped``
-(SIGSTOP for 150 of 300 ms), ``limit`` (a burner in its cgroup with 0.3 cores), ``neighbour`` (a burner with more weight
-on the core that it is kept to), ``gil`` (a thread that holds the GIL for 30 of 40 ms), ``memory`` (ballast beyond the
-share at which Dask pauses), ``disk`` (blkio throttles writes to 2 MB/s), ``network`` (a token bucket of 24 Mbit/s on
-both ends of its veth).
+The watch needs seven intervals of 2.5 to 3 s that are worse than the peers', and as many tasks as there are in 20 to 25
+s here: a run of 35 s leaves it 10 s more. What the faults are, and what they need, is in ``stragglers_bed``:
+``stopped`` (SIGSTOP for 150 of 300 ms), ``limit`` (a burner in its cgroup with 0.3 cores), ``neighbour`` (a burner with
+more weight on the core that it is kept to), ``gil`` (a thread that holds the GIL for 30 of 40 ms), ``memory`` (ballast
+beyond the share at which Dask pauses), ``disk`` (blkio throttles writes to 2 MB/s), ``network`` (a token bucket of 24
+Mbit/s on both ends of its veth).
 
 Not injected: latency and loss (the kernel here has no ``tc netem``), a device that is slow as a whole (it has no
 device-mapper, so no ``dm-delay``), slow reads (the page cache hides them), a lower clock, and GPUs.

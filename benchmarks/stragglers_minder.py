@@ -30,14 +30,13 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from dask_efficiency.straggler.lasting import independent, lasting
-from dask_efficiency.straggler.metric_series import Samples, filled
-from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded
+from dask_efficiency.straggler.metric_series import MetricSeries, filled
+from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
 from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores, standardised
-from dask_efficiency.straggler.minder.files import load_minder
 from dask_efficiency.straggler.minder.network import Autoencoder
 from dask_efficiency.straggler.minder.train import fit, train_minder
 from dask_efficiency.straggler.minder.windows import normalised, windowed
-from dask_efficiency.straggler.outliers import culprits, find_apart, measured
+from dask_efficiency.straggler.outliers import culprits, find_outliers, outlier_scores
 
 Scores = NDArray[np.float32]
 
@@ -98,7 +97,7 @@ def one_by_one(scores: Iterable[Scores], thresholds: Sequence[float], continuity
 
 
 def all_at_once(scores: Iterable[Scores], thresholds: Sequence[float]) -> Outcomes:
-    """As one_by_one, but all machines that are apart in the first such metric, and nobody's victims, are named."""
+    """As one_by_one, but all machines that are outliers in the first such metric, and nobody's victims, are named."""
     found: Outcomes = {}
     for score in scores:
         for threshold in thresholds:
@@ -164,13 +163,13 @@ def mahalanobis(windows: dict[str, NDArray[np.float32]]) -> Scores:
 
 def levels(window: Window) -> Outcomes:
     """What the package does by default, by threshold and dominance."""
-    samples = Samples.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
     outcomes: Outcomes = {}
-    apart = measured(samples, continuity_seconds=270, share=0.85)
-    assert apart is not None
+    scores = outlier_scores(series, continuity_seconds=270, share=0.85)
+    assert scores is not None
     for dominance in (0.5, 1.0):
         for threshold in LEVELS:
-            named = culprits(samples, apart, threshold=threshold, dominance=dominance)
+            named = culprits(series, scores, threshold=threshold, dominance=dominance)
             outcomes[threshold, dominance] = tuple(named.tolist())
     return outcomes
 
@@ -268,7 +267,7 @@ def trained(path: Path | None) -> tuple[Minder, Autoencoder]:
     if path is not None and path.exists():
         minder = load_minder(path)
     else:
-        runs = [Samples.of(window.values, metrics=tuple(METRICS)) for window in windows]
+        runs = [MetricSeries.of(window.values, metrics=tuple(METRICS)) for window in windows]
         minder = train_minder(runs, [[str(machine) for machine in window.faulty] for window in windows])
         if path is not None:
             minder.save(path)
@@ -286,11 +285,11 @@ def trained(path: Path | None) -> tuple[Minder, Autoencoder]:
 def speed(repeats: int = 5) -> None:
     """Of the default method, on the largest window."""
     window = generate(REPORT.start, machines=1500, faulty=True)
-    samples = Samples.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
     took = []
     for _ in range(repeats):
         start = time.process_time()
-        find_apart(samples)
+        find_outliers(series)
         took.append(time.process_time() - start)
     print(f"1500 machines x 15 minutes x 7 metrics: {sorted(took)[repeats // 2]:.3f} s of CPU, median of {repeats}")
 

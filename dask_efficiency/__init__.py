@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.straggler.finding import Finding
+    from dask_efficiency.straggler.minder.detector import load_minder
+    from dask_efficiency.straggler.minder.train import train_minder
     from dask_efficiency.straggler.offline import find_stragglers
+    from dask_efficiency.straggler.outliers import find_outliers
     from dask_efficiency.trace.files import load_trace
     from dask_efficiency.trace.run_trace import RunTrace
 
@@ -41,12 +44,15 @@ _HOMES = {
     "critical_path": "dask_efficiency.critical_paths.path",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
+    "find_outliers": "dask_efficiency.straggler.outliers",
     "find_stragglers": "dask_efficiency.straggler.offline",
     "get_trace": "dask_efficiency.plugins.client.calls",
+    "load_minder": "dask_efficiency.straggler.minder.detector",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.trace.files",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
+    "train_minder": "dask_efficiency.straggler.minder.train",
     "unregister": "dask_efficiency.plugins.client.calls",
 }
 
@@ -65,12 +71,15 @@ __all__ = [
     "critical_path",
     "dask_setup",
     "efficiency_report",
+    "find_outliers",
     "find_stragglers",
     "get_trace",
+    "load_minder",
     "load_report",
     "load_trace",
     "snapshot",
     "stragglers",
+    "train_minder",
     "unregister",
 ]
 

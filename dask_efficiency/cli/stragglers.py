@@ -32,7 +32,7 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
 
     SOURCE is the file or URL of a recorded run, or of a table (CSV, Parquet) with a row for each task:
     worker, prefix, start and stop in seconds, and where known cpu_seconds, io_wait_seconds, disk_seconds,
-    transfer_seconds, input_bytes, output_bytes, group, host and key. Of a saved report, the findings in it
+    transfer_seconds, input_bytes, group, host and key. Of a saved report, the findings in it
     are shown; of a scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file), what it
     recorded is judged, or, where it does not record, what it finds now is shown.
     """

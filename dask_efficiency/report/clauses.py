@@ -5,7 +5,7 @@ from __future__ import annotations
 from dask_efficiency.report.figures import format_seconds, format_times, name_of
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import LongTask
-from dask_efficiency.straggler.score import SIZES_DIFFER
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
 from dask_efficiency.straggler.wording import MEANINGS
 
 

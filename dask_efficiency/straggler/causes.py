@@ -1,4 +1,4 @@
-"""Causes: what slows a worker, from which of its signals stand out."""
+"""Causes: what slows a worker while a run goes on, from the pattern of its signals."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from dataclasses import dataclass
 
 from dask_efficiency.straggler.finding import Cause
 
-#: A share of CPU time that is lower than the peers' by less is the same.
+#: A share of CPU time is the same as the peers' unless it is lower by this part of it.
 FLAT_SHARE = 0.08
 
-#: Tasks that compute for less of their time wait for something else than the CPU.
+#: Tasks that compute for a smaller share of their time wait for something else than the CPU.
 COMPUTING_SHARE = 0.5
 
-#: Of the time in which its threads want a core, so much more than the peers' is waiting for it.
+#: How much more than its peers' threads those of a worker must wait for a core, as a share of the time in which they
+#: want one.
 MUCH_WAIT = 0.1
 
-#: CPU seconds a second that its process uses beside its tasks, more than the peers'.
+#: How many CPU seconds a second more than its peers a process must use beside its tasks.
 MUCH_BESIDE = 0.1
 
-#: The event loop turns so many times as slowly.
+#: The event loop lags if its turns take so many times as long as the peers'.
 LAGGING = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A number of a worker beside the median of its peers; NaN where it is not known."""
+    """A number of a worker, and the median of its peers'; NaN where it is not known."""
 
     own: float = math.nan
     peers: float = math.nan
@@ -38,12 +39,15 @@ class Symptoms:
     Parameters
     ----------
     share
-        Of its tasks' time, the share on the CPU.
+        Share of the time of its tasks on the CPU.
     lag
         Seconds between two turns of its event loop.
-    core_wait, beside_tasks
-        More than its peers: of the time in which its threads want a core, the share that they wait for it; and the CPU
-        seconds a second that its process uses beside its tasks. NaN where they are not known.
+    core_wait
+        Share of the time in which its threads want a core that they wait for it, less that of its peers; NaN where that
+        is not known.
+    beside_tasks
+        CPU seconds a second that its process uses beside its tasks, less those of its peers; NaN where that is not
+        known.
     disk, network
         Whether its disk, or its transfers, stand out too.
     """
@@ -59,9 +63,9 @@ class Symptoms:
 def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
     """What slows the tasks of a worker.
 
-    Tasks that compute as much of their time as the peers' and take longer have a slow CPU. Else the CPU is taken from
-    them: from inside, if something else in the process computes; from outside, if its threads wait for a core or the
-    whole process stands still.
+    Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
+    taken from them: from inside, if something else in the process computes; from outside, if its threads wait for a
+    core or the whole process stands still.
     """
     share = symptoms.share
     lower = share.peers - share.own > FLAT_SHARE * share.peers
@@ -76,7 +80,7 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
 
 
 def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
-    """What keeps a process's tasks from the CPU, however little they compute; None if nothing does."""
+    """What keeps the tasks of a process from the CPU, however little they compute; None if nothing does."""
     if symptoms.beside_tasks >= MUCH_BESIDE:
         return Cause.GIL
     return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None

@@ -1,4 +1,4 @@
-"""Finding: a worker that takes longer than its peers for the same work, with the cause and what it costs."""
+"""Finding: a worker that takes longer than its peers for the same work, with the cause and the cost."""
 
 from __future__ import annotations
 
@@ -11,29 +11,49 @@ from typing import Any
 
 
 class Cause(StrEnum):
-    """What slows a worker, as far as the pattern of its signals tells."""
+    """What slows a worker, as far as the pattern of its signals shows."""
 
-    #: It computes all the time and takes longer: clock, steal, another model.
+    #: It computes all the time and takes longer: a lower clock, stolen CPU time, another model of the CPU.
     SLOW_CPU = "slow-cpu"
     #: Its threads wait for a core that others use.
     CONTENTION = "contention"
-    #: Its threads wait for each other: the event loop lags too.
+    #: Its threads wait for each other.
     GIL = "gil"
     DISK = "disk"
     NETWORK = "network"
     MEMORY = "memory"
     GPU = "gpu"
-    #: It takes longer, and nothing that was measured says why.
+    #: It takes longer, and nothing that was measured explains it.
     UNKNOWN = "unknown"
 
 
-def confidence_of(score: float) -> float:
-    """How often a finding with this score is right: 7 in 10 that are barely flagged, 9 in 10 at twice as much.
+#: How often a finding is wrong that is barely flagged, where workers are compared by their tasks. Measured on FlowBench
+#: for runs that are over; of the live detector's findings, in simulated and real runs of which half had a straggler, no
+#: more were wrong.
+WRONG_BY_TASKS = 0.3
 
-    Measured on FlowBench for runs that are over. Of the live detector's findings, in simulated and real runs of which
-    half had a straggler, at least as many were right.
+#: The same where workers are compared by their metrics. Rough: where ``benchmarks.stragglers_minder`` chooses
+#: thresholds, half of the findings with a score of just over 1 were right, 9 in 10 of those with 1.1 to 2.5, and 99 %
+#: of those with more.
+WRONG_BY_METRICS = 0.5
+
+
+def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
+    """How often a finding with a score is right.
+
+    Parameters
+    ----------
+    score
+        A multiple of what flags a worker.
+    wrong
+        How often a finding is wrong that is barely flagged.
+
+    Returns
+    -------
+    float
+        In [0, 1]; by tasks, 0.7 for a finding that is barely flagged, 0.9 at twice as much, and nearly 1 at 5 times.
     """
-    return 1.0 - 0.3 * math.pow(max(score, 1.0), -1.5)
+    return 1.0 - wrong * math.pow(max(score, 1.0), -1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +65,14 @@ class Evidence:
     signal
         Name of the signal, such as ``duration`` or ``cpu_share``.
     value, peers
-        The worker's, and the median of its peers, as multiples of what is usual for the same work (``duration``) or
-        in the signal's own unit.
+        The worker's value and the median of its peers', in the unit of the signal: multiples of what is usual for the
+        same work (``duration``), or a share.
     low, high
-        The least and the most among its peers.
+        The lowest and the highest value among its peers.
     z
         How far the worker is from its peers, in units of their spread; positive is worse.
     tasks
-        How many tasks, or readings, of the worker this comes from.
+        How many tasks, or other observations, of the worker this comes from.
     """
 
     signal: str
@@ -77,7 +97,7 @@ class Finding:
     cause
         What slows it.
     score
-        How far it is from its peers in the signal that says most, as a multiple of what flags a worker; 1 or more.
+        How far it is from its peers in the signal that stands out most, as a multiple of what flags a worker.
     confidence
         Between 0 and 1: how often a finding with this score is right, see :func:`confidence_of`.
     since
@@ -88,7 +108,7 @@ class Finding:
     seconds_lost
         By how much the run would have been shorter with this worker at its peers' level; None where that is not known.
     evidence
-        The signals that say so, the strongest first.
+        The signals that stand out, the strongest first.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""KernelBook: how long each worker's GPU takes for the kernels that its peers' GPUs run, too."""
+"""KernelComparison: how long each worker's GPU takes for the kernels that the GPUs of its peers run too."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.totals import KernelTotals
+from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
-from dask_efficiency.straggler.weighted import WeightedSums, of_reference
+from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
 
-#: Kernels kept apart, by prefix and name, and of one worker those that took most time.
+#: Kernels that are compared, by prefix and name; and how many of one worker, those that took most time.
 MAX_KERNELS = 64
 TOP = 16
 
-#: A new kernel takes the place of one that was quiet for so long; if there is none, it is not compared.
+#: A new kernel takes the place of one that was quiet for so long. If there is none, it is not compared.
 QUIET_NS = 60_000_000_000
 
 #: Launches of a kernel that a worker must have had to be compared by it.
 MIN_LAUNCHES = 5
 
-#: Variance of the logarithm of what a launch takes, as totals do not tell it; how a worker's kernels, and its slots,
-#: disagree comes on top.
+#: Variance of the logarithm of the time of a launch, which totals do not contain. How much the kernels of a worker,
+#: and its intervals, disagree comes on top.
 NOISE = 0.04
 
-#: Numbers that are compared in one piece; and to take a kernel's totals in takes as long as to compare so many.
-PIECE = 3_000
+#: Taking in a kernel's totals takes as long as comparing so many numbers.
 TOTALS_COST = 2
 
 
-class KernelBook:
-    """Keeps kernels' totals and compares the time a launch of what was added since the last comparison.
+class KernelComparison:
+    """Keeps the totals of kernels, and compares the time of a launch since the last comparison.
 
-    Kernels of one name that tasks of one prefix ask for are the same work, but for the size of their input; so they
-    tell why tasks of the same size take longer, and alone they accuse nobody. After the score of NVIDIA's resiliency
-    extension, with the median of the peers in place of the fastest, which may be an outlier.
+    Kernels of one name that tasks of one prefix launch are the same work, except for the size of their input. So they
+    can explain why tasks of the same size take longer, and they accuse nobody alone. This follows the score of NVIDIA's
+    resiliency extension, with the median of the peers in place of the fastest peer, which may be an outlier.
 
     Parameters
     ----------
     rows
-        Workers that there is room for.
+        How many workers there is room for.
     """
 
     def __init__(self, rows: int) -> None:
-        self._columns: dict[tuple[str, str], int] = {}
-        self._used_at = np.zeros(MAX_KERNELS, np.int64)
+        self._columns: Columns[tuple[str, str]] = Columns(MAX_KERNELS)
         #: Launches and seconds, of shape (2, kernels, workers).
         self._now = np.zeros((2, MAX_KERNELS, rows))
         self._base = np.zeros((2, MAX_KERNELS, rows))
-        #: By row, what came last and when, as long as it has not been looked at.
+        #: By row, the last totals that were not looked at yet, and when they came.
         self._latest: dict[int, tuple[Sequence[KernelTotals], int]] = {}
 
     @property
@@ -59,7 +58,7 @@ class KernelBook:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays."""
+        """Bytes of the arrays."""
         return self._now.nbytes + self._base.nbytes
 
     def grow(self, rows: int) -> None:
@@ -67,46 +66,43 @@ class KernelBook:
         more = np.zeros((2, MAX_KERNELS, rows - self._now.shape[2]))
         self._now, self._base = (np.concatenate([sums, more], axis=2) for sums in (self._now, self._base))
 
-    def forget(self, row: int) -> None:
-        """The row is another worker's."""
+    def reset(self, row: int) -> None:
+        """Forget what is known of a row, as it is another worker's now."""
         self._latest.pop(row, None)
         self._now[:, :, row] = self._base[:, :, row] = 0.0
 
     def receive(self, row: int, kernels: Sequence[KernelTotals], *, at: int) -> None:
-        """A worker's totals came, those first that took most time; a total below the last one is of a new beginning."""
+        """Take a worker's totals in, those first that took most time. A total that shrinks has begun anew."""
         self._latest[row] = kernels, at
 
     def _take(self, row: int) -> None:
         kernels, at = self._latest.pop(row, ((), 0))
         for kernel in kernels[:TOP]:
             if kernel.prefix.startswith("(") or kernel.name.startswith("(other"):
-                continue  # several in one, or not final
+                continue  # several kernels in one total, or a total that is not final
             column = self._column((kernel.prefix, kernel.name), at)
             if column is None:
                 continue
             if kernel.launches < self._base[0, column, row]:
                 self._base[:, column, row] = 0.0
             if kernel.launches != self._now[0, column, row]:
-                self._used_at[column] = at
+                self._columns.used_at[column] = at
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
     def compare(self, rows: NDArray[np.intp]) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """By how much a launch takes longer on each of some workers than on the others, piece by piece.
+        """How much longer a launch takes on each of some workers than on the others, piece by piece.
 
         Returns
         -------
         mean, variance, launches
-            Each of shape (rows,); the mean is the logarithm of a ratio, weighted by what the kernels take on the peers.
-            NaN where nothing is known.
+            Each of shape (rows,). The mean is the logarithm of a ratio, weighted by what the kernels take on the peers,
+            and NaN where nothing is known.
         """
         for row in rows.tolist():
             self._take(row)
             yield TOTALS_COST * TOP
         sums = WeightedSums.of(len(rows))
-        columns = np.array(sorted(self._columns.values()), np.intp)
-        width = max(1, PIECE // max(1, len(rows)))
-        for first in range(0, len(columns), width):
-            some = columns[first : first + width]
+        for some in in_pieces(self._columns.occupied(), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))
             gained = now - base
             there = gained[0] >= MIN_LAUNCHES
@@ -116,22 +112,17 @@ class KernelBook:
                 level = np.where(there & (gained[1] > 0), np.log(gained[1] / gained[0]), np.nan)
                 others = median_of_others(level)
                 weight = np.nan_to_num(gained[0] * np.exp(others))
-                sums.add(level - others, NOISE / gained[0] * of_reference(there), weight, *gained)
+                sums.add(level - others, NOISE / gained[0] * variance_of_difference(there), weight, *gained)
             yield len(rows) * len(some)
         return sums.mean()
 
-    def _column(self, key: tuple[str, str], at: int) -> int | None:
-        column = self._columns.get(key)
+    def _column(self, kernel: tuple[str, str], at: int) -> int | None:
+        column = self._columns.get(kernel)
         if column is not None:
             return column
-        if len(self._columns) < MAX_KERNELS:
-            column = len(self._columns)
-        else:
-            column = int(np.argmin(self._used_at))
-            if at - self._used_at[column] < QUIET_NS:
-                return None
-            del self._columns[next(old for old, place in self._columns.items() if place == column)]
-        self._columns[key] = column
-        self._used_at[column] = at
+        free_since = self._columns.free_since()
+        if free_since is not None and at - free_since < QUIET_NS:
+            return None
+        column, _ = self._columns.add(kernel, at=at)
         self._now[:, column] = self._base[:, column] = 0.0
         return column

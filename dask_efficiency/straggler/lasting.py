@@ -1,4 +1,4 @@
-"""Continuity: what holds for most of some minutes, and not what a burst of jitter does."""
+"""Continuity: what holds for most of some minutes, unlike a burst of jitter."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from numpy.typing import NDArray
 
 
 def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[np.intp]:
-    """Where something began to hold for most of a stretch.
+    """When something began to hold for most of a stretch.
 
     Parameters
     ----------
     holds
         Shape (rows, instants).
     length
-        Of the stretch, in instants.
+        Length of the stretch, in instants.
     share
-        How much of the stretch it must hold, in (0, 1].
+        For how much of the stretch it must hold, in (0, 1].
 
     Returns
     -------
     array, shape (rows,)
-        First instant of the first such stretch from which on it holds, a stray instant before it left out; -1 where
-        there is none.
+        The first instant of the first such stretch, without stray instants at its start; -1 where there is none.
     """
     if not 0 < share <= 1 or length < 1:
         raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")
@@ -44,16 +43,16 @@ def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[n
 
 
 def independent(begins: NDArray[np.intp], *, together: int, follow: int) -> NDArray[np.bool_]:
-    """Which of some faults are no consequence of another: what follows an earlier one shortly after is.
+    """Which of some faults are not the consequence of another one that began shortly before.
 
     Parameters
     ----------
     begins
-        Instants.
+        The instants at which they begin.
     together
-        What begins so many instants apart at most began at the same time.
+        Faults that begin at most so many instants apart began at the same time.
     follow
-        What begins later than that, but not more than so many instants later, is a consequence.
+        A fault that begins later than that, but at most so many instants later, is a consequence.
     """
     kept: list[int] = []
     result = np.zeros(len(begins), np.bool_)

@@ -11,9 +11,9 @@ from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
-#: A task is told of if it took this many times the median of its prefix, and this part of the run.
+#: A task is reported if it took this many times the median of its prefix, and this share of the run.
 TIMES_LONGER = 4.0
-PART_OF_RUN = 0.05
+SHARE_OF_RUN = 0.05
 
 #: Tasks of a prefix that make a median.
 MIN_TASKS = 5
@@ -30,9 +30,9 @@ class LongTask:
     count
         Tasks of the prefix that succeeded.
     median_seconds, seconds
-        Of all of them, and of this one.
+        Median time of all of them, and the time of this one.
     median_bytes, nbytes
-        The same of what they get; of tasks without inputs, of their results. 0 where that is not known.
+        The same for the size of their inputs, or of their results where they have no inputs; 0 where it is not known.
     """
 
     prefix: str
@@ -46,12 +46,12 @@ class LongTask:
 
     @property
     def times_longer(self) -> float:
-        """How many times the median it took."""
+        """How many times as long as the median it took."""
         return self.seconds / self.median_seconds
 
     @property
     def times_larger(self) -> float:
-        """How many times the median its size is; 1 where that is not known."""
+        """How many times as large as the median it is; 1 where that is not known."""
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
 
 
@@ -85,7 +85,7 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
             median_bytes=float(np.median(nbytes[own])),
             nbytes=float(nbytes[longest]),
         )
-        matters = one.seconds >= PART_OF_RUN * (trace.stop - trace.start) / 1e9
+        matters = one.seconds >= SHARE_OF_RUN * (trace.stop - trace.start) / 1e9
         if one.count >= MIN_TASKS and matters and one.times_longer > TIMES_LONGER:
             found.append(one)
     return tuple(sorted(found, key=lambda one: -one.seconds))

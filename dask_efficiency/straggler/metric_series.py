@@ -1,15 +1,16 @@
-"""Samples: the metrics of workers at even steps of time, from a recorded run or a plain table."""
+"""MetricSeries: the metrics of workers at even steps of time, from a recorded run or a plain table."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.straggler.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Series
 from dask_efficiency.trace.tables import MISSING
@@ -19,54 +20,64 @@ if TYPE_CHECKING:
 
 Values = NDArray[np.float32]
 
-#: What a worker's slots do while they have work to do; how long they have none is a consequence, and never a cause.
-BUSY = ("thread_cpu", "gpu", "thread_noncpu", "spill", "overhead", "paused", "waiting_on_data")
 
-#: Metrics of a worker's process, event loop and host.
-HOST = ("memory", "spilled", "net_read", "net_write", "disk_read", "disk_write", "loop_interval")
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of a worker that a recorded run holds.
 
-#: What it means that a worker stands apart in a metric.
-CAUSES: Mapping[str, Cause] = {
-    "gpu": Cause.GPU,
-    "thread_noncpu": Cause.CONTENTION,
-    "spill": Cause.DISK,
-    "disk_read": Cause.DISK,
-    "disk_write": Cause.DISK,
-    "spilled": Cause.MEMORY,
-    "paused": Cause.MEMORY,
-    "waiting_on_data": Cause.NETWORK,
-    "net_read": Cause.NETWORK,
-    "net_write": Cause.NETWORK,
-    "loop_interval": Cause.GIL,
+    Parameters
+    ----------
+    worse
+        Which way it is worse: 1 if more of it is, -1 if less of it is, and 0 where that is not known, so that any
+        difference counts.
+    cause
+        What slows a worker that is an outlier in this metric; None where the metric does not tell.
+    of_busy_time
+        Whether it is a share of what the worker's slots do while they have work. How long they have none is a
+        consequence and never a cause.
+    """
+
+    worse: int = 0
+    cause: Cause | None = None
+    of_busy_time: bool = False
+
+
+METRICS: Mapping[str, Metric] = {
+    "thread_cpu": Metric(-1, of_busy_time=True),
+    "gpu": Metric(1, Cause.GPU, of_busy_time=True),
+    "thread_noncpu": Metric(1, Cause.CONTENTION, of_busy_time=True),
+    "spill": Metric(1, Cause.DISK, of_busy_time=True),
+    "overhead": Metric(1, of_busy_time=True),
+    "paused": Metric(1, Cause.MEMORY, of_busy_time=True),
+    "waiting_on_data": Metric(1, Cause.NETWORK, of_busy_time=True),
+    "memory": Metric(1),
+    "spilled": Metric(1, Cause.MEMORY),
+    "net_read": Metric(0, Cause.NETWORK),
+    "net_write": Metric(0, Cause.NETWORK),
+    "disk_read": Metric(0, Cause.DISK),
+    "disk_write": Metric(0, Cause.DISK),
+    "loop_interval": Metric(1, Cause.GIL),
 }
 
-#: Which way a metric is worse, where that is known; of the others any difference counts.
-WORSE: Mapping[str, int] = {
-    "thread_cpu": -1,
-    "gpu": 1,
-    "thread_noncpu": 1,
-    "spill": 1,
-    "overhead": 1,
-    "paused": 1,
-    "waiting_on_data": 1,
-    "memory": 1,
-    "spilled": 1,
-    "loop_interval": 1,
-}
+#: What is assumed of a metric that is not in the table.
+_UNKNOWN = Metric()
 
-#: A sample stands in for the instants that are no further away than this many steps, or this many seconds.
+#: A sample also counts for the instants that are no further away than so many steps, or so many seconds.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
 
-#: Less of a heartbeat's time than this is too little to say what the work was like.
+#: A heartbeat with a smaller share of busy time says too little about the work.
 MIN_BUSY = 0.05
 
-#: Most steps of time; a longer run has longer steps.
+#: What follows the name of a metric in the evidence where a worker swings more than its peers.
+SWINGS = " swings"
+
+#: At most so many steps of time; a longer run has longer steps.
 MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class MetricSeries:
     """The metrics of workers at even steps of time.
 
     Parameters
@@ -76,13 +87,13 @@ class Samples:
     groups
         By worker; only workers of the same group are compared.
     hosts
-        By worker; empty where that is not known.
+        By worker; empty where they are not known.
     start
         Time of the first sample, in seconds since the epoch (of a table: in the table's own time).
     step_seconds
         Between one sample and the next.
     values
-        Shape (metrics, workers, samples); NaN where a worker was absent, or said nothing for long.
+        Shape (metrics, workers, samples); NaN where a worker was absent, or reported nothing for long.
 
     Raises
     ------
@@ -110,16 +121,16 @@ class Samples:
             raise ValueError(f"step_seconds is {self.step_seconds!r}; expected more than 0")
 
     @classmethod
-    def of(cls, values: Any, *, metrics: Sequence[str], step_seconds: float = 1.0) -> Samples:
-        """From an array of shape (metrics, workers, samples); workers are numbered, and all comparable."""
+    def of(cls, values: Any, *, metrics: Sequence[str], step_seconds: float = 1.0) -> MetricSeries:
+        """Make one of an array of shape (metrics, workers, samples); workers are numbered, and all comparable."""
         values = np.asarray(values, np.float32)
         workers = tuple(str(number) for number in range(values.shape[1] if values.ndim > 1 else 0))
         blank = ("",) * len(workers)
         return cls(tuple(metrics), workers, blank, blank, 0.0, step_seconds, values)
 
-    def only(self, workers: NDArray[np.intp]) -> Samples:
-        """The same of some workers, by position."""
-        return Samples(
+    def only(self, workers: NDArray[np.intp]) -> MetricSeries:
+        """The same for some of the workers, by position."""
+        return MetricSeries(
             self.metrics,
             tuple(self.workers[i] for i in workers),
             tuple(self.groups[i] for i in workers),
@@ -129,42 +140,43 @@ class Samples:
             self.values[:, workers],
         )
 
-    def comparable(self) -> list[Samples]:
-        """The same, by group."""
+    def comparable(self) -> list[MetricSeries]:
+        """The same for each group of workers that can be compared."""
         groups: dict[Hashable, list[int]] = {}
         for position, group in enumerate(self.groups):
             groups.setdefault(group, []).append(position)
         return [self.only(np.array(positions)) for positions in groups.values()]
 
 
-def samples_of(run: Samples | RunTrace | pd.DataFrame) -> Samples:
-    """The samples of a recorded run, or of a table.
+def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
+    """The metric series of a recorded run, or of a table.
 
     Parameters
     ----------
     run
-        A recorded run; or a table with the columns ``at`` (seconds), ``worker``, if wanted ``group`` and ``host``, and
-        one for each metric.
+        A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
+        and one column for each metric.
 
     Raises
     ------
     ValueError
         If there is no sample, or a column is missing.
     """
-    if isinstance(run, Samples):
+    if isinstance(run, MetricSeries):
         return run
     return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
 
 
-def _of_trace(trace: RunTrace) -> Samples:
+def _of_trace(trace: RunTrace) -> MetricSeries:
     series = trace.series.take(trace.series.at != MISSING)
     if not len(series):
         raise ValueError(f"the run {trace.name[:80]!r} has no series; expected the heartbeats of its workers")
-    columns = _busy_shares(series) | {name: getattr(series, name) for name in HOST}
+    shares = _busy_shares(series)
+    columns = shares | {name: getattr(series, name) for name in METRICS if name not in shares}
     grid, step = _grid(series.at / 1e9, series.worker)
     values = _on_grid(series.at / 1e9, series.worker, list(columns.values()), len(trace.workers), grid, step)
     return _useful(
-        Samples(
+        MetricSeries(
             tuple(columns),
             tuple(worker.name for worker in trace.workers),
             tuple((w.nthreads, w.memory_limit, *sorted(w.resources.items())) for w in trace.workers),
@@ -177,8 +189,8 @@ def _of_trace(trace: RunTrace) -> Samples:
 
 
 def _busy_shares(series: Series) -> dict[str, NDArray[np.float64]]:
-    """What share of their busy time the slots spent in each way; NaN where there was hardly any."""
-    seconds = {name: np.nan_to_num(getattr(series, name)) for name in BUSY}
+    """The share of their busy time that the slots spent in each way; NaN where there was hardly any."""
+    seconds = {name: np.nan_to_num(getattr(series, name)) for name, metric in METRICS.items() if metric.of_busy_time}
     busy = sum(seconds.values(), start=np.zeros(len(series)))
     free = np.nan_to_num(series.idle) + np.nan_to_num(series.no_work) + np.nan_to_num(series.constrained)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -186,7 +198,7 @@ def _busy_shares(series: Series) -> dict[str, NDArray[np.float64]]:
         return {name: np.where(enough, value / busy, np.nan) for name, value in seconds.items()}
 
 
-def _of_table(table: pd.DataFrame) -> Samples:
+def _of_table(table: pd.DataFrame) -> MetricSeries:
     for column in ("at", "worker"):
         if column not in table:
             raise ValueError(f"column {column!r} is missing; there is: {[str(name)[:80] for name in table][:20]}")
@@ -199,7 +211,7 @@ def _of_table(table: pd.DataFrame) -> Samples:
     columns = [table[name].to_numpy(np.float64) for name in metrics]
     firsts = [int(np.argmax(workers == worker)) for worker in range(len(names))]
     return _useful(
-        Samples(
+        MetricSeries(
             tuple(str(name) for name in metrics),
             tuple(str(name) for name in names),
             tuple(table["group"].iloc[row] if "group" in table else "" for row in firsts),
@@ -212,7 +224,7 @@ def _of_table(table: pd.DataFrame) -> Samples:
 
 
 def _grid(at: NDArray[np.float64], workers: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
-    """Even steps, as long as it mostly takes from one of a worker's samples to the next, and a second at least."""
+    """Even steps: the median time between two samples of a worker, and a second at least."""
     if not np.isfinite(at).all():
         raise ValueError(f"'at' holds {at[~np.isfinite(at)][0]!r}; expected seconds")
     order = np.lexsort((at, workers))
@@ -232,7 +244,7 @@ def _on_grid(
     grid: NDArray[np.float64],
     step: float,
 ) -> Values:
-    """The nearest sample to each instant, where one is in reach."""
+    """The sample nearest to each instant, where one is in reach."""
     reach = max(REACH_STEPS * step, REACH_SECONDS)
     values = np.full((len(columns), count, len(grid)), np.nan, np.float32)
     order = np.lexsort((at, workers))
@@ -255,37 +267,66 @@ def _nearest(
     return np.where(np.abs(at[nearest] - grid) <= reach, column[nearest], np.nan)
 
 
-def _useful(samples: Samples) -> Samples:
+def _useful(series: MetricSeries) -> MetricSeries:
     """Without the metrics that never changed, as those of a GPU where there is none."""
     kept = []
-    for j, values in enumerate(samples.values):
+    for j, values in enumerate(series.values):
         known = values[np.isfinite(values)]
         if len(known) and known.min() < known.max():
             kept.append(j)
-    return Samples(
-        tuple(samples.metrics[j] for j in kept),
-        samples.workers,
-        samples.groups,
-        samples.hosts,
-        samples.start,
-        samples.step_seconds,
-        samples.values[kept],
-    )
+    return replace(series, metrics=tuple(series.metrics[j] for j in kept), values=series.values[kept])
+
+
+def worse_direction(metric: str) -> int:
+    """Which way a metric is worse: 1, -1, or 0 where any difference counts."""
+    return METRICS.get(metric, _UNKNOWN).worse
 
 
 def cause_of(metrics: Sequence[str]) -> Cause:
-    """What slows a worker that stands apart in these metrics, the strongest first.
+    """What slows a worker that is an outlier in these metrics, the strongest first.
 
     Notes
     -----
-    Less CPU is what every kind of waiting makes of a share; where nothing tells of another kind, it waited for a core.
+    Every kind of waiting lowers the share of CPU time. Where no metric tells which kind it was, it was for a core.
     """
-    known = [CAUSES[name] for name in metrics if name in CAUSES]
+    known = [cause for name in metrics if (cause := METRICS.get(name, _UNKNOWN).cause) is not None]
     return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
 
+def finding_of(series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence]) -> Finding:
+    """A worker that is an outlier from a sample on; the evidence names each metric, the strongest first."""
+    metrics = [item.signal.removesuffix(SWINGS) for item in evidence]
+    return Finding(
+        worker=series.workers[worker],
+        host=series.hosts[worker],
+        cause=cause_of(metrics),
+        score=score,
+        confidence=confidence_of(score, wrong=WRONG_BY_METRICS),
+        since=series.start + start * series.step_seconds,
+        effect=None,
+        evidence=tuple(evidence),
+    )
+
+
+def evidence_of(
+    series: MetricSeries, metric: str, worker: int, start: int, z: float, *, swings: bool = False
+) -> Evidence:
+    """A worker's mean of a metric, or how much it swings, from a sample on, beside those of its peers."""
+    values = series.values[series.metrics.index(metric), :, start:].astype(np.float64)
+    known = np.isfinite(values)
+    counts = known.sum(axis=1)
+    of_worker = np.where(known, values, 0).sum(axis=1) / np.maximum(counts, 1)
+    if swings:
+        squares = np.where(known, (values - of_worker[:, None]) ** 2, 0)
+        of_worker = np.sqrt(squares.sum(axis=1) / np.maximum(counts, 1))
+    peers = of_worker[(counts > 0) & (np.arange(len(values)) != worker)]
+    low, middle, high = np.quantile(peers, (0, 0.5, 1)).tolist() if len(peers) else (math.nan,) * 3
+    name = f"{metric}{SWINGS}" if swings else metric
+    return Evidence(name, float(of_worker[worker]), middle, low, high, float(z), int(counts[worker]))
+
+
 def filled(values: Values, *, reach: int) -> Values:
-    """Missing samples replaced by the nearest one in time that is at most ``reach`` steps away.
+    """Replace each missing sample by the nearest one in time that is at most ``reach`` steps away.
 
     Parameters
     ----------

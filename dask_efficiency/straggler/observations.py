@@ -1,4 +1,4 @@
-"""Readings: one signal of a run, a number for each task, transfer or heartbeat, ready to compare workers by."""
+"""Observations: one signal of a run, with a number for each task, transfer or heartbeat, to compare workers by."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.straggler.signals import FINISHED, MIN_TRANSFER_BYTES
 from dask_efficiency.trace.tables import Bool, Float64, Int64
 
-#: A task that is on its CPU for less of its time says nothing about its CPU.
+#: A task that is on its CPU for a smaller share of its time shows nothing of its CPU.
 MIN_SHARE = 0.02
 
-#: Transfers of fewer bytes tell of latency, not of bandwidth.
-MIN_BYTES = 65_536.0
-
-#: Longer tasks count for more, up to this many times the median of their work.
+#: Longer tasks count for more, up to this many times the median of the same work.
 MAX_WEIGHT = 4.0
 
-#: Waiting for the disk for less than this is nothing: kernels count it in hundredths of a second or in tenths.
+#: Shorter waits for the disk count as none, as kernels count them in hundredths or tenths of a second.
 IO_WAIT_SECONDS = 0.1
 
 #: Clocks are not finer than this.
@@ -27,30 +24,30 @@ CLOCK_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
-    """A signal of a run; larger values are worse. All arrays have a row for each reading.
+class Observations:
+    """A signal of a run; larger values are worse. All arrays have an entry for each observation.
 
     Parameters
     ----------
     signal
-        Its name, one of those in :data:`~dask_efficiency.straggler.signals.SIGNALS`.
+        Its name, one of those in :data:`~dask_efficiency.straggler.signals.FINISHED`.
     worker
         Position of the worker.
     work
-        Position in ``kinds``: readings are compared where this is the same.
+        Position in ``kinds``; observations are compared where it is the same.
     value
-        Logarithm of a time, of a time a byte, or of a share. A worker's difference from its peers is then the
-        logarithm of how many times as long it takes.
+        Logarithm of a time, of a time a byte, or of a share. A worker's difference from its peers is then the logarithm
+        of how many times as long it takes.
     weight
-        How much the reading counts for its worker, above 0.
+        How much the observation counts for its worker, above 0.
     size
-        Logarithm of the bytes that the value may depend on; NaN where that is not known.
+        Logarithm of the bytes that the value may depend on; NaN where they are not known.
     at
         When it was, in seconds.
     censored
         Whether the value is only a lower bound, as the task has not ended.
     kinds
-        Names of the kinds of work, for history.
+        Names of the kinds of work, by which runs are compared with earlier ones.
 
     Raises
     ------
@@ -69,33 +66,33 @@ class Readings:
     kinds: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.signal not in SIGNALS:
-            raise ValueError(f"there is no signal {self.signal[:80]!r}; expected one of {', '.join(SIGNALS)}")
+        if self.signal not in FINISHED:
+            raise ValueError(f"there is no signal {self.signal[:80]!r}; expected one of {', '.join(FINISHED)}")
 
-    def take(self, rows: Bool) -> Readings:
-        """The same for some of the rows."""
+    def take(self, rows: Bool) -> Observations:
+        """Some of the observations."""
         names = ("worker", "work", "value", "weight", "size", "at", "censored")
         columns = {name: getattr(self, name)[rows] for name in names}
-        return Readings(signal=self.signal, kinds=self.kinds, **columns)
+        return Observations(signal=self.signal, kinds=self.kinds, **columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Tasks that ran, or run: what a table or a trace tells of them. NaN is not known; seconds and bytes.
+    """What a table or a trace tells of tasks that ran, or still run, in seconds and bytes; NaN where it is not known.
 
     Parameters
     ----------
     worker, kind
-        Positions of the worker, and of the prefix within a comparability group in ``kinds``.
+        Positions of the worker, and in ``kinds`` of the prefix within a group of workers that can be compared.
     start, stop
-        In the thread; ``stop`` of a task that has not ended is the last instant of the run.
+        When the task was in its thread; ``stop`` of a task that has not ended is the last instant of the run.
     running
         Whether it has not ended.
     cpu, disk, io_wait, transfer
-        On the CPU; moving its data between memory and disk, before ``start`` or after ``stop``; blocked on the disk
-        between them; getting its inputs from elsewhere.
-    input_bytes, output_bytes
-        Sizes.
+        Seconds on the CPU; moving data between memory and disk, before ``start`` or after ``stop``; blocked on the disk
+        between them; and getting inputs from elsewhere.
+    input_bytes
+        Size of its inputs.
     """
 
     worker: Int64
@@ -109,11 +106,10 @@ class Work:
     io_wait: Float64
     transfer: Float64
     input_bytes: Float64
-    output_bytes: Float64
 
 
-def readings_of(work: Work) -> list[Readings]:
-    """The signals that the tasks tell."""
+def observations_of(work: Work) -> list[Observations]:
+    """The signals that can be read from tasks."""
     took = work.stop - work.start
     tick = _tick(took)
     took = np.maximum(took, tick)
@@ -142,29 +138,29 @@ def readings_of(work: Work) -> list[Readings]:
         _of_tasks(work, "whole", np.log(whole), alike, unsized, ended),
     ]
     moved = np.maximum(work.input_bytes, 1.0)
-    large = ended & (work.transfer > 0) & ~(moved < MIN_BYTES)
+    large = ended & (work.transfer > 0) & ~(moved < MIN_TRANSFER_BYTES)
     found.append(_of_tasks(work, "receive", np.log(np.where(large, work.transfer, 1.0)), alike, size, large))
-    return [readings for readings in found if len(readings.value)]
+    return [observations for observations in found if len(observations.value)]
 
 
-def _of_tasks(work: Work, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Readings:
+def _of_tasks(work: Work, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Observations:
     rows = rows & np.isfinite(value)
-    whole = Readings(signal, work.worker, work.kind, value, weight, size, work.start, work.running, work.kinds)
+    whole = Observations(signal, work.worker, work.kind, value, weight, size, work.start, work.running, work.kinds)
     return whole.take(rows)
 
 
 def _tick(seconds: Float64) -> float:
-    """Of the clock that measured them: one second where all are whole."""
+    """The resolution of the clock that measured the times: one second where all of them are whole."""
     known = seconds[np.isfinite(seconds)]
     return 1.0 if len(known) and known.max() > 0 and bool((known == np.rint(known)).all()) else CLOCK_SECONDS
 
 
-def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64, at: Float64) -> Readings:
-    """Readings of a worker against something else, such as the other end of a transfer."""
+def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64, at: Float64) -> Observations:
+    """Observations that are compared where something else is the same, such as the other end of a transfer."""
     names, work = np.unique(np.asarray(other, dtype=object).astype(str), return_inverse=True)
     count = len(value)
     known = np.isfinite(value)
-    return Readings(
+    return Observations(
         signal,
         worker,
         work.astype(np.int64),

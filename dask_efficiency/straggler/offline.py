@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dask_efficiency.replay.replay import replay
-from dask_efficiency.straggler.disk import AGAINST_USUAL, Disks, judge_disks
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.straggler.long_tail import LongTask, long_tail
-from dask_efficiency.straggler.observations import Readings, medians
+from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
-from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.straggler.signals import FINISHED, Unit
 from dask_efficiency.straggler.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Float64
@@ -28,38 +28,30 @@ if TYPE_CHECKING:
 
     Source: TypeAlias = RunTrace | pd.DataFrame
 
-#: Of :func:`~dask_efficiency.straggler.score.threshold`.
+#: How far a worker must stand out, as a factor of :func:`~dask_efficiency.straggler.score.threshold`.
 FACTOR = 1.0
 
-#: A worker whose work takes longer by less is not worth a word.
+#: A worker is not reported if its work takes fewer times as long as its peers'.
 MIN_EFFECT = 1.1
 
-#: Signals that tell what slows a worker, and are no slowness themselves.
-ONLY_EVIDENCE = frozenset({"loop_lag"})
+#: How often a finding is right that blames a worker for being blocked by the disk of its host, when nothing tells which
+#: of the workers holds the disk up; measured on FlowBench.
+CONFIDENCE_OF_SUSPECT = 0.5
 
-#: Signals of a worker that uses a slow disk, or may.
-AT_THE_DISK = frozenset({"io_wait", "blocked"})
-
-#: How often somebody is right to be blamed who is blocked by the host's disk, when nothing tells by whom: on FlowBench.
-OF_A_SUSPECT = 0.5
-
-#: What rises on a worker that waits for a disk that another one holds up.
-SLOWED_BY_DISKS = frozenset({"duration", "cpu_share", "non_cpu", "disk"})
-
-#: Hosts that it takes to blame one of them, and the part of its workers that must be slow.
+#: How many hosts it takes to blame one of them, and the share of its workers that must be slow.
 MIN_HOSTS = 3
-MAX_OF_A_HOST = 0.8
+MIN_SLOW_OF_HOST = 0.8
 
-#: Findings whose cost is replayed; each takes as long as a replay of the run.
+#: How many findings have their cost replayed; each takes as long as a replay of the run.
 REPLAYS = 10
 
-#: What a replay can put right: how long tasks compute.
+#: Causes whose effect a replay can take away: how long tasks compute.
 REPLAYED = frozenset({Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.GPU, Cause.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a run says of its workers.
+    """What a run shows of its workers.
 
     Parameters
     ----------
@@ -68,9 +60,9 @@ class Judgement:
     workers
         How many workers there were.
     insufficient
-        Names of those that ran too little, or did nothing that others did too.
+        Names of the workers that ran too little, or did nothing that others did too.
     notes
-        What a reader must know, a sentence each.
+        What a reader must know, one sentence each.
     long_tasks
         Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
@@ -93,25 +85,25 @@ def find_stragglers(
         A recorded run, or a table with a row for each task: columns ``worker``, ``prefix``, ``start`` and ``stop`` in
         seconds (``stop`` is NaN for a task that has not ended); where known ``cpu_seconds``, ``io_wait_seconds``
         (blocked on the disk), ``disk_seconds`` and ``transfer_seconds`` (moving data, before start or after stop),
-        ``input_bytes``, ``output_bytes``, ``group`` (only workers of one group are compared), ``host`` and ``key``.
+        ``input_bytes``, ``group`` (only workers of one group are compared), ``host`` and ``key``.
     history
-        Runs of the same kind in which nothing was wrong, or what :func:`usual` made of them. With them two workers
-        can be told apart, and a minority that is healthy; and where ``cpu_seconds``, ``io_wait_seconds`` and
-        ``disk_seconds`` are known, who holds up the disk of a host from those that wait for it.
+        Runs of the same kind in which nothing was wrong, or what :func:`usual` made of them. With them a slow worker is
+        found among two, and where most workers are slow. Where ``cpu_seconds``, ``io_wait_seconds`` and
+        ``disk_seconds`` are known, they also tell who holds up the disk of a host from those that wait for it.
     factor
-        How far a worker must stand out, above 0: more makes fewer findings. 1.0 is where the most extreme of
-        healthy workers is expected.
+        How far a worker must stand out, above 0; a larger factor makes fewer findings. 1.0 is where the most extreme of
+        the healthy workers is expected.
 
     Returns
     -------
     list of Finding
-        The most certain first. ``seconds_lost`` comes from a replay of the run with the worker at its peers' level. It
-        is None for a table, which does not tell what waited for what, and where the slow part is not the computing.
+        The most certain first. ``seconds_lost`` comes from a replay of the run with the worker as fast as its peers. It
+        is None for a table, which does not tell what waited for what, and where something else than computing is slow.
 
     Raises
     ------
     TableError
-        If a column is missing, or holds what it cannot.
+        If a column is missing, or holds an impossible value.
     ValueError
         If the factor is not a positive number.
     """
@@ -121,7 +113,7 @@ def find_stragglers(
 def judge(
     source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
 ) -> Judgement:
-    """The same with what could not be judged, and why; parameters as of :func:`find_stragglers`."""
+    """Like :func:`find_stragglers`, with what could not be judged and why; the parameters are the same."""
     if not (isinstance(factor, int | float) and 0 < factor < math.inf):
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
     run = _run(source)
@@ -134,11 +126,11 @@ def judge(
 def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
     """What is usual in runs in which nothing was wrong, by signal."""
     sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
-    by_signal: dict[str, list[tuple[Readings, int]]] = {}
+    by_signal: dict[str, list[tuple[Observations, int]]] = {}
     for source in sources:
         run = _run(source)
-        for readings in run.readings:
-            by_signal.setdefault(readings.signal, []).append((readings, len(run.workers)))
+        for observations in run.observations:
+            by_signal.setdefault(observations.signal, []).append((observations, len(run.workers)))
     return {signal: usual_of(runs) for signal, runs in by_signal.items()}
 
 
@@ -149,7 +141,7 @@ def _run(source: Source) -> Run:
 def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
     """Judge the workers of a run by all signals."""
     count = len(run.workers)
-    compared = [readings for readings in run.readings if readings.signal not in AGAINST_USUAL]
+    compared = [observations for observations in run.observations if not FINISHED[observations.signal].against_usual]
     scores = {one.signal: one for one in (score(r, count, usuals.get(r.signal)) for r in compared)}
     enough = np.zeros(count, np.bool_)
     for one in scores.values():
@@ -157,9 +149,10 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
     lacking = tuple(name for name, judged in zip(run.workers, enough.tolist(), strict=True) if not judged)
     if count <= 2 and not usuals:
         return Judgement((), count, (), _of_two(run))
-    limit = threshold(int(enough.sum()), len(set(scores) - ONLY_EVIDENCE), factor)
+    accusing = sum(not FINISHED[signal].only_evidence for signal in scores)
+    limit = threshold(int(enough.sum()), accusing, factor)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
-    disks = judge_disks({one.signal: one for one in run.readings}, run.hosts, usuals, behind, limit)
+    disks = judge_disks({one.signal: one for one in run.observations}, run.hosts, usuals, behind, limit)
     if disks is not None:
         scores = scores | {one.signal: one for one in disks.scores}
     found = [_finding(run, worker, scores, limit, disks) for worker in range(count)]
@@ -170,11 +163,13 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
 def _finding(
     run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
 ) -> Finding | None:
-    silent = ONLY_EVIDENCE | (SLOWED_BY_DISKS if disks is not None and disks.waiting[worker] else frozenset())
+    waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {
         signal: float(one.z[worker])
         for signal, one in scores.items()
-        if signal not in silent and one.z[worker] >= limit
+        if one.z[worker] >= limit
+        and not FINISHED[signal].only_evidence
+        and not (waits_for_disk and FINISHED[signal].rises_with_disk)
     }
     if not high:
         return None
@@ -184,21 +179,21 @@ def _finding(
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
     at_the_disk = AT_THE_DISK & high.keys()
     strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
-    readings = next(readings for readings in run.readings if readings.signal == strongest)
+    observations = next(observations for observations in run.observations if observations.signal == strongest)
     return Finding(
         worker=run.workers[worker],
         host=run.hosts[worker],
         cause=cause_of(high, levels, lagging=lagging),
         score=high[strongest] / limit,
-        confidence=_confidence(high[strongest] / limit) if strongest != "blocked" else OF_A_SUSPECT,
-        since=_since(readings, worker, levels[strongest]),
+        confidence=confidence_of(high[strongest] / limit) if strongest != "blocked" else CONFIDENCE_OF_SUSPECT,
+        since=_since(observations, worker, levels[strongest]),
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
 
 
 def _slowed(high: Collection[str]) -> set[str]:
-    """The signals that tell how much slower a worker is. Being off the CPU for longer is not by itself."""
+    """The signals that tell how much slower a worker is; being off the CPU for longer does not tell that by itself."""
     off_the_cpu = {"non_cpu"} & set(high)
     return set(high) - off_the_cpu | ({"duration", "cpu_share"} if off_the_cpu else set())
 
@@ -209,9 +204,9 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
     Parameters
     ----------
     high
-        z of the signals that stand out.
+        The z of the signals that stand out.
     levels
-        How much each signal differs from the peers', as a logarithm.
+        By signal, how far the worker is above its peers, as a logarithm.
     lagging
         Whether its event loop lags.
     """
@@ -230,28 +225,23 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
 
 
 def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
-    """How many times as long as the peers': the tasks, or else what stands out most."""
+    """How many times as long as on the peers the tasks take, or else what stands out most."""
     tasks = [levels[signal] for signal in ("duration", "cpu_share") if signal in high]
-    others = [levels[signal] for signal in high if SIGNALS[signal].ratio]
+    others = [levels[signal] for signal in high if FINISHED[signal].unit is Unit.TIMES_AS_LONG]
     return math.exp(max(tasks or others or [levels.get("duration", 0.0), 0.0]))
 
 
-def _confidence(above: float) -> float:
-    """How often a score is right: on FlowBench 7 in 10 that are barely flagged, 9 in 10 twice as far, all at 5."""
-    return 1.0 - 0.3 * math.pow(max(above, 1.0), -1.5)
-
-
-def _since(readings: Readings, worker: int, level: float) -> float:
-    """When the stretch began in which the worker was slow: that with the largest sum above half of its level."""
-    middle = medians(readings.value, readings.work, len(readings.kinds))
-    rows = np.flatnonzero(readings.worker == worker)
-    rows = rows[np.argsort(readings.at[rows], kind="stable")]
-    above = readings.value[rows] - middle[readings.work[rows]] - level / 2
+def _since(observations: Observations, worker: int, level: float) -> float:
+    """When the worker became slow: the start of the stretch with the largest sum above half of its level."""
+    middle = medians(observations.value, observations.work, len(observations.kinds))
+    rows = np.flatnonzero(observations.worker == worker)
+    rows = rows[np.argsort(observations.at[rows], kind="stable")]
+    above = observations.value[rows] - middle[observations.work[rows]] - level / 2
     total = np.concatenate([[0.0], np.cumsum(np.clip(above, -abs(level), abs(level)))])
     lowest = np.minimum.accumulate(total)
     end = int(np.argmax(total - lowest))
     start = int(np.argmin(total[: end + 1]))
-    return float(readings.at[rows[min(start, len(rows) - 1)]]) if len(rows) else math.nan
+    return float(observations.at[rows[min(start, len(rows) - 1)]]) if len(rows) else math.nan
 
 
 def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]:
@@ -261,13 +251,13 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
         if one.enough[worker] and len(others):
             value, z = math.exp(float(one.level[worker])), float(one.z[worker])
             low, high = float(others.min()), float(others.max())
-            found.append(Evidence(signal, value, float(np.median(others)), low, high, z, int(one.readings[worker])))
+            found.append(Evidence(signal, value, float(np.median(others)), low, high, z, int(one.observations[worker])))
     return tuple(sorted(found, key=lambda item: -item.z))
 
 
 def _of_two(run: Run) -> tuple[str, ...]:
-    """Of two workers either may be the odd one: the ratio, and no blame."""
-    longest = next((readings for readings in run.readings if readings.signal == "duration"), None)
+    """A note with the ratio of two workers, as either of them may be the odd one."""
+    longest = next((observations for observations in run.observations if observations.signal == "duration"), None)
     if len(run.workers) < 2 or longest is None:
         return ("There is one worker, and nobody to compare it with.",) if run.workers else ()
     level = score(longest, 2, Usual()).level
@@ -279,7 +269,7 @@ def _of_two(run: Run) -> tuple[str, ...]:
 
 
 def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], factor: float) -> list[Finding]:
-    """The findings, with those of a host that is slow as a whole as one."""
+    """The findings, with one for a host in place of those for its workers where the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
     several = [name for name in names if of_host[name].sum() >= 2]
@@ -287,7 +277,7 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], fa
         return found
     for name in several:
         blamed = [one for one in found if one.host == name and one.worker]
-        if len(blamed) < MAX_OF_A_HOST * of_host[name].sum() or len(blamed) < 2:
+        if len(blamed) < MIN_SLOW_OF_HOST * of_host[name].sum() or len(blamed) < 2:
             continue
         signal = blamed[0].evidence[0].signal
         level, scale = _of_hosts(scores[signal], [of_host[other] for other in names])
@@ -297,17 +287,17 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], fa
             worst = max(blamed, key=lambda one: one.score)
             effect = math.exp(float(np.mean([math.log(one.effect or 1.0) for one in blamed])))
             since = min(one.since for one in blamed)
-            host = replace(worst, worker="", score=above, confidence=_confidence(above), since=since, effect=effect)
+            host = replace(worst, worker="", score=above, confidence=confidence_of(above), since=since, effect=effect)
             found = [one for one in found if one not in blamed] + [host]
     return found
 
 
 def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
-    """How far the median worker of each host is from the median of the hosts, and the spread of the healthier ones."""
+    """How far the median worker of each host is from the median of the hosts, and the spread of the healthy ones."""
     judged = [one.level[host & one.enough] for host in hosts]
     middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
     level = middle - float(np.median(middle))
-    return level, math.hypot(healthy_spread(level), SIGNALS[one.signal].floor)
+    return level, math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
 
 
 def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -318,7 +308,7 @@ def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, .
 
 
 def seconds_lost(trace: RunTrace, finding: Finding) -> float:
-    """By how much shorter a run is when it is replayed with a worker, or all of a host, at the level of its peers."""
+    """How many seconds shorter a run is when it is replayed with a worker, or all of a host, as fast as its peers."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
     names = {finding.worker} if finding.worker else on_host
     return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)

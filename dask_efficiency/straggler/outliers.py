@@ -1,4 +1,4 @@
-"""Levels: workers whose metrics stay at another level, or swing more, than those of their peers for minutes."""
+"""Outliers: workers whose metrics stay at another level than those of their peers for minutes, or swing more."""
 
 from __future__ import annotations
 
@@ -9,57 +9,62 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.finding import Evidence, Finding
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.lasting import independent
-from dask_efficiency.straggler.metric_series import WORSE, Samples, Values, cause_of, samples_of
+from dask_efficiency.straggler.metric_series import (
+    MetricSeries,
+    Values,
+    evidence_of,
+    finding_of,
+    metric_series_of,
+    worse_direction,
+)
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.trace.run_trace import RunTrace
 
-#: Samples are put together in blocks of so many seconds, and of this many samples at least.
+#: Samples are averaged in blocks of so many seconds, and of this many samples at least.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
 
-#: Workers whose median tells what all did at an instant; of more, so many are taken evenly.
+#: How many workers the median at an instant is taken of; of more workers, so many are taken evenly.
 MAX_PEERS = 129
 
-#: Fewer workers than this have no majority.
-MIN_WORKERS = 3
-
-#: A worker's own level is what it keeps in all but this share of the blocks at either end. Up to so many deviations of
-#: it are a difference between machines, and no fault.
+#: A worker's own level is what it keeps in all blocks but this share of the lowest and of the highest. Up to so many
+#: deviations of it are a difference between machines, and no fault.
 OWN_SHARE = 0.1
 MAX_OWN = 1.5
 
-#: A stretch whose mean is less than this many deviations away is not looked at any closer.
+#: A stretch is not looked at any closer if its mean is less than this many deviations away.
 _MIN_MEAN = 0.8
 
-#: A machine that stands apart draws its peers along: those that begin to within this time are its victims.
+#: A faulty machine slows its peers: those that become outliers within this time after it are its victims.
 FOLLOW_SECONDS = 120.0
 
-#: From the median of absolute deviations to a standard deviation, for a normal distribution.
-_MAD = 1.4826
-
-#: Signals of less weight than this share of the strongest are no evidence.
+#: Signals that are weaker than this share of the strongest are no evidence.
 _MIN_WEIGHT = 0.3
+
+#: Signals of a finding, at most.
+MAX_EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class OutlierScores:
     """How far workers are from their peers, in the stretch in which each is furthest.
 
     Parameters
     ----------
     signals
-        Metric, and whether it is the ``level`` or the ``swings`` of it.
+        The metric, and whether it is its ``level`` or its ``swings``.
     scores
-        By worker, in multiples of what is unlikely among so many workers and signals without a fault.
+        By worker, as multiples of what chance brings among so many workers and signals without a fault.
     begins
         By worker, the first block of the first stretch in which it is at least half as far.
     parts
-        Shape (signals, workers): what each signal adds, in deviations.
+        Shape (signals, workers): what each signal contributes, in deviations.
     """
 
     signals: tuple[tuple[str, str], ...]
@@ -68,34 +73,36 @@ class Apart:
     parts: Values
 
 
-def find_apart(
-    run: Samples | RunTrace | pd.DataFrame,
+def find_outliers(
+    run: MetricSeries | RunTrace | pd.DataFrame,
     *,
     threshold: float = 0.8,
     continuity_seconds: float = 270.0,
     share: float = 0.85,
     dominance: float = 0.5,
 ) -> list[Finding]:
-    """Workers whose metrics stay apart from those of their peers.
+    """Workers whose metrics stay away from those of their peers.
 
     Parameters
     ----------
     run
-        A recorded run, or a table with the columns ``at`` (seconds), ``worker``, if wanted ``group`` and ``host``, and
-        one for each metric.
+        A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
+        and one column for each metric.
     threshold
-        Of :attr:`Apart.scores`.
+        The :attr:`OutlierScores.scores` above which a worker is an outlier.
     continuity_seconds, share
-        For how long a worker must be apart, and for how much of that time, in (0, 1]: four minutes of four and a half.
+        For how long a worker must be an outlier, and for how much of that time, in (0, 1]. By default it is about four
+        minutes of four and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; so are those
-        that begin to stand apart within two minutes after another one did, and at once after one that scores more.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]. So are those
+        that become outliers within two minutes after another worker did, and those that do so right after one that
+        scores more.
 
     Returns
     -------
     list
-        Most certain first; empty for a run that is shorter than the continuity asks for, and where fewer than three
-        workers are comparable. Effect and time lost of each are None: metrics do not tell how much longer
+        The most certain first; empty for a run that is shorter than the continuity asks for, and where fewer than three
+        workers are comparable. The effect and the time lost of each are None, as metrics do not tell how much longer
         the work takes.
 
     Raises
@@ -109,24 +116,28 @@ def find_apart(
             f"dominance {dominance!r}; expected positive numbers, and shares of at most 1"
         )
     findings = []
-    for group in samples_of(run).comparable():
-        apart = measured(group, continuity_seconds=continuity_seconds, share=share)
-        if apart is not None:
-            named = culprits(group, apart, threshold=threshold, dominance=dominance)
-            findings += [_finding(group, apart, int(worker), threshold) for worker in named]
+    for group in metric_series_of(run).comparable():
+        found = outlier_scores(group, continuity_seconds=continuity_seconds, share=share)
+        if found is not None:
+            named = culprits(group, found, threshold=threshold, dominance=dominance)
+            findings += [_finding(group, found, worker, threshold) for worker in named.tolist()]
     return sorted(findings, key=lambda finding: -finding.score)
 
 
-def measured(samples: Samples, *, continuity_seconds: float, share: float) -> Apart | None:
-    """How far each of some comparable workers is from the others; None where there are too few workers or samples."""
-    each = _block_samples(samples)
-    length = max(round(continuity_seconds / (each * samples.step_seconds)), 1)
-    few = samples.values.shape[2] < each * (length + 1)
-    if len(samples.workers) < MIN_WORKERS or not samples.metrics or few:
+#: The former name of :func:`find_outliers`.
+find_apart = find_outliers
+
+
+def outlier_scores(series: MetricSeries, *, continuity_seconds: float, share: float) -> OutlierScores | None:
+    """How far comparable workers are from each other; None where there are too few workers or samples."""
+    each = _block_samples(series)
+    length = max(round(continuity_seconds / (each * series.step_seconds)), 1)
+    few = series.values.shape[2] < each * (length + 1)
+    if len(series.workers) < MIN_PEERS or not series.metrics or few:
         return None
-    signals = [(name, kind) for kind in ("level", "swings") for name in samples.metrics]
-    away = _less_own(_smooth(_deviations(np.concatenate(_blocks(samples.values, each)))))
-    signs = np.array([WORSE.get(name, 0) if kind == "level" else 1 for name, kind in signals])
+    signals = [(name, kind) for kind in ("level", "swings") for name in series.metrics]
+    away = _less_own(_smooth(_deviations(np.concatenate(_blocks(series.values, each)))))
+    signs = np.array([worse_direction(name) if kind == "level" else 1 for name, kind in signals])
     squares, parts_at = _lasting(away, signs, length=length, share=share)
     worst = squares.argmax(axis=1)
     workers = np.arange(len(worst))
@@ -137,26 +148,26 @@ def measured(samples: Samples, *, continuity_seconds: float, share: float) -> Ap
     parts[signal[at_worst], worker[at_worst]] = value[at_worst]
     most = squares[workers, worst]
     begins = (squares >= most[:, None] / 4).argmax(axis=1)
-    return Apart(tuple(signals), np.sqrt(most) / np.float32(usual), begins, parts)
+    return OutlierScores(tuple(signals), np.sqrt(most) / np.float32(usual), begins, parts)
 
 
-def culprits(samples: Samples, apart: Apart, *, threshold: float, dominance: float) -> NDArray[np.intp]:
-    """The workers that are apart and nobody's victims; see :func:`find_apart`."""
-    named = np.flatnonzero((apart.scores > threshold) & (apart.scores >= dominance * apart.scores.max()))
-    follow = round(FOLLOW_SECONDS / (_block_samples(samples) * samples.step_seconds))
-    named = named[independent(apart.begins[named], together=1, follow=follow)]
-    begins, scores = apart.begins[named], apart.scores[named]
+def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
+    """The outliers that are nobody's victims; see :func:`find_outliers`."""
+    named = np.flatnonzero((found.scores > threshold) & (found.scores >= dominance * found.scores.max()))
+    follow = round(FOLLOW_SECONDS / (_block_samples(series) * series.step_seconds))
+    named = named[independent(found.begins[named], together=1, follow=follow)]
+    begins, scores = found.begins[named], found.scores[named]
     weaker_and_later = (begins[:, None] - begins[None] == 1) & (scores[:, None] < scores[None])
     kept: NDArray[np.intp] = named[~weaker_and_later.any(axis=1)]
     return kept
 
 
-def _block_samples(samples: Samples) -> int:
-    return max(BLOCK_SAMPLES, round(BLOCK_SECONDS / samples.step_seconds))
+def _block_samples(series: MetricSeries) -> int:
+    return max(BLOCK_SAMPLES, round(BLOCK_SECONDS / series.step_seconds))
 
 
 def _blocks(values: Values, each: int) -> tuple[Values, Values]:
-    """By block, the mean of what a worker differs from its peers, and the logarithm of the variance of that.
+    """By block, the mean of a worker's difference from its peers, and the logarithm of the variance of it.
 
     Notes
     -----
@@ -185,7 +196,7 @@ def _blocks(values: Values, each: int) -> tuple[Values, Values]:
 
 
 def _median(values: Values) -> Values:
-    """Over the workers, shape (metrics, 1, instants); NaN where nobody was there."""
+    """The median over the workers, of shape (metrics, 1, instants); NaN where nobody was there."""
     ordered = np.sort(values, axis=1)
     known = np.isfinite(values).sum(axis=1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=1)
@@ -194,23 +205,23 @@ def _median(values: Values) -> Values:
 
 
 def _deviations(signals: Values) -> Values:
-    """Away from the median of the workers, by the usual deviation of a signal; 0 where a worker was absent."""
+    """Differences from the median of the workers, in usual deviations of a signal; 0 where a worker was absent."""
     away = signals - _median(signals)
     return _scaled(np.nan_to_num(away, copy=False, posinf=0, neginf=0))
 
 
 def _scaled(away: Values) -> Values:
-    spread = _MAD * np.median(np.abs(away).reshape(len(away), -1), axis=1)
+    spread = MAD_TO_DEVIATION * np.median(np.abs(away).reshape(len(away), -1), axis=1)
     return np.asarray(away / np.where(spread > 0, spread, np.inf)[:, None, None], np.float32)
 
 
 def _smooth(away: Values) -> Values:
-    """The mean of each two neighbouring blocks: what goes on and off within a minute stays apart all the time."""
+    """The mean of each two neighbouring blocks, so that what goes on and off within a minute stays away."""
     return _scaled((away[:, :, 1:] + away[:, :, :-1]) * np.float32(0.5))
 
 
 def _less_own(away: Values) -> Values:
-    """Without what a worker keeps nearly all the time, within bounds: machines differ."""
+    """Without what a worker keeps nearly all the time, within bounds, as machines differ."""
     count = away.shape[2]
     tail = int(OWN_SHARE * count)
     ordered = np.sort(away, axis=2)
@@ -220,13 +231,13 @@ def _less_own(away: Values) -> Values:
 
 
 def _lasting(away: Values, signs: NDArray[Any], *, length: int, share: float) -> tuple[Values, tuple[Any, ...]]:
-    """What holds for a share of each stretch of blocks.
+    """How far workers stay away for a share of each stretch of blocks.
 
     Returns
     -------
     tuple
-        By worker and stretch, the sum over the signals of the squares of what the worker is away for the share of the
-        stretch; and where that is: signals, workers, stretches, deviations.
+        By worker and stretch, the sum over the signals of the squared deviation that the worker has for the share of
+        the stretch; and what that is made of: signals, workers, stretches, deviations.
     """
     sums = np.zeros((*away.shape[:2], away.shape[2] + 1), np.float32)
     np.cumsum(away, axis=2, out=sums[:, :, 1:])
@@ -242,51 +253,14 @@ def _lasting(away: Values, signs: NDArray[Any], *, length: int, share: float) ->
     return squares, (signal, worker, window, least)
 
 
-def _finding(samples: Samples, apart: Apart, worker: int, threshold: float) -> Finding:
-    strongest = np.argsort(-apart.parts[:, worker], kind="stable")
-    least = _MIN_WEIGHT * apart.parts[strongest[0], worker]
-    shown = [int(signal) for signal in strongest if apart.parts[signal, worker] >= least][:5]
-    start = int(apart.begins[worker]) * _block_samples(samples)
-    score = float(apart.scores[worker]) / threshold
-    return Finding(
-        worker=samples.workers[worker],
-        host=samples.hosts[worker],
-        cause=cause_of([apart.signals[signal][0] for signal in shown]),
-        score=score,
-        confidence=confidence_of(score),
-        since=samples.start + start * samples.step_seconds,
-        effect=None,
-        evidence=tuple(_evidence(samples, apart, signal, worker, start) for signal in shown),
-    )
-
-
-def _evidence(samples: Samples, apart: Apart, signal: int, worker: int, start: int) -> Evidence:
-    name, kind = apart.signals[signal]
-    values = samples.values[samples.metrics.index(name), :, start:].astype(np.float64)
-    known = np.isfinite(values)
-    counts = np.maximum(known.sum(axis=1), 1)
-    of_worker = np.where(known, values, 0).sum(axis=1) / counts
-    if kind == "swings":
-        of_worker = np.sqrt(np.where(known, (values - of_worker[:, None]) ** 2, 0).sum(axis=1) / counts)
-    peers = of_worker[known.any(axis=1) & (np.arange(len(values)) != worker)]
-    low, middle, high = np.quantile(peers, (0, 0.5, 1)) if len(peers) else (math.nan,) * 3
-    return Evidence(
-        name if kind == "level" else f"{name} swings",
-        float(of_worker[worker]),
-        float(middle),
-        float(low),
-        float(high),
-        float(apart.parts[signal, worker]),
-        int(counts[worker]),
-    )
-
-
-def confidence_of(score: float) -> float:
-    """How often a finding with this score is right, in [0, 1]; rough.
-
-    Notes
-    -----
-    Where ``benchmarks.stragglers_minder`` chooses thresholds, it was half of the findings with a score of just over
-    1, 9 in 10 of those with 1.1 to 2.5, and 99 % of those with more.
-    """
-    return float(1 - 0.5 / max(score, 1.0) ** 1.5)
+def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold: float) -> Finding:
+    strongest = np.argsort(-found.parts[:, worker], kind="stable")
+    least = _MIN_WEIGHT * found.parts[strongest[0], worker]
+    shown = [signal for signal in strongest.tolist() if found.parts[signal, worker] >= least][:MAX_EVIDENCE]
+    start = int(found.begins[worker]) * _block_samples(series)
+    evidence = []
+    for signal in shown:
+        metric, kind = found.signals[signal]
+        z = float(found.parts[signal, worker])
+        evidence.append(evidence_of(series, metric, worker, start, z, swings=kind == "swings"))
+    return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)

@@ -1,4 +1,4 @@
-"""Peers: how far each worker is from the others that do the same work."""
+"""Peers: medians and spreads of the workers that do the same work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Workers of a group that make peers; of fewer none can be told to be the slow one.
+#: Workers of a group that can be compared: of fewer, nobody can tell which one is slow.
 MIN_PEERS = 3
+
+#: From the median of absolute deviations to a standard deviation, for a normal distribution.
+MAD_TO_DEVIATION = 1.4826
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -44,7 +47,7 @@ def median_of_others(values: Floats) -> Floats:
 
 
 def median_by_row(values: Floats) -> Floats:
-    """The median of each row without its NaN; NaN for a row of nothing else. Several times as quick as NumPy's own."""
+    """The median of each row without its NaN, or NaN if there is nothing else; several times as fast as NumPy's own."""
     ordered = np.sort(values, axis=1)  # NaN come last
     count = values.shape[1] - np.isnan(values).sum(axis=1)
     rows = np.arange(len(values))
@@ -54,12 +57,12 @@ def median_by_row(values: Floats) -> Floats:
 
 
 def healthy_spread(values: Floats) -> float:
-    """Standard deviation of the workers that are better than the median, as if the worse were like them.
+    """Standard deviation of the workers that are better than the median, as if the worse ones were like them.
 
-    Stragglers lie on the other side and do not widen it. NaN for fewer than 3 workers.
+    Stragglers lie on the other side and do not widen it. It is NaN for fewer than 3 workers.
     """
     known = values[np.isfinite(values)]
-    if len(known) < 3:
+    if len(known) < MIN_PEERS:
         return float("nan")
     middle = np.median(known)
     better = known[known <= middle] - middle

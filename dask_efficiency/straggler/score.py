@@ -1,4 +1,4 @@
-"""The score: how much longer each worker takes than its peers for the same work, in units of their spread."""
+"""Scores: how much longer each worker takes than its peers for the same work, in units of their spread."""
 
 from __future__ import annotations
 
@@ -8,49 +8,43 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_efficiency.straggler.observations import Readings, medians
-from dask_efficiency.straggler.peers import healthy_spread, median_by_row, median_of_others
-from dask_efficiency.straggler.signals import SIGNALS
+from dask_efficiency.straggler.observations import Observations, medians
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
+from dask_efficiency.straggler.signals import FINISHED
+from dask_efficiency.straggler.sizes import sized
 from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: A worker is judged by at least so many tasks, or by so many kinds of them.
 MIN_TASKS = 5
 MIN_KINDS = 2
 
-#: Peers that a worker needs, unless there is history.
-MIN_PEERS = 2
+#: How many others must do the same work, unless there is history.
+MIN_OTHERS = 2
 
-#: Readings further from their worker's median count as if they were here: this many spreads, and a bit.
+#: Observations that are further from their worker's median than so many spreads and a bit count as if they were there.
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
 
-#: Size is taken into account where it differs by more than this factor within a kind of work.
-SIZES_DIFFER = 2.0
-
-#: What is larger than is usual for its work by this factor is a giant, where at most this part of the work is.
-GIANT = 4.0
-FEW_GIANTS = 0.1
-
-#: Where less than this part of a worker's level is left without its worst reading, it is that task and not the worker.
+#: If less than this share of a worker's level is left without its worst observation, the worker is not slow.
 OF_ALL_TASKS = 0.5
 
 #: A level that is this close to 0 is 0.
 ROUNDING = 1e-9
 
-#: By how much the spread of n workers is widened: this over n.
+#: The spread of n workers is widened by this over n.
 FEW = 3.0
 
-#: Where the workers are of two kinds, the gap between them is this many times the spread of the faster ones at least,
-#: and a tenth; the faster ones are so many or more.
+#: Workers are of two kinds if the gap between them is this many times the spread of the faster ones at least, and a
+#: tenth, and there are so many faster ones or more.
 GAP_SPREADS = 2.0
 MIN_GAP = math.log(1.1)
 MIN_FAST = 3
 
-#: The furthest of healthy workers in a run of history, as a part of what flags one among normal numbers: what is
-#: expected (mean and standard deviation of the logarithm) before any run has told, as if so many runs had; and how many
-#: standard deviations beyond the mean healthy workers rarely come. Chosen on the first part of FlowBench's runs. With
-#: no run at all it is 1.
+#: The tail is how far the furthest healthy worker of a run is, as a share of what flags one among normal numbers. These
+#: are its mean and standard deviation (of the logarithm) that are assumed before any run is known, as if so many runs
+#: had shown them, and how many standard deviations beyond the mean healthy workers rarely come. Chosen on the first
+#: part of FlowBench's runs. With no run at all the tail is 1.
 TAIL_MEAN = -0.5
 TAIL_SPREAD = 0.25
 TAIL_RUNS = 4
@@ -58,19 +52,19 @@ TAIL_SPREADS = 2.0
 MIN_TAIL = 0.6
 MAX_TAIL = 20.0
 
-#: Signals among which one flags a worker, as far as tails are concerned.
+#: The number of signals for which the limit is computed that tails are a share of.
 TAIL_SIGNALS = 5
 
-#: Whoever is further than this is not a peer to measure others by.
+#: Workers with a larger z are not peers by which others are measured.
 PEER = 2.0
 
-#: Fewer of the workers are not enough to be the healthy ones.
+#: The share of the workers that must be healthy.
 MIN_HEALTHY = 0.2
 
-#: Readings of healthy workers that are no higher than what is usually the most.
+#: Observations of healthy workers that are no higher than what is usually the most.
 RARELY = 0.95
 
-#: The spread of this run counts up to this many times what it was in history.
+#: The spread of a run counts up to this many times what it was in history.
 MAX_SPREAD = 3.0
 
 
@@ -89,9 +83,9 @@ class Usual:
     level: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     between: float = math.nan
-    #: By kind of work: what a reading rarely exceeds.
+    #: By kind of work: what an observation rarely exceeds.
     high: Mapping[str, float] = field(default_factory=dict)
-    #: How far healthy workers come, as a multiple of what normal numbers do: 1 is as far.
+    #: How far healthy workers come, as a multiple of how far normal numbers do.
     tail: float = 1.0
 
 
@@ -102,12 +96,12 @@ class Scores:
     Parameters
     ----------
     level
-        How much more than its peers, as a logarithm; 0 where it cannot be compared.
+        How far a worker is above its peers, as a logarithm; 0 where it cannot be compared.
     z
-        The same in units of the spread of the peers, which is larger for a worker of few readings, and of the tail that
-        history tells.
-    readings
-        How many.
+        The same in units of the spread of the peers, which is larger for a worker with few observations, and of the
+        tail that history shows.
+    observations
+        How many observations each worker has.
     enough
         Whether they, and the peers, are enough to judge by.
     """
@@ -115,40 +109,40 @@ class Scores:
     signal: str
     level: Float64
     z: Float64
-    readings: Int64
+    observations: Int64
     enough: Bool
     #: One standard deviation of the peers.
     scale: float
 
 
 def threshold(workers: int, signals: int, factor: float) -> float:
-    """The z that flags a worker: the largest of so many normal numbers, times a factor."""
+    """The z that flags a worker: the largest among so many normal numbers, times a factor."""
     return factor * math.sqrt(2.0 * math.log(max(workers * signals, 2)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Readings by kind of work and worker; shapes (kinds, workers), NaN where there are none."""
+    """Observations by kind of work and worker; shapes (kinds, workers), NaN where there are none."""
 
     mean: Float64
     weight: Float64
     count: Int64
-    #: Variance of a reading within a worker; shape (kinds,).
+    #: Variance of an observation within a worker; shape (kinds,).
     noise: Float64
 
 
-def score(readings: Readings, workers: int, usual: Usual | None = None) -> Scores:
+def score(observations: Observations, workers: int, usual: Usual | None = None) -> Scores:
     """Compare the workers by one signal.
 
     Parameters
     ----------
-    readings
+    observations
         Of the whole run.
     workers
         How many there are.
     usual
-        The same signal in runs that were all right. It tells which of the workers are healthy where more than half
-        are slow, and how much healthy workers differ.
+        The same signal in runs in which nothing was wrong. It tells which of the workers are healthy where more than
+        half are slow, and how much healthy workers differ.
 
     Returns
     -------
@@ -156,18 +150,19 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
 
     Notes
     -----
-    A worker's level is the mean over its readings, winsorised about its own median, minus the median of its peers for
-    the same work. Its spread comes from the workers that are faster than the median; without history it is no less
-    than what few tasks make of equal workers. Workers that stand out are not peers, which is repeated until nothing
-    changes. Without history the faster ones are the peers where workers are of two kinds with a gap between them.
+    A worker's level is the mean over its observations, winsorised about its own median, minus the median of its peers
+    for the same work. The spread comes from the workers that are faster than the median; without history it is no less
+    than chance makes it among equal workers of few tasks. Workers that stand out are no peers, and this is repeated
+    until nothing changes. Without history, where workers are of two kinds with a gap between them, the faster ones are
+    the peers.
     """
-    readings = sized(_without_short_censored(readings, workers), workers)
-    cells = _cells(readings, workers)
-    floor = SIGNALS[readings.signal].floor
+    observations = sized(_without_short_censored(observations), workers)
+    cells = _cells(observations, workers)
+    floor = FINISHED[observations.signal].floor
     judged = _judged(cells, usual)
     level, error = _levels(cells, judged)
     between = usual.between if usual is not None else math.nan
-    peers = judged if usual is None else _at_the_usual_level(cells, readings.kinds, judged, usual, floor)
+    peers = judged if usual is None else _at_the_usual_level(cells, observations.kinds, judged, usual, floor)
     seen: set[bytes] = set()
     scale = math.hypot(float(np.nan_to_num(healthy_spread(level[judged]))), floor)
     if usual is None and judged.any():
@@ -186,46 +181,53 @@ def score(readings: Readings, workers: int, usual: Usual | None = None) -> Score
         peers = fewer
     if usual is not None:
         z = z / usual.tail
-    without_worst, _ = _levels(_cells(readings.take(~_worst(readings, workers)), workers), peers)
+    without_worst, _ = _levels(_cells(observations.take(~_worst(observations, workers)), workers), peers)
     z = np.where(without_worst < OF_ALL_TASKS * level, np.minimum(z, 0.0), z)
     return Scores(
-        readings.signal, np.where(judged, level, 0.0), np.where(judged, z, 0.0), cells.count.sum(axis=0), judged, scale
+        observations.signal,
+        np.where(judged, level, 0.0),
+        np.where(judged, z, 0.0),
+        cells.count.sum(axis=0),
+        judged,
+        scale,
     )
 
 
-def usual_of(runs: Sequence[tuple[Readings, int]]) -> Usual:
-    """What is usual, from runs (readings, workers) of one signal in which nothing was wrong."""
+def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
+    """What is usual, from runs (observations, workers) of one signal in which nothing was wrong."""
     levels: dict[str, list[float]] = {}
     values: dict[str, list[Float64]] = {}
     between = []
-    for readings, workers in runs:
-        cells = _cells(sized(readings, workers), workers)
-        for name, middle in zip(readings.kinds, median_by_row(cells.mean).tolist(), strict=True):
+    for observations, workers in runs:
+        cells = _cells(sized(observations, workers), workers)
+        for name, middle in zip(observations.kinds, median_by_row(cells.mean).tolist(), strict=True):
             if math.isfinite(middle):
                 levels.setdefault(name, []).append(middle)
-        for place, name in enumerate(readings.kinds):
-            values.setdefault(name, []).append(readings.value[readings.work == place])
+        for place, name in enumerate(observations.kinds):
+            values.setdefault(name, []).append(observations.value[observations.work == place])
         level, _ = _levels(cells, _judged(cells, None))
         known = np.clip(level[np.isfinite(level)], -1.0, 1.0)
         if len(known):
             between.append(float(np.sqrt(np.mean(known * known))))
     middle = {name: float(np.median(of_runs)) for name, of_runs in levels.items()}
     spread = {
-        name: 1.4826 * float(np.median(np.abs(np.array(of_runs) - middle[name]))) if len(of_runs) > 2 else math.inf
+        name: MAD_TO_DEVIATION * float(np.median(np.abs(np.array(of_runs) - middle[name])))
+        if len(of_runs) > 2
+        else math.inf
         for name, of_runs in levels.items()
     }
     together = {name: np.concatenate(parts) for name, parts in values.items()}
     high = {name: float(np.quantile(one, RARELY)) for name, one in together.items() if len(one)}
     found = Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
-    return replace(found, tail=_tail([score(readings, workers, found) for readings, workers in runs]))
+    return replace(found, tail=_tail([score(observations, workers, found) for observations, workers in runs]))
 
 
 def _tail(healthy: Sequence[Scores]) -> float:
-    """How far the furthest worker of a healthy run rarely is: a bound for the next run, from the furthest of each."""
+    """How far the furthest worker of a healthy run rarely comes, from how far the furthest one of each run came."""
     furthest = [
         math.log(max(float(one.z.max()), 1e-3) / threshold(int(one.enough.sum()), TAIL_SIGNALS, 1.0))
         for one in healthy
-        if one.enough.sum() > MIN_PEERS
+        if one.enough.sum() > MIN_OTHERS
     ]
     x = np.maximum(np.array(furthest), TAIL_MEAN - 4 * TAIL_SPREAD)
     n = len(x) + TAIL_RUNS
@@ -235,104 +237,60 @@ def _tail(healthy: Sequence[Scores]) -> float:
     return min(max(math.exp(bound), MIN_TAIL), MAX_TAIL)
 
 
-def sized(readings: Readings, workers: int) -> Readings:
-    """The readings less what their size explains, where it differs much within a kind of work.
-
-    The slope comes from differences within workers, so that a slow worker with large inputs does not hide behind them.
-    """
-    readings = without_giants(readings)
-    known = np.isfinite(readings.size)
-    if not known.any():
-        return readings
-    kinds = len(readings.kinds)
-    value = readings.value.copy()
-    place = readings.work * workers + readings.worker
-    middle = medians(readings.size[known], readings.work[known], kinds)
-    x = np.where(known, readings.size, 0.0) - np.where(known, middle[readings.work], 0.0)
-    far = np.zeros(kinds)
-    np.maximum.at(far, readings.work, np.abs(x))
-    x_in = x - medians(x, place, kinds * workers)[place]
-    y_in = value - medians(value, place, kinds * workers)[place]
-    limit = 3.0 * np.maximum(medians(np.abs(y_in), readings.work, kinds), MIN_SPREAD)[readings.work] + 1.5 * np.abs(
-        x_in
-    )
-    y_in = np.clip(y_in, -limit, limit)
-    cross = np.bincount(readings.work, x_in * y_in, minlength=kinds)
-    square = np.bincount(readings.work, x_in * x_in, minlength=kinds)
-    slope = np.where(far > math.log(SIZES_DIFFER), np.clip(cross / np.maximum(square, 1e-12), 0.0, 1.5), 0.0)
-    slope = np.where(square > 1e-9, slope, 0.0)
-    value -= slope[readings.work] * x
-    return Readings(
-        readings.signal, readings.worker, readings.work, value, readings.weight,
-        np.full(len(value), np.nan), readings.at, readings.censored, readings.kinds,
-    )  # fmt: skip
-
-
-def without_giants(readings: Readings) -> Readings:
-    """Without the few that are far larger than the others of their work: how much longer those take nobody knows."""
-    known = np.isfinite(readings.size)
-    if not known.any():
-        return readings
-    kinds = len(readings.kinds)
-    middle = medians(readings.size[known], readings.work[known], kinds)[readings.work]
+def _without_short_censored(observations: Observations) -> Observations:
+    """Without the tasks that have not ended and have not yet taken longer than is usual for their work."""
+    if not observations.censored.any():
+        return observations
+    ended = ~observations.censored
+    middle = medians(observations.value[ended], observations.work[ended], len(observations.kinds))
     with np.errstate(invalid="ignore"):
-        giant = readings.size > middle + math.log(GIANT)
-    few = np.bincount(readings.work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(readings.work, minlength=kinds)
-    return readings.take(~(giant & few[readings.work]))
+        return observations.take(ended | (observations.value > middle[observations.work]))
 
 
-def _without_short_censored(readings: Readings, workers: int) -> Readings:
-    """Tasks that have not ended count once they have taken longer than is usual for their work."""
-    if not readings.censored.any():
-        return readings
-    ended = ~readings.censored
-    middle = medians(readings.value[ended], readings.work[ended], len(readings.kinds))
-    with np.errstate(invalid="ignore"):
-        return readings.take(ended | (readings.value > middle[readings.work]))
-
-
-def _cells(readings: Readings, workers: int) -> _Cells:
-    kinds = len(readings.kinds)
+def _cells(observations: Observations, workers: int) -> _Cells:
+    kinds = len(observations.kinds)
     shape, size = (kinds, workers), kinds * workers
-    place = readings.work * workers + readings.worker
+    place = observations.work * workers + observations.worker
     count = np.bincount(place, minlength=size)
-    of_work = medians(readings.value, readings.work, kinds)
-    off = readings.value - of_work[readings.work]
-    spread = 1.4826 * medians(np.abs(off), readings.work, kinds)
+    of_work = medians(observations.value, observations.work, kinds)
+    off = observations.value - of_work[observations.work]
+    spread = MAD_TO_DEVIATION * medians(np.abs(off), observations.work, kinds)
     own = medians(off, place, size)
     centre = np.where(count >= 3, own, 0.0)[place]
-    limit = WINSOR_SPREADS * np.maximum(spread, MIN_SPREAD)[readings.work] + WINSOR_BIT
+    limit = WINSOR_SPREADS * np.maximum(spread, MIN_SPREAD)[observations.work] + WINSOR_BIT
     off = np.clip(off, centre - limit, centre + limit)
-    weight = np.bincount(place, readings.weight, minlength=size).astype(np.float64)
-    mean = np.bincount(place, readings.weight * off, minlength=size) / np.where(count > 0, weight, 1.0)
+    weight = np.bincount(place, observations.weight, minlength=size).astype(np.float64)
+    mean = np.bincount(place, observations.weight * off, minlength=size) / np.where(count > 0, weight, 1.0)
     residual = off - mean[place]
     freedom = np.maximum(count - 1, 0).reshape(shape).sum(axis=1)
-    within = np.bincount(readings.work, residual * residual, minlength=kinds)
+    within = np.bincount(observations.work, residual * residual, minlength=kinds)
     noise = np.where(freedom > 0, within / np.maximum(freedom, 1), np.nan_to_num(spread) ** 2 + MIN_SPREAD**2)
     means = np.where(count > 0, mean, np.nan).reshape(shape) + of_work[:, None]
     return _Cells(means, weight.reshape(shape), count.reshape(shape), noise)
 
 
-def _worst(readings: Readings, workers: int) -> Bool:
-    """The worst reading of each worker that has enough."""
-    off = readings.value - medians(readings.value, readings.work, len(readings.kinds))[readings.work]
-    order = np.lexsort((off, readings.worker))
-    count = np.bincount(readings.worker, minlength=workers)
+def _worst(observations: Observations, workers: int) -> Bool:
+    """The worst observation of each worker that has enough of them."""
+    off = (
+        observations.value - medians(observations.value, observations.work, len(observations.kinds))[observations.work]
+    )
+    order = np.lexsort((off, observations.worker))
+    count = np.bincount(observations.worker, minlength=workers)
     worst = np.zeros(len(off), np.bool_)
     worst[order[np.cumsum(count)[count >= MIN_TASKS] - 1]] = True
     return worst
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
-    """Workers with enough readings, in work that enough others do too."""
+    """Workers with enough observations of work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
-    comparable = cells.count * (peers >= (1 if usual is not None else MIN_PEERS))[:, None]
+    comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)
     return judged
 
 
 def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
-    """By worker: the mean over its work of its difference from its peers, and the variance of that from few tasks."""
+    """By worker, the mean over its work of its difference from its peers, and the variance that few tasks give it."""
     among = np.where(peers[None, :], cells.mean, np.nan)
     reference = np.where(peers[None, :], median_of_others(among), median_by_row(among)[:, None])
     off = cells.mean - reference
@@ -345,7 +303,7 @@ def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
 
 
 def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
-    """Those below the widest gap among the faster half, where it is too wide for chance; else all that are judged."""
+    """The workers below the widest gap in the faster half, if it is too wide for chance; else all that are judged."""
     ordered = np.sort(level[judged])
     widest, limit = 0.0, math.inf
     for count in range(max(MIN_FAST, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
@@ -357,31 +315,31 @@ def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
 
 
 def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
-    """How far healthy workers are apart; ``sampling`` is how far equal ones would be, of so few tasks."""
+    """How much healthy workers differ; ``sampling`` is how much equal ones would, with so few tasks."""
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MAX_SPREAD * between), between)
     else:
-        # of a few workers the spread is often small by chance
+        # the spread of a few workers is often small by chance
         spread = max(spread * (1.0 + FEW / max(len(level), 1)), sampling)
     return math.hypot(spread, floor)
 
 
 def healthy_left(level: Float64) -> float:
-    """Root mean square of the levels below 0: the spread that stragglers do not widen."""
+    """Root mean square of the levels below 0, which is the spread that stragglers do not widen."""
     better = level[level <= ROUNDING]
     return float(np.sqrt(np.mean(better * better))) if len(better) else 0.0
 
 
 def _in_spreads(level: Float64, error: Float64, scale: float, peers: Bool) -> Float64:
-    """The peers' spread has in it what few readings do to a level; where a worker has fewer, there is more of it."""
+    """Levels in units of the spread, which is wider for a worker that has fewer observations than its peers."""
     more = np.maximum(error - float(np.median(error[peers])), 0.0)
     z: Float64 = level / np.sqrt(scale**2 + more)
     return z
 
 
 def _at_the_usual_level(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:
-    """The workers that are as fast as is usual; all of them where too few are, as then peers must do."""
+    """The workers that are as fast as usual; all of them where too few are, as then only peers can tell."""
     level = np.array([usual.level.get(kind, math.nan) for kind in kinds])
     spread = np.array([usual.spread.get(kind, math.inf) for kind in kinds])
     off = cells.mean - level[:, None]

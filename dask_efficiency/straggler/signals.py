@@ -1,113 +1,191 @@
-"""The signals by which workers are compared: one table of what each is called, counted in, and varies by."""
+"""The table of signals: what each one is called, its unit, and by how much healthy workers differ in it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+#: Transfers of fewer bytes show the latency of the network rather than its bandwidth.
+MIN_TRANSFER_BYTES = 65_536
+
+
+class Unit(StrEnum):
+    """What the number of a signal counts."""
+
+    #: How many times as long the work takes. Levels are logarithms of it.
+    TIMES_AS_LONG = "times as long"
+    #: How many times as much there is of something that is not the duration of the work. Levels are logarithms of it.
+    TIMES_AS_MUCH = "times as much"
+    #: A share of time, or CPU seconds a second. Levels are differences.
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What a signal is while a run goes on.
+    """How a signal is measured while a run goes on.
 
     Parameters
     ----------
     words
-        What it is called for people.
+        Its name for people.
     floor
-        Spread of healthy workers that there always is.
-    least_effect
-        How much worse than its peers a worker must be.
-    ratio
-        Whether it is the logarithm of how many times as long something takes; else a difference of shares.
+        The least spread among healthy workers that is assumed.
+    min_effect
+        How much worse than its peers a worker must be, as a level.
+    unit
+        What it counts.
+    variance
+        Variance of the level of one interval, where a worker has one number for all of it; NaN where the variance is
+        measured.
+    only_with_duration
+        Whether the signal means slowness only where the tasks take longer too: a worker that computes for less of a
+        shorter time is not slow, and kernels take longer on larger inputs.
+    of_hosts
+        Whether all workers of a host can be slow in it together.
     """
 
     words: str
     floor: float
-    least_effect: float
-    ratio: bool = False
+    min_effect: float
+    unit: Unit = Unit.SHARE
+    variance: float = math.nan
+    only_with_duration: bool = False
+    of_hosts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a signal is measured in a run that is over.
+
+    Parameters
+    ----------
+    words
+        Its name for people.
+    floor
+        The least spread among healthy workers that is assumed, as a logarithm; from what was measured on FlowBench.
+    unit
+        What it counts.
+    only_evidence
+        Whether it only tells why a worker is slow, and is no slowness itself.
+    against_usual
+        Whether it is compared with what is usual in other runs, as the peers wait for the same disk.
+    rises_with_disk
+        Whether it rises on a worker that waits for a disk which another worker holds up.
+    """
+
+    words: str
+    floor: float
+    unit: Unit = Unit.TIMES_AS_LONG
+    only_evidence: bool = False
+    against_usual: bool = False
+    rises_with_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One signal.
+    """One signal, as it is measured in a run that is over and while a run goes on; None where it is not measured."""
 
-    Parameters
-    ----------
-    floor
-        Spread of healthy workers of a run that is over below which nobody is blamed, as a logarithm; of what was
-        measured on FlowBench.
-    words
-        What it is called for people where a run is over: a multiple of what is usual.
-    ratio
-        Whether the level is the logarithm of how many times as long something takes.
-    live
-        The same while a run goes on; None where the signal is not measured then.
-    """
-
-    floor: float
-    words: str
-    ratio: bool = True
+    finished: Finished | None = None
     live: Live | None = None
+
+    @property
+    def words(self) -> str:
+        """The name for people; the one of a run that is over where there are two."""
+        measured = self.finished or self.live
+        return measured.words if measured is not None else ""
 
 
 SIGNALS: Mapping[str, Signal] = {
     "duration": Signal(
-        floor=0.03,
-        words="time in the thread",
-        live=Live(words="time for the same work", floor=0.03, least_effect=math.log(1.1), ratio=True),
+        finished=Finished(words="time in the thread", floor=0.03, rises_with_disk=True),
+        live=Live(
+            words="time for the same work",
+            floor=0.03,
+            min_effect=math.log(1.1),
+            unit=Unit.TIMES_AS_LONG,
+            of_hosts=True,
+        ),
     ),
     "cpu_share": Signal(
-        floor=0.02,
-        words="seconds for each CPU second",
-        live=Live(words="share of it on the CPU", floor=0.02, least_effect=0.05),
+        finished=Finished(words="seconds for each CPU second", floor=0.02, rises_with_disk=True),
+        live=Live(words="share of it on the CPU", floor=0.02, min_effect=0.05, only_with_duration=True, of_hosts=True),
     ),
     "receive": Signal(
-        floor=0.05,
-        words="receiving data, for each byte",
-        live=Live(words="time to receive a byte", floor=0.10, least_effect=math.log(1.5), ratio=True),
+        finished=Finished(words="receiving data, for each byte", floor=0.05),
+        live=Live(
+            words="time to receive a byte",
+            floor=0.10,
+            min_effect=math.log(1.5),
+            unit=Unit.TIMES_AS_LONG,
+            of_hosts=True,
+        ),
     ),
     "send": Signal(
-        floor=0.05,
-        words="sending data, for each byte",
-        live=Live(words="time to send a byte", floor=0.10, least_effect=math.log(1.5), ratio=True),
+        finished=Finished(words="sending data, for each byte", floor=0.05),
+        live=Live(
+            words="time to send a byte", floor=0.10, min_effect=math.log(1.5), unit=Unit.TIMES_AS_LONG, of_hosts=True
+        ),
     ),
     "disk": Signal(
-        floor=0.05,
-        words="moving data to and from disk",
-        live=Live(words="time on the disk", floor=0.10, least_effect=math.log(1.5), ratio=True),
+        finished=Finished(words="moving data to and from disk", floor=0.05, rises_with_disk=True),
+        live=Live(
+            words="time on the disk", floor=0.10, min_effect=math.log(1.5), unit=Unit.TIMES_AS_LONG, variance=0.02
+        ),
     ),
-    "memory": Signal(
-        floor=0.05,
-        words="time for each second not paused or spilling",
-        live=Live(words="threads paused or spilling", floor=0.03, least_effect=0.1),
-    ),
+    "memory": Signal(live=Live(words="threads paused or spilling", floor=0.03, min_effect=0.1, variance=0.0025)),
     "core_wait": Signal(
-        floor=0.03,
-        words="waiting for a core",
-        ratio=False,
-        live=Live(words="waiting for a core, beyond the peers", floor=0.03, least_effect=0.1),
+        live=Live(
+            words="waiting for a core, beyond the peers",
+            floor=0.03,
+            min_effect=0.1,
+            variance=0.0025,
+            only_with_duration=True,
+        )
     ),
     "beside_tasks": Signal(
-        floor=0.03,
-        words="CPU beside its tasks",
-        ratio=False,
-        live=Live(words="CPU beside its tasks, beyond the peers", floor=0.03, least_effect=0.1),
+        live=Live(
+            words="CPU beside its tasks, beyond the peers",
+            floor=0.03,
+            min_effect=0.1,
+            variance=0.0025,
+            only_with_duration=True,
+        )
     ),
     "gpu_kernel": Signal(
-        floor=0.03,
-        words="time of the same GPU kernels",
-        live=Live(words="time of the same GPU kernels", floor=0.03, least_effect=math.log(1.1), ratio=True),
+        live=Live(
+            words="time of the same GPU kernels",
+            floor=0.03,
+            min_effect=math.log(1.1),
+            unit=Unit.TIMES_AS_LONG,
+            only_with_duration=True,
+        )
     ),
-    "non_cpu": Signal(floor=0.03, words="seconds off the CPU for each on it", ratio=False),
-    "io_wait": Signal(floor=0.10, words="waiting for the disk", ratio=False),
-    "blocked": Signal(floor=0.16, words="blocked, moving data included", ratio=False),
-    "staging": Signal(floor=0.05, words="moving data, beside the usual"),
-    "whole": Signal(floor=0.03, words="time of a task with its data"),
-    "loop_lag": Signal(floor=0.15, words="turn of the event loop"),
-    "paused": Signal(floor=0.05, words="time for each second not paused"),
+    "non_cpu": Signal(
+        finished=Finished(
+            words="seconds off the CPU for each on it", floor=0.03, unit=Unit.TIMES_AS_MUCH, rises_with_disk=True
+        )
+    ),
+    "io_wait": Signal(finished=Finished(words="waiting for the disk", floor=0.10, unit=Unit.TIMES_AS_MUCH)),
+    "blocked": Signal(
+        finished=Finished(
+            words="blocked, moving data included", floor=0.16, unit=Unit.TIMES_AS_MUCH, against_usual=True
+        )
+    ),
+    "staging": Signal(finished=Finished(words="moving data, beside the usual", floor=0.05, against_usual=True)),
+    "whole": Signal(finished=Finished(words="time of a task with its data", floor=0.03, against_usual=True)),
+    "loop_lag": Signal(finished=Finished(words="turn of the event loop", floor=0.15, only_evidence=True)),
+    "paused": Signal(finished=Finished(words="time for each second not paused", floor=0.05)),
 }
 
-#: Those that are measured while a run goes on, in the order of the arrays that hold them.
+#: The signals of a run that is over.
+FINISHED: Mapping[str, Finished] = {
+    name: signal.finished for name, signal in SIGNALS.items() if signal.finished is not None
+}
+
+#: The signals that are measured while a run goes on, in the order of the rows of the arrays that hold them.
 LIVE: Mapping[str, Live] = {name: signal.live for name, signal in SIGNALS.items() if signal.live is not None}
+
+#: Their rows.
+DURATION, CPU_SHARE, RECEIVE, SEND, DISK, MEMORY, CORE_WAIT, BESIDE_TASKS, GPU_KERNEL = range(len(LIVE))

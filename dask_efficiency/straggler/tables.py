@@ -1,4 +1,4 @@
-"""Runs as readings: from a table of tasks, or from a recorded run."""
+"""Run: all observations of a run, read from a table of tasks or from a recorded run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.straggler.observations import MIN_BYTES, Readings, Work, compare_by, readings_of
+from dask_efficiency.straggler.observations import Observations, Work, compare_by, observations_of
+from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
@@ -18,42 +19,42 @@ if TYPE_CHECKING:
 
 REQUIRED = ("worker", "prefix", "start", "stop")
 
-#: Of a table; what is not there switches signals off. All are numbers, of seconds or bytes.
-OPTIONAL = ("cpu_seconds", "input_bytes", "output_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
+#: Columns that a table may lack, and the signals are missing that are read from them. All are seconds or bytes.
+OPTIONAL = ("cpu_seconds", "input_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
 
-#: Hosts with fewer workers are not compared within themselves.
-WORKERS_OF_A_HOST = 3
+#: The workers of a host are compared with each other if there are so many.
+MIN_WORKERS_OF_HOST = 3
 
 
 class TableError(ValueError):
-    """A table in which stragglers cannot be looked for."""
+    """The table cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The workers of a run and all that is known to compare them by."""
+    """The workers of a run, and all observations by which they can be compared."""
 
     workers: tuple[str, ...]
-    #: By worker; empty where it is not known.
+    #: By worker; empty where they are not known.
     hosts: tuple[str, ...]
-    readings: tuple[Readings, ...]
+    observations: tuple[Observations, ...]
 
 
 def run_of_table(frame: pd.DataFrame) -> Run:
-    """Read a table, a row for each task.
+    """Read a table that has a row for each task.
 
     Parameters
     ----------
     frame
         Columns ``worker``, ``prefix``, ``start`` and ``stop`` (seconds; of a task that has not ended, NaN), and, where
         known, ``cpu_seconds``, ``io_wait_seconds`` (blocked on the disk between start and stop), ``disk_seconds`` and
-        ``transfer_seconds`` (before start or after stop), ``input_bytes``, ``output_bytes``, ``group`` (only workers of
-        one group are compared), ``host`` and ``key``.
+        ``transfer_seconds`` (before start or after stop), ``input_bytes``, ``group`` (only workers of one group are
+        compared), ``host`` and ``key``.
 
     Raises
     ------
     TableError
-        If a column is missing, or holds what it cannot.
+        If a column is missing, or holds an impossible value.
     """
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
@@ -83,9 +84,9 @@ def run_of_table(frame: pd.DataFrame) -> Run:
     work = Work(
         worker=worker, kind=kind, kinds=tuple(kinds), start=start, stop=np.where(running, end, stop), running=running,
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
-        transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"], output_bytes=numbers["output_bytes"],
+        transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
     )  # fmt: skip
-    return Run(tuple(names), tuple(hosts), _within_hosts(readings_of(work), hosts))
+    return Run(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
@@ -117,30 +118,32 @@ def _positions(values: Any) -> tuple[list[str], Int64]:
     return list(known), np.array([known[text] for text in texts], np.int64)
 
 
-def _within_hosts(found: Sequence[Readings], hosts: Sequence[str]) -> tuple[Readings, ...]:
-    """The same with the disk compared within hosts of several workers: they share it."""
+def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
+    """The observations, with the disk compared within hosts of several workers, as those share it."""
     counts = {host: hosts.count(host) for host in set(hosts)}
-    of_worker = [host if host and counts[host] >= WORKERS_OF_A_HOST else "" for host in hosts]
+    of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
     if not any(of_worker):
         return tuple(found)
-    return tuple(_by_host(readings, of_worker) if readings.signal == "disk" else readings for readings in found)
+    return tuple(
+        _by_host(observations, of_worker) if observations.signal == "disk" else observations for observations in found
+    )
 
 
-def _by_host(readings: Readings, hosts: Sequence[str]) -> Readings:
+def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
     names = [
-        f"{readings.kinds[work]} {hosts[worker]}".rstrip()
-        for work, worker in zip(readings.work.tolist(), readings.worker.tolist(), strict=True)
+        f"{observations.kinds[work]} {hosts[worker]}".rstrip()
+        for work, worker in zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
     ]
     kinds, work = _positions(names)
-    columns = {name: getattr(readings, name) for name in ("worker", "value", "weight", "size", "at", "censored")}
-    return Readings(readings.signal, work=work, kinds=tuple(kinds), **columns)
+    columns = {name: getattr(observations, name) for name in ("worker", "value", "weight", "size", "at", "censored")}
+    return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
 
 
 def run_of_trace(trace: RunTrace) -> Run:
     """Read a recorded run.
 
     Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
-    prefix on a worker is left out: it imports and warms up.
+    prefix on a worker is left out, as it imports and warms up.
     """
     runs = trace.runs
     names = tuple(spec.name for spec in trace.workers)
@@ -170,25 +173,24 @@ def run_of_trace(trace: RunTrace) -> Run:
         stop=np.where(running, np.maximum(trace.stop, runs.start[rows]), runs.stop[rows]) / 1e9, running=running,
         cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),
         transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
-        output_bytes=np.maximum(trace.tasks.nbytes[runs.task[rows]], 0).astype(np.float64),
     )  # fmt: skip
-    found = [*_within_hosts(readings_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
-    return Run(names, hosts, tuple(readings for readings in found if len(readings.value)))
+    found = [*_within_hosts(observations_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
+    return Run(names, hosts, tuple(observations for observations in found if len(observations.value)))
 
 
 def sizes_of_work(trace: RunTrace) -> Float64:
-    """By task, bytes of its inputs; where it has none, as what reads a file, of its result."""
+    """By task, the bytes of its inputs; or of its result where it has none, as a task that reads a file."""
     own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
     inputs = total[trace.dependency_starts[1:]] - total[trace.dependency_starts[:-1]]
     return np.where(inputs > 0, inputs, own)
 
 
-def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:
-    """Seconds a byte: each receiver against others that got from the same sender, and the other way round."""
+def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
+    """Seconds a byte: receivers are compared by the same sender, and senders by the same receiver."""
     moved = trace.transfers
     took = (moved.stop - moved.start) / 1e9
-    rows = moved.arrived & (moved.nbytes >= MIN_BYTES) & (moved.start != MISSING) & (took > 0)
+    rows = moved.arrived & (moved.nbytes >= MIN_TRANSFER_BYTES) & (moved.start != MISSING) & (took > 0)
     rows &= (moved.sender >= 0) & (moved.receiver >= 0) & (moved.sender < len(names)) & (moved.receiver < len(names))
     cost = np.log(took[rows] / moved.nbytes[rows])
     sender, receiver, at = (
@@ -202,8 +204,8 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:
     ]
 
 
-def _of_series(trace: RunTrace) -> list[Readings]:
-    """What heartbeats tell: the event loop's lag, and time paused."""
+def _of_series(trace: RunTrace) -> list[Observations]:
+    """What heartbeats report: the lag of the event loop, and the time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9

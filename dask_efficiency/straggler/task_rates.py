@@ -1,4 +1,4 @@
-"""Pace: how a worker's tasks, transfers and disk went so far, in totals by which workers can be compared."""
+"""TaskRates: how long a worker's tasks, transfers and disk took so far, in totals by which workers can be compared."""
 
 from __future__ import annotations
 
@@ -12,43 +12,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload
+from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
-#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall seconds and of the
-#: size in bytes, their squares and their product; the share of the wall time on the CPU, and its square.
+#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall seconds and of the size in
+#: bytes, their squares and their product; the share of the wall time on the CPU, and its square.
 TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_size2", "log_product", "share", "share2")
 
-#: What is added up for each worker that this one fetches from: transfers; the logarithm of the seconds a byte, and
-#: its square; seconds.
+#: What is added up for each worker that this one fetches from: transfers; the logarithm of the seconds a byte, and its
+#: square; seconds.
 TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
 
-#: What is added up for the worker as a whole. Seconds that its threads waited for a core (-1 where the system does not
-#: tell), and on the CPU, are the process's own; of the latter, some are its tasks'.
-VITAL_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
+#: What is added up for the worker's process. The seconds that its threads waited for a core are -1 where the system
+#: does not tell them; of its CPU seconds, a part is that of its tasks.
+PROCESS_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
 
-#: Prefixes, senders and running tasks that a heartbeat tells apart; 4 kB of payload at most.
+#: How many prefixes, senders and running tasks a heartbeat names; this keeps the payload below 4 kB.
 MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16
 
-#: Transfers of fewer bytes tell of latency, not of bandwidth.
-MIN_TRANSFER_BYTES = 65_536
-
-#: A task counts as at most this many times as long as its worker's tasks of the prefix usually take: one that is
-#: far out says more about itself than about the worker.
+#: A task counts for at most this many times the usual time of its worker's tasks of the prefix, as one that takes far
+#: longer says more about itself than about the worker.
 MAX_TIMES_LONGER = 4.0
 
-#: A task that is larger than its worker's tasks of the prefix usually are by this factor is not compared: of so few
-#: large ones nobody knows how much longer they take. What is usual follows with this weight of each task.
+#: A task is not compared if it is larger than its worker's tasks of the prefix usually are by this factor: nobody knows
+#: how much longer so few large ones take. The usual size follows each task with this weight.
 GIANT = 4.0
 LOG_GIANT = log(GIANT)
 SIZE_LEARNING = 0.125
 
-#: Shorter tasks measure the clock.
+#: The time of shorter tasks is mostly that of the clock.
 MIN_WALL_SECONDS = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningTask:
     """A task that has not ended: its prefix, seconds so far, and bytes of input (0 where it has none)."""
 
     prefix: str
@@ -57,7 +55,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pace:
+class TaskRates:
     """A worker's totals, as its heartbeat carries them.
 
     Parameters
@@ -66,8 +64,8 @@ class Pace:
         Names, and an array of shape (prefixes, :data:`TASK_SUMS`).
     senders, transfers
         Addresses, and an array of shape (senders, :data:`TRANSFER_SUMS`).
-    vitals
-        An array of shape (:data:`VITAL_SUMS`,).
+    process
+        An array of shape (:data:`PROCESS_SUMS`,).
     running
         The tasks that have run longest.
     """
@@ -76,25 +74,25 @@ class Pace:
     tasks: NDArray[np.float64]
     senders: tuple[str, ...]
     transfers: NDArray[np.float64]
-    vitals: NDArray[np.float64]
-    running: tuple[Running, ...] = ()
+    process: NDArray[np.float64]
+    running: tuple[RunningTask, ...] = ()
 
 
-class PaceCounter:
-    """Adds up a worker's pace. The first task of each prefix is left out: it imports and warms up."""
+class TaskRateCounter:
+    """Adds up a worker's rates. The first task of each prefix is left out, as it imports and warms up."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, list[float]] = {}
         self._transfers: dict[str, list[float]] = {}
-        #: By prefix, the logarithm of the size that tasks usually have.
+        #: By prefix, the logarithm of the usual size of a task.
         self._usual_size: dict[str, float] = {}
-        #: On the CPU, of all tasks, whether they say something of the pace or not.
+        #: CPU seconds of all tasks, whether they count for the rates or not.
         self.cpu_seconds = 0.0
-        #: Grows, and stands behind the sums: which were used last.
+        #: Grows with each use, and is kept behind the sums to tell which were used last.
         self._turn = 0.0
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
-        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+        """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
         self.cpu_seconds += cpu / 1e9
         seconds = wall / 1e9
         if seconds < MIN_WALL_SECONDS:
@@ -128,7 +126,7 @@ class PaceCounter:
         sums[9] += share * share
 
     def transfer(self, sender: str, *, seconds: float, nbytes: int) -> None:
-        """Data came from another worker."""
+        """Count data that came from another worker."""
         if nbytes < MIN_TRANSFER_BYTES or not seconds > 0:
             return
         sums = self._transfers.get(sender) or self._begin(self._transfers, sender, MAX_SENDERS, TRANSFER_SUMS)
@@ -140,12 +138,12 @@ class PaceCounter:
         sums[3] += seconds
 
     def usual(self, prefix: str) -> float:
-        """Seconds that a task of a prefix takes here; 0.0 where that is not known."""
+        """Seconds that a task of a prefix usually takes here; 0.0 where that is not known."""
         sums = self._tasks.get(prefix)
         return sums[1] / sums[0] if sums is not None and sums[0] > 1 else 0.0
 
     def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
-        """A new row, in the place of the one that was not used for longest where there is no room."""
+        """Add a row; where there is no room, it replaces the one that was unused for longest."""
         if len(table) >= at_most:
             oldest = min(table, key=lambda each: table[each][-1])
             del table[oldest]
@@ -154,20 +152,20 @@ class PaceCounter:
         table[name] = [0.0] * len(columns) + [self._turn]
         return table[name]
 
-    def encode(self, vitals: Sequence[float], running: Iterable[Running] = ()) -> dict[str, Any]:
+    def encode(self, process: Sequence[float], running: Iterable[RunningTask] = ()) -> dict[str, Any]:
         """The totals as plain data for msgpack."""
         return {
             "prefixes": list(self._tasks),
             "tasks": _packed(sums[:-1] for sums in self._tasks.values()),
             "senders": list(self._transfers),
             "transfers": _packed(sums[:-1] for sums in self._transfers.values()),
-            "vitals": _packed([vitals]),
+            "vitals": _packed([process]),
             "running": [[task.prefix, task.seconds, task.nbytes] for task in running],
         }
 
 
-def decode(payload: object) -> Pace:
-    """Check what a heartbeat carries and read it.
+def decode(payload: object) -> TaskRates:
+    """Check the totals that a heartbeat carries, and read them.
 
     Raises
     ------
@@ -181,12 +179,12 @@ def decode(payload: object) -> Pace:
     listed = payload.get("running")
     if not isinstance(listed, (list, tuple)) or len(listed) > MAX_RUNNING:
         raise RefusedPayload(f"pace: running is not a list of at most {MAX_RUNNING}")
-    return Pace(
+    return TaskRates(
         prefixes,
         _unpacked("tasks", payload.get("tasks"), len(prefixes), TASK_SUMS),
         senders,
         _unpacked("transfers", payload.get("transfers"), len(senders), TRANSFER_SUMS),
-        _unpacked("vitals", payload.get("vitals"), 1, VITAL_SUMS)[0],
+        _unpacked("vitals", payload.get("vitals"), 1, PROCESS_SUMS)[0],
         tuple(map(_running, listed)),
     )
 
@@ -214,9 +212,9 @@ def _names(field: str, value: object, at_most: int) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _running(entry: object) -> Running:
+def _running(entry: object) -> RunningTask:
     if isinstance(entry, (list, tuple)) and len(entry) == 3:
         prefix, seconds, nbytes = entry
         if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
-            return Running(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
+            return RunningTask(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
     raise RefusedPayload("pace: a running task is not a prefix, seconds and bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,28 +11,31 @@ from numpy.typing import NDArray
 
 from dask_efficiency.straggler.peers import Floats
 
+#: Numbers that are compared in one piece.
+PIECE = 3_000
+
 
 @dataclass(eq=False, slots=True)
 class WeightedSums:
-    """Weighted sums by worker over prefixes, of which :meth:`mean` is one number each."""
+    """Weighted sums by worker over prefixes, which :meth:`mean` makes one number each of."""
 
     weight: Floats
     value: Floats
     variance: Floats
     tasks: Floats
     seconds: Floats
-    #: Squares of the weights, with the value and with its square: how much the prefixes disagree.
+    #: Sums of the squared weights, alone, with the value and with its square: how much the prefixes disagree.
     weight2: Floats
     value2: Floats
     square2: Floats
 
     @classmethod
     def of(cls, workers: int) -> WeightedSums:
-        """Of nothing yet."""
+        """Empty sums for so many workers."""
         return cls(*(np.zeros(workers) for _ in range(8)))
 
     def add(self, value: Floats, variance: Floats, weight: Floats, tasks: Floats, seconds: Floats) -> None:
-        """Some prefixes more, all of shape (prefixes, workers); what is NaN does not count."""
+        """Add some prefixes. All arrays have the shape (prefixes, workers), and NaN values do not count."""
         known = np.isfinite(value) & (weight > 0)
         weight = np.where(known, weight, 0.0)
         self.weight += weight.sum(axis=0)
@@ -46,17 +50,25 @@ class WeightedSums:
         self.seconds += np.where(known, seconds, 0.0).sum(axis=0)
 
     def mean(self) -> tuple[Floats, Floats, Floats]:
-        """Mean, its variance, and tasks; NaN where there was nothing.
+        """The mean, its variance, and the number of tasks; mean and variance are NaN where there was nothing.
 
-        A worker is slow at all that it does: where its prefixes disagree, it is the work, and the mean says less.
+        A slow worker is slow at all that it does. Where its prefixes disagree, the work is the reason, and the
+        variance is larger.
         """
         whole = np.where(self.weight > 0, self.weight, np.nan)
         mean = self.value / whole
-        apart = np.maximum(self.square2 - 2 * mean * self.value2 + mean**2 * self.weight2, 0.0)
-        return mean, np.maximum(self.variance, apart) / whole**2, self.tasks
+        disagreement = np.maximum(self.square2 - 2 * mean * self.value2 + mean**2 * self.weight2, 0.0)
+        return mean, np.maximum(self.variance, disagreement) / whole**2, self.tasks
 
 
-def of_reference(there: NDArray[np.bool_]) -> Floats:
-    """By how much more a difference to the median of others varies than a value alone, by prefix."""
+def variance_of_difference(there: NDArray[np.bool_]) -> Floats:
+    """By prefix, how many times the variance of a value its difference to the median of the others has."""
     others = np.maximum(there.sum(axis=1, keepdims=True) - 1, 1)
     return np.asarray(1.0 + math.pi / 2 / others)
+
+
+def in_pieces(columns: NDArray[np.intp], workers: int) -> Iterator[NDArray[np.intp]]:
+    """The columns, a few at a time: as many as make one piece with so many workers."""
+    width = max(1, PIECE // max(1, workers))
+    for first in range(0, len(columns), width):
+        yield columns[first : first + width]

@@ -1,4 +1,4 @@
-"""What a finding says, in words for a log, a table and a page."""
+"""Findings in words, for a log, a table and a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that run tasks by a fake clock, and the watch that is told of them."""
+"""Workers that run tasks by a fake clock, and the watch that gets their heartbeats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import PaceCounter, Running, decode
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, decode
 
-SLOT_SECONDS = 2.5
+INTERVAL_SECONDS = 2.5
 HEARTBEAT_SECONDS = 1.25
 
 #: Kernels that a task launches.
@@ -37,7 +37,7 @@ class SimulatedWorker:
         1e6,
     )
     paused: Callable[[float], float] = lambda at: 0.0
-    #: Share of its slots' time that it spills, and bytes of the results that it holds.
+    #: Share of its threads' time that it spills, and bytes of the results that it holds.
     spilling: float = 0.0
     held: float = 1e8
     disk_seconds_per_byte: float = 0.0
@@ -65,11 +65,11 @@ class SimulatedCluster:
         self.found: list[Finding] = []
         self.cleared: list[Finding] = []
         self._rng = np.random.default_rng(seed)
-        self._counters = {worker.name: PaceCounter() for worker in workers}
+        self._counters = {worker.name: TaskRateCounter() for worker in workers}
         #: By prefix, launches and nanoseconds.
         self._kernels: dict[str, dict[str, list[int]]] = {worker.name: {} for worker in workers}
         self._busy_until = {worker.name: worker.joins_at for worker in workers}
-        self._vitals = {worker.name: np.zeros(5) for worker in workers}
+        self._process = {worker.name: np.zeros(5) for worker in workers}
         self._paused = dict.fromkeys(self._counters, 0.0)
         self._here: set[str] = set()
 
@@ -81,7 +81,7 @@ class SimulatedCluster:
             for worker in self.workers:
                 if worker.joins_at <= self.at:
                     self._work(worker)
-            change = self.watch.poll(at=round(self.at * 1e9), now=1e9 + self.at, slot_seconds=SLOT_SECONDS)
+            change = self.watch.poll(at=round(self.at * 1e9), now=1e9 + self.at, interval_seconds=INTERVAL_SECONDS)
             self.found.extend(change.found)
             self.cleared.extend(change.cleared)
         return self
@@ -103,7 +103,7 @@ class SimulatedCluster:
                 self._busy_until[name] = max(self._busy_until[name], self.at - 1) if paused >= 1 else ends
                 if ends <= self.at + 1e-9 or paused >= 1:
                     break
-                # It ends in the next heartbeat; told with this one, which changes nothing.
+                # It ends before the next heartbeat; reporting it with this one changes nothing.
                 self._count(worker, prefix, seconds, nbytes, of_kernel)
                 break
             self._busy_until[name] = ends
@@ -113,19 +113,21 @@ class SimulatedCluster:
                 counter.transfer(sender, seconds=cost * 1e6 * float(rng.lognormal(0, 0.2)), nbytes=1_000_000)
         disk = worker.disk_seconds_per_byte
         spilled = 4e6 * HEARTBEAT_SECONDS if disk else 0.0
-        of_tasks = counter.cpu_seconds - float(self._vitals[name][4])
-        self._vitals[name] += (
+        of_tasks = counter.cpu_seconds - float(self._process[name][4])
+        self._process[name] += (
             spilled * disk * float(rng.lognormal(0, 0.1)),
             spilled,
             worker.core_wait * HEARTBEAT_SECONDS,
             of_tasks + worker.beside * HEARTBEAT_SECONDS,
             of_tasks,
         )
-        running = [Running(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began]
-        pace = decode(counter.encode(tuple(map(float, self._vitals[name])), running))
+        running = [
+            RunningTask(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began
+        ]
+        rates = decode(counter.encode(tuple(map(float, self._process[name])), running))
         self.watch.receive(
             name,
-            pace,
+            rates,
             at=round(self.at * 1e9),
             paused=self._paused[name],
             spilling=worker.spilling * self.at,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.straggler.disk import AGAINST_USUAL, judge_disks
 from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.offline import OF_A_SUSPECT, find_stragglers, usual
+from dask_efficiency.straggler.offline import CONFIDENCE_OF_SUSPECT, find_stragglers, usual
 from dask_efficiency.straggler.tables import run_of_table
 from tests.straggler.tables_of_tasks import changed, slowed, tasks
 
@@ -67,7 +67,7 @@ def test_without_waits_for_the_disk_all_that_are_blocked_in_each_task_are_suspec
     assert found
     assert {one.worker for one in found} <= set(FIRST)
     assert {one.cause for one in found} == {Cause.DISK}
-    assert {one.confidence for one in found} == {OF_A_SUSPECT}
+    assert {one.confidence for one in found} == {CONFIDENCE_OF_SUSPECT}
 
 
 def test_who_is_blocked_in_some_tasks_only_meets_with_somebody_elses() -> None:
@@ -114,7 +114,7 @@ def test_waits_that_are_not_more_than_they_often_are_blame_nobody() -> None:
     frame = waits_for_the_disk(held_up(on_hosts(9), FIRST), "w02", 3.0)
     found = find_stragglers(frame, history=wide)
     assert found
-    assert {one.confidence for one in found} == {OF_A_SUSPECT}
+    assert {one.confidence for one in found} == {CONFIDENCE_OF_SUSPECT}
 
 
 def test_a_slow_worker_on_another_host_than_the_slow_disk_is_found_too() -> None:
@@ -128,7 +128,7 @@ def test_nobody_is_blamed_where_all_disks_are_as_usual(seed: int) -> None:
 
 
 def test_disks_are_not_judged_without_what_is_usual_or_without_the_times() -> None:
-    found = {one.signal: one for one in run_of_table(on_hosts(9)).readings}
+    found = {one.signal: one for one in run_of_table(on_hosts(9)).observations}
     hosts, behind = ["first"] * 4 + ["second"] * 4, np.zeros(8)
     assert judge_disks(found, hosts, {}, behind, 3.0) is None
     for signal in (*AGAINST_USUAL, "io_wait"):
@@ -139,7 +139,7 @@ def test_disks_are_not_judged_without_what_is_usual_or_without_the_times() -> No
 
 def test_work_that_was_never_seen_before_says_nothing() -> None:
     frame = held_up(on_hosts(9), FIRST).assign(prefix="new")
-    found = {one.signal: one for one in run_of_table(frame).readings}
+    found = {one.signal: one for one in run_of_table(frame).observations}
     judged = judge_disks(found, list(frame.groupby("worker").host.first()), BEFORE, np.zeros(8), 3.0)
     assert judged is not None
     assert not any(one.z.any() for one in judged.scores)
@@ -154,7 +154,7 @@ def test_nobody_is_a_culprit_and_a_bystander_at_once_and_scores_are_finite(waits
     for name, seconds in zip(FIRST, waits, strict=True):
         frame = waits_for_the_disk(frame, name, seconds)
     run = run_of_table(frame)
-    judged = judge_disks({one.signal: one for one in run.readings}, run.hosts, BEFORE, np.zeros(8), 3.0)
+    judged = judge_disks({one.signal: one for one in run.observations}, run.hosts, BEFORE, np.zeros(8), 3.0)
     assert judged is not None
     highest = np.max([one.z for one in judged.scores], axis=0)
     assert np.isfinite(highest).all()

@@ -6,8 +6,10 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
 
 FINDING = Finding(
     worker="w3",
@@ -57,3 +59,11 @@ def test_a_finding_with_a_part_missing_is_refused(without: str) -> None:
 def test_an_unknown_cause_is_refused() -> None:
     with pytest.raises(ValueError, match="'gremlins' is not a valid Cause"):
         Finding.from_dict(FINDING.to_dict() | {"cause": "gremlins"})
+
+
+@given(score=st.floats(0, 1e6), more=st.floats(0, 1e6), wrong=st.floats(0, 1))
+def test_the_confidence_grows_with_the_score_from_that_of_a_finding_that_is_barely_flagged(
+    score: float, more: float, wrong: float
+) -> None:
+    assert 1 - wrong <= confidence_of(score, wrong=wrong) <= confidence_of(score + more, wrong=wrong) <= 1
+    assert confidence_of(1.0, wrong=wrong) == 1 - wrong

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.gpu.totals import KernelTotals
-from dask_efficiency.straggler.kernels import MAX_KERNELS, MIN_LAUNCHES, QUIET_NS, TOP, KernelBook
+from dask_efficiency.straggler.kernels import MAX_KERNELS, MIN_LAUNCHES, QUIET_NS, TOP, KernelComparison
 
 WORKERS = np.arange(4)
 MS = 1_000_000
@@ -19,15 +19,15 @@ def gemm(launches: int, ms: float, prefix: str = "train", name: str = "gemm") ->
     return KernelTotals(prefix, name, launches, round(launches * ms * MS))
 
 
-def told(*rows: list[KernelTotals], book: KernelBook | None = None, at: int = 0) -> KernelBook:
-    book = book or KernelBook(len(WORKERS))
+def reported(*rows: list[KernelTotals], comparison: KernelComparison | None = None, at: int = 0) -> KernelComparison:
+    comparison = comparison or KernelComparison(len(WORKERS))
     for row, kernels in enumerate(rows):
-        book.receive(row, kernels, at=at)
-    return book
+        comparison.receive(row, kernels, at=at)
+    return comparison
 
 
-def compared(book: KernelBook) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    pieces = book.compare(WORKERS[: book._now.shape[2]])
+def compared(comparison: KernelComparison) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    pieces = comparison.compare(WORKERS[: comparison._now.shape[2]])
     while True:
         try:
             next(pieces)
@@ -36,89 +36,91 @@ def compared(book: KernelBook) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_a_launch_is_compared_with_the_median_of_the_others() -> None:
-    book = told([gemm(10, 2)], [gemm(100, 2)], [gemm(20, 2)], [gemm(10, 3)])
-    mean, variance, launches = compared(book)
+    comparison = reported([gemm(10, 2)], [gemm(100, 2)], [gemm(20, 2)], [gemm(10, 3)])
+    mean, variance, launches = compared(comparison)
     assert np.exp(mean) == pytest.approx([1, 1, 1, 1.5])
     assert list(launches) == [10, 100, 20, 10]
     assert variance[1] < variance[2] < variance[0]
 
 
 def test_only_what_came_since_is_compared() -> None:
-    book = told(*[[gemm(10, 2)]] * 4)
-    compared(book)
-    told(*[[gemm(20, 2)]] * 3, [KernelTotals("train", "gemm", 20, 10 * 2 * MS + 10 * 5 * MS)], book=book)
-    assert np.exp(compared(book)[0]) == pytest.approx([1, 1, 1, 2.5])
-    assert np.isnan(compared(book)[0]).all()
+    comparison = reported(*[[gemm(10, 2)]] * 4)
+    compared(comparison)
+    reported(
+        *[[gemm(20, 2)]] * 3, [KernelTotals("train", "gemm", 20, 10 * 2 * MS + 10 * 5 * MS)], comparison=comparison
+    )
+    assert np.exp(compared(comparison)[0]) == pytest.approx([1, 1, 1, 2.5])
+    assert np.isnan(compared(comparison)[0]).all()
 
 
 def test_few_launches_wait_until_there_are_more() -> None:
     few = MIN_LAUNCHES - 1
-    book = told([gemm(few, 2)], [gemm(few, 2)], [gemm(10, 2)], [gemm(10, 2)])
-    assert np.isnan(compared(book)[0]).all()
-    told([gemm(2 * few, 4)], [gemm(2 * few, 2)], book=book)
-    mean, _, launches = compared(book)
+    comparison = reported([gemm(few, 2)], [gemm(few, 2)], [gemm(10, 2)], [gemm(10, 2)])
+    assert np.isnan(compared(comparison)[0]).all()
+    reported([gemm(2 * few, 4)], [gemm(2 * few, 2)], comparison=comparison)
+    mean, _, launches = compared(comparison)
     assert math.exp(mean[0]) == pytest.approx(2)
     assert list(launches) == [2 * few, 2 * few, 10, 10]
 
 
 def test_the_same_name_in_another_prefix_is_another_kernel() -> None:
-    book = told(*[[gemm(10, 2), gemm(10, 50, "infer")]] * 3, [gemm(10, 2)])
-    assert np.exp(compared(book)[0]) == pytest.approx([1, 1, 1, 1])
+    comparison = reported(*[[gemm(10, 2), gemm(10, 50, "infer")]] * 3, [gemm(10, 2)])
+    assert np.exp(compared(comparison)[0]) == pytest.approx([1, 1, 1, 1])
 
 
 def test_kernels_count_by_the_time_that_they_take_the_peers() -> None:
     healthy = [gemm(10, 9), gemm(10, 1, name="relu")]
-    book = told(*[healthy] * 3, [gemm(10, 9), gemm(10, 2, name="relu")])
-    mean, variance, _ = compared(book)
+    comparison = reported(*[healthy] * 3, [gemm(10, 9), gemm(10, 2, name="relu")])
+    mean, variance, _ = compared(comparison)
     assert mean[3] == pytest.approx(0.1 * math.log(2))
     # they disagree, so that says less than what all kernels say
-    agreeing = told(*[healthy] * 3, [gemm(10, 9.5), gemm(10, 1.06, name="relu")])
+    agreeing = reported(*[healthy] * 3, [gemm(10, 9.5), gemm(10, 1.06, name="relu")])
     assert variance[3] > compared(agreeing)[1][3]
 
 
 def test_sums_of_several_kernels_and_of_running_tasks_are_not_compared() -> None:
     several = [gemm(10, 2, name="(other)"), gemm(10, 2, "(running)"), gemm(10, 2, "(other)", "(other)")]
-    book = told(*[several] * 4)
-    assert np.isnan(compared(book)[0]).all()
-    assert not book.any
+    comparison = reported(*[several] * 4)
+    assert np.isnan(compared(comparison)[0]).all()
+    assert not comparison.any
 
 
 def test_a_total_that_begins_anew_counts_from_nothing() -> None:
-    book = told(*[[gemm(100, 2)]] * 4)
-    compared(book)
-    told(*[[gemm(110, 2)]] * 3, [gemm(10, 4)], book=book)
-    assert np.exp(compared(book)[0]) == pytest.approx([1, 1, 1, 2])
+    comparison = reported(*[[gemm(100, 2)]] * 4)
+    compared(comparison)
+    reported(*[[gemm(110, 2)]] * 3, [gemm(10, 4)], comparison=comparison)
+    assert np.exp(compared(comparison)[0]) == pytest.approx([1, 1, 1, 2])
 
 
 def test_another_worker_has_nothing_of_the_former_one() -> None:
-    book = told(*[[gemm(100, 2)]] * 4)
-    book.forget(3)
-    told(*[[gemm(110, 2)]] * 3, [gemm(20, 3)], book=book)
-    mean, _, launches = compared(book)
+    comparison = reported(*[[gemm(100, 2)]] * 4)
+    comparison.reset(3)
+    reported(*[[gemm(110, 2)]] * 3, [gemm(20, 3)], comparison=comparison)
+    mean, _, launches = compared(comparison)
     assert math.exp(mean[3]) == pytest.approx(1.5)
     assert launches[3] == 20
 
 
 def test_more_workers_change_nothing_for_those_that_are_there() -> None:
-    book = told([gemm(10, 2)], [gemm(10, 2)], [gemm(10, 2)], book=KernelBook(3))
-    before = book.nbytes
-    book.grow(4)
-    assert book.nbytes > before
-    book.receive(3, [gemm(10, 6)], at=0)
-    assert np.exp(compared(book)[0]) == pytest.approx([1, 1, 1, 3])
+    comparison = reported([gemm(10, 2)], [gemm(10, 2)], [gemm(10, 2)], comparison=KernelComparison(3))
+    before = comparison.nbytes
+    comparison.grow(4)
+    assert comparison.nbytes > before
+    comparison.receive(3, [gemm(10, 6)], at=0)
+    assert np.exp(compared(comparison)[0]) == pytest.approx([1, 1, 1, 3])
 
 
 def test_of_more_kernels_than_there_is_room_for_the_quiet_ones_go() -> None:
-    book = KernelBook(len(WORKERS))
+    comparison = KernelComparison(len(WORKERS))
     for first in range(0, MAX_KERNELS, TOP):
-        told(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, book=book)
-        assert compared(book)[2].tolist() == [TOP * 10] * 4
-    told(*[[gemm(10, 2, name="late")]] * 4, book=book, at=QUIET_NS - 1)
-    assert np.isnan(compared(book)[0]).all()
+        reported(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, comparison=comparison)
+        assert compared(comparison)[2].tolist() == [TOP * 10] * 4
+    reported(*[[gemm(10, 2, name="late")]] * 4, comparison=comparison, at=QUIET_NS - 1)
+    assert np.isnan(compared(comparison)[0]).all()
     # Those that go on stay, and a quiet one makes room.
-    told(*[[gemm(20, 2, name=f"k{i}") for i in range(TOP)]] * 4, book=book, at=QUIET_NS)
-    assert compared(book)[2].tolist() == [TOP * 10] * 4
-    told(*[[gemm(10, 2, name="late")]] * 3, [gemm(10, 4, name="late")], book=book, at=QUIET_NS)
-    assert math.exp(compared(book)[0][3]) == pytest.approx(2)
-    told(*[[gemm(30, 2, name=f"k{i}") for i in range(TOP)]] * 4, book=book, at=QUIET_NS)
-    assert compared(book)[2].tolist() == [TOP * 10] * 4
+    reported(*[[gemm(20, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=QUIET_NS)
+    assert compared(comparison)[2].tolist() == [TOP * 10] * 4
+    reported(*[[gemm(10, 2, name="late")]] * 3, [gemm(10, 4, name="late")], comparison=comparison, at=QUIET_NS)
+    assert math.exp(compared(comparison)[0][3]) == pytest.approx(2)
+    reported(*[[gemm(30, 2, name=f"k{i}") for i in range(TOP)]] * 4, comparison=comparison, at=QUIET_NS)
+    assert compared(comparison)[2].tolist() == [TOP * 10] * 4

@@ -54,7 +54,7 @@ def test_the_long_task_is_named_with_its_size() -> None:
     assert found.times_larger == 20
 
 
-def test_a_long_task_that_takes_a_small_part_of_the_run_is_not_told_of() -> None:
+def test_a_long_task_that_takes_a_small_part_of_the_run_is_not_reported() -> None:
     assert long_tail(skewed(4000, times=5)) == ()
 
 

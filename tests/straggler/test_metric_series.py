@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.metric_series import Samples, cause_of, filled, samples_of
+from dask_efficiency.straggler.metric_series import MetricSeries, cause_of, filled, metric_series_of
 from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.trace.schema import Series
 from dask_efficiency.trace.tables import Texts
@@ -41,52 +41,52 @@ def _runs():
 
 def test_shares_are_of_the_busy_time_and_idling_changes_none():
     busy = {"thread_cpu": [0.6, 0.3, 0.3, 0.3], "thread_noncpu": [0.2, 0.1, 0.3, 0.1]}
-    idle = samples_of(_trace(**busy, idle=[0.0, 0.4, 0.0, 0.4]))
+    idle = metric_series_of(_trace(**busy, idle=[0.0, 0.4, 0.0, 0.4]))
     assert idle.metrics == ("thread_cpu", "thread_noncpu")
     assert idle.values[0].round(6).tolist() == [[0.75, 0.5], [0.75, 0.75]]
 
 
 def test_a_heartbeat_with_hardly_any_work_says_nothing_of_its_kind():
     columns = {"thread_cpu": [0.5, 0.5, 0.001, 0.5], "spill": [0.5, 0.1, 0.0, 0.5], "idle": [0.0, 0.0, 1.0, 0.0]}
-    samples = samples_of(_trace(**columns))
-    spill = samples.values[samples.metrics.index("spill")]
+    series = metric_series_of(_trace(**columns))
+    spill = series.values[series.metrics.index("spill")]
     assert spill[0].tolist() == [0.5, 0.5]  # the nearest one that says something
 
 
 def test_workers_of_different_sizes_are_not_comparable():
-    samples = samples_of(_trace(memory=[1.0, 2.0, 3.0, 4.0]))
-    assert [part.workers for part in samples.comparable()] == [("w0",), ("w1",)]
+    series = metric_series_of(_trace(memory=[1.0, 2.0, 3.0, 4.0]))
+    assert [part.workers for part in series.comparable()] == [("w0",), ("w1",)]
 
 
 def test_a_run_without_heartbeats_is_refused():
     with pytest.raises(ValueError, match="no series"):
-        samples_of(replace(_trace(memory=[1.0, 2.0]), series=Series.empty()))
+        metric_series_of(replace(_trace(memory=[1.0, 2.0]), series=Series.empty()))
 
 
 def test_a_table_is_put_on_even_steps_by_the_nearest_sample():
     table = pd.DataFrame({"at": [10.1, 11.0, 12.2, 9.0, 12.0], "worker": list("aaabb"), "rate": [1, 2, 3, 4, 5]})
-    samples = samples_of(table)
-    assert (samples.start, samples.workers, samples.metrics) == (9.0, ("a", "b"), ("rate",))
-    assert samples.step_seconds == pytest.approx(1.2)
-    assert samples.values[0].tolist() == [[1, 1, 2], [4, 4, 5]]
+    series = metric_series_of(table)
+    assert (series.start, series.workers, series.metrics) == (9.0, ("a", "b"), ("rate",))
+    assert series.step_seconds == pytest.approx(1.2)
+    assert series.values[0].tolist() == [[1, 1, 2], [4, 4, 5]]
 
 
 def test_a_worker_that_left_is_absent_and_not_frozen():
     at = np.arange(100.0)
     table = pd.DataFrame({"at": [*at, *at[:20]], "worker": ["a"] * 100 + ["b"] * 20, "rate": [*at, *at[:20]]})
-    values = samples_of(table).values[0]
+    values = metric_series_of(table).values[0]
     assert np.isnan(values[1, 60:]).all()
     assert not np.isnan(values[0]).any()
 
 
 def test_a_table_without_workers_is_refused_by_name():
     with pytest.raises(ValueError, match="column 'worker' is missing"):
-        samples_of(pd.DataFrame({"at": [1.0], "rate": [1.0]}))
+        metric_series_of(pd.DataFrame({"at": [1.0], "rate": [1.0]}))
 
 
 def test_samples_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"values have shape \(1, 2, 3\)"):
-        Samples.of(np.zeros((1, 2, 3)), metrics=["a", "b"])
+        MetricSeries.of(np.zeros((1, 2, 3)), metrics=["a", "b"])
 
 
 def test_gaps_are_filled_from_the_nearer_side_within_reach():

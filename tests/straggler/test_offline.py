@@ -45,7 +45,7 @@ def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
     assert names(find_stragglers(slowed(tasks(workers), "w01", 1.5))) == ["w01"]
 
 
-def test_of_two_workers_nobody_is_blamed_but_the_ratio_is_told() -> None:
+def test_of_two_workers_nobody_is_blamed_but_the_ratio_is_reported() -> None:
     found = judge(slowed(tasks(2), "w01", 2.0))
     assert found.findings == ()
     [note] = found.notes

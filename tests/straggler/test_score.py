@@ -1,4 +1,4 @@
-"""The score: what it is blind to, and what history adds, on readings made up by hand."""
+"""The score: what it is blind to, and what history adds, on observations made up by hand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.observations import Readings, compare_by, medians
-from dask_efficiency.straggler.score import Usual, score, sized, threshold, usual_of
+from dask_efficiency.straggler.observations import Observations, compare_by, medians
+from dask_efficiency.straggler.score import Usual, score, threshold, usual_of
 
 
-def readings(levels: list[float], *, each: int = 20, noise: float = 0.0, seed: int = 0) -> Readings:
+def observations(levels: list[float], *, each: int = 20, noise: float = 0.0, seed: int = 0) -> Observations:
     """Workers with these levels in one kind of work."""
     rng = np.random.default_rng(seed)
     worker = np.repeat(np.arange(len(levels)), each)
@@ -22,53 +22,42 @@ def readings(levels: list[float], *, each: int = 20, noise: float = 0.0, seed: i
 
 
 def test_a_level_is_the_distance_from_the_median_of_the_peers() -> None:
-    found = score(readings([0.0, 0.02, 0.04, 0.5]), 4)
+    found = score(observations([0.0, 0.02, 0.04, 0.5]), 4)
     assert found.level[3] == pytest.approx(0.5 - 0.02)
 
 
 def test_the_scale_never_falls_below_the_floor() -> None:
-    assert score(readings([0.0] * 8), 8).scale == pytest.approx(0.03)
+    assert score(observations([0.0] * 8), 8).scale == pytest.approx(0.03)
 
 
 def test_stragglers_do_not_widen_the_scale() -> None:
     healthy = [-0.02, -0.01, 0.0, 0.01, 0.02, 0.0]
-    assert score(readings([*healthy, 2.0, 3.0]), 8).scale < 0.06
+    assert score(observations([*healthy, 2.0, 3.0]), 8).scale < 0.06
 
 
-def test_few_noisy_readings_count_for_less() -> None:
-    noisy = readings([0.0] * 6 + [0.4, 0.4], noise=0.5)
+def test_few_noisy_observations_count_for_less() -> None:
+    noisy = observations([0.0] * 6 + [0.4, 0.4], noise=0.5)
     found = score(noisy.take((noisy.worker != 7) | (np.cumsum(noisy.worker == 7) <= 5)), 8)
-    assert found.readings.tolist() == [20] * 7 + [5]
+    assert found.observations.tolist() == [20] * 7 + [5]
     assert found.z[7] / found.level[7] < 0.8 * found.z[6] / found.level[6]
 
 
 def test_where_too_few_do_the_same_work_nobody_is_judged() -> None:
-    assert not score(readings([0.0, 1.0]), 2).enough.any()
-    assert score(readings([0.0, 1.0]), 2, Usual()).enough.all()
+    assert not score(observations([0.0, 1.0]), 2).enough.any()
+    assert score(observations([0.0, 1.0]), 2, Usual()).enough.all()
 
 
 def test_history_tells_the_healthy_minority() -> None:
-    before = usual_of([(readings([0.0] * 6, noise=0.05, seed=seed), 6) for seed in range(5)])
-    slow = readings([0.0, 0.0, 0.5, 0.5, 0.5, 0.5], noise=0.05)
+    before = usual_of([(observations([0.0] * 6, noise=0.05, seed=seed), 6) for seed in range(5)])
+    slow = observations([0.0, 0.0, 0.5, 0.5, 0.5, 0.5], noise=0.05)
     assert (score(slow, 6, before).z[2:] > 3).all()
     assert (score(slow, 6, before).z[:2] < 3).all()
     assert (score(slow, 6).z < 3).all()
 
 
 def test_a_run_that_is_slower_as_a_whole_is_compared_with_itself() -> None:
-    before = usual_of([(readings([0.0] * 6, noise=0.05, seed=seed), 6) for seed in range(5)])
-    assert (score(readings([1.0] * 6, noise=0.05), 6, before).z < 3).all()
-
-
-def test_size_explains_what_differs_with_it_within_workers() -> None:
-    size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
-    worker = np.repeat(np.arange(4), 20)
-    plain = readings([0.0, 0.0, 0.0, 0.3])
-    given_sizes = Readings(
-        "duration", worker, plain.work, plain.value + size, plain.weight, size, plain.at, plain.censored, plain.kinds
-    )
-    assert np.ptp(sized(given_sizes, 4).value[worker == 0]) == pytest.approx(0.0, abs=1e-9)
-    assert score(given_sizes, 4).level[3] == pytest.approx(0.3)
+    before = usual_of([(observations([0.0] * 6, noise=0.05, seed=seed), 6) for seed in range(5)])
+    assert (score(observations([1.0] * 6, noise=0.05), 6, before).z < 3).all()
 
 
 def test_the_threshold_grows_with_what_is_looked_at() -> None:
@@ -87,6 +76,6 @@ def test_medians_are_those_of_numpy(rows: list[tuple[int, float]]) -> None:
 
 @given(st.lists(st.integers(-99, 99).map(lambda x: x / 100), min_size=3, max_size=20), st.floats(-5, 5))
 def test_a_shift_of_everybody_changes_nothing(levels: list[float], shift: float) -> None:
-    one, other = score(readings(levels), len(levels)), score(readings([x + shift for x in levels]), len(levels))
+    one, other = score(observations(levels), len(levels)), score(observations([x + shift for x in levels]), len(levels))
     assert other.level == pytest.approx(one.level, abs=1e-6)
     assert other.z == pytest.approx(one.z, abs=1e-3)

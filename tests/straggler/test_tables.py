@@ -1,4 +1,4 @@
-"""Tables and recorded runs as readings: what is read, and what is refused by its name."""
+"""Tables and recorded runs as observations: what is read, and what is refused by its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.trace.samples import damaged_traces
 
 
 def signals(run: Run) -> set[str]:
-    return {readings.signal for readings in run.readings}
+    return {observations.signal for observations in run.observations}
 
 
 def test_missing_columns_switch_their_signals_off() -> None:
@@ -75,13 +75,13 @@ def test_workers_may_be_named_by_numbers() -> None:
 def test_whole_seconds_tell_nothing_below_one() -> None:
     frame = tasks(4, seconds=0.4).round({"start": 0, "stop": 0})
     frame["stop"] = frame[["start", "stop"]].max(axis=1)
-    assert float(run_of_table(frame).readings[0].value.min()) >= 0.0
+    assert float(run_of_table(frame).observations[0].value.min()) >= 0.0
 
 
 def test_the_disk_is_compared_within_hosts_of_three_workers() -> None:
     frame = tasks(6).assign(disk_seconds=1.0)
     frame["host"] = np.where(frame.worker < "w03", "one", "two")
-    [disk] = [readings for readings in run_of_table(frame).readings if readings.signal == "disk"]
+    [disk] = [observations for observations in run_of_table(frame).observations if observations.signal == "disk"]
     assert set(disk.kinds) == {"load one", "load two", "fit one", "fit two"}
 
 
@@ -94,7 +94,9 @@ def test_any_recorded_run_can_be_judged(name: str) -> None:
 
 def test_the_first_task_of_a_prefix_on_a_worker_is_left_out() -> None:
     trace = SAMPLES["wide"]()
-    [duration] = [readings for readings in run_of_trace(trace).readings if readings.signal == "duration"]
+    [duration] = [
+        observations for observations in run_of_trace(trace).observations if observations.signal == "duration"
+    ]
     assert len(duration.value) == len(trace.runs) - len(trace.workers)
 
 

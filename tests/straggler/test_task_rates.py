@@ -11,27 +11,27 @@ from dask_efficiency.straggler.task_rates import (
     MAX_SENDERS,
     MAX_TIMES_LONGER,
     TASK_SUMS,
-    PaceCounter,
-    Running,
+    RunningTask,
+    TaskRateCounter,
     decode,
 )
 from tests.strategies import plain_data
 
 MS = 1_000_000
-VITALS = (1.0, 2.0, 3.0, 4.0, 5.0)
+PROCESS = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
-def counted(*milliseconds: int) -> PaceCounter:
-    counter = PaceCounter()
+def counted(*milliseconds: int) -> TaskRateCounter:
+    counter = TaskRateCounter()
     for wall in milliseconds:
         counter.task("f", wall=wall * MS, cpu=wall * MS // 2, nbytes=math.e - 1)
     return counter
 
 
 def test_the_first_task_of_a_prefix_is_left_out():
-    pace = decode(counted(900, 100, 300).encode(VITALS))
-    sums = dict(zip(TASK_SUMS, pace.tasks[0].tolist(), strict=True))
-    assert pace.prefixes == ("f",)
+    rates = decode(counted(900, 100, 300).encode(PROCESS))
+    sums = dict(zip(TASK_SUMS, rates.tasks[0].tolist(), strict=True))
+    assert rates.prefixes == ("f",)
     assert sums["tasks"] == 2
     assert sums["wall"] == pytest.approx(0.4)
     assert sums["cpu"] == pytest.approx(0.2)
@@ -42,79 +42,79 @@ def test_the_first_task_of_a_prefix_is_left_out():
 
 
 def test_a_task_that_is_far_out_counts_as_a_few():
-    pace = decode(counted(100, *[100] * 5, 100_000).encode(VITALS))
-    assert pace.tasks[0, 1] == pytest.approx(0.5 + MAX_TIMES_LONGER * 0.1)
+    rates = decode(counted(100, *[100] * 5, 100_000).encode(PROCESS))
+    assert rates.tasks[0, 1] == pytest.approx(0.5 + MAX_TIMES_LONGER * 0.1)
 
 
 def test_a_task_that_is_far_larger_than_usual_is_left_out_until_that_is_usual():
     counter = counted(*[100] * 11)
     counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
-    assert decode(counter.encode(VITALS)).tasks[0, 0] == 10
+    assert decode(counter.encode(PROCESS)).tasks[0, 0] == 10
     for _ in range(20):
         counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
-    assert decode(counter.encode(VITALS)).tasks[0, 0] > 20
+    assert decode(counter.encode(PROCESS)).tasks[0, 0] > 20
 
 
 def test_tasks_that_measure_the_clock_are_left_out():
     counter = counted(100, 100)
     counter.task("f", wall=50_000, cpu=50_000, nbytes=0)
-    assert decode(counter.encode(VITALS)).tasks[0, 0] == 1
+    assert decode(counter.encode(PROCESS)).tasks[0, 0] == 1
 
 
 def test_prefixes_and_senders_are_bounded_and_those_used_last_stay():
-    counter = PaceCounter()
+    counter = TaskRateCounter()
     for i in range(3 * MAX_PREFIXES):
         for name in ("kept", f"p{i}"):
             counter.task(name, wall=MS, cpu=0, nbytes=0)
             counter.transfer(name, seconds=1.0, nbytes=1_000_000)
-    pace = decode(counter.encode(VITALS))
-    assert len(pace.prefixes) == MAX_PREFIXES
-    assert len(pace.senders) == MAX_SENDERS
-    assert "kept" in pace.prefixes
-    assert pace.tasks[pace.prefixes.index("kept"), 0] == 3 * MAX_PREFIXES - 1
+    rates = decode(counter.encode(PROCESS))
+    assert len(rates.prefixes) == MAX_PREFIXES
+    assert len(rates.senders) == MAX_SENDERS
+    assert "kept" in rates.prefixes
+    assert rates.tasks[rates.prefixes.index("kept"), 0] == 3 * MAX_PREFIXES - 1
 
 
 def test_small_transfers_tell_of_latency_and_are_left_out():
-    counter = PaceCounter()
+    counter = TaskRateCounter()
     counter.transfer("tcp://a", seconds=1.0, nbytes=1_000)
     counter.transfer("tcp://b", seconds=1.0, nbytes=1_000_000)
-    pace = decode(counter.encode(VITALS))
-    assert pace.senders == ("tcp://b",)
-    assert pace.transfers[0].tolist() == pytest.approx([1, math.log(1e-6), math.log(1e-6) ** 2, 1])
+    rates = decode(counter.encode(PROCESS))
+    assert rates.senders == ("tcp://b",)
+    assert rates.transfers[0].tolist() == pytest.approx([1, math.log(1e-6), math.log(1e-6) ** 2, 1])
 
 
-def test_running_tasks_and_vitals_arrive():
-    pace = decode(counted().encode(VITALS, [Running("f", 3.0, 10.0)]))
-    assert pace.running == (Running("f", 3.0, 10.0),)
-    assert pace.vitals.tolist() == list(VITALS)
+def test_running_tasks_and_process_sums_arrive():
+    rates = decode(counted().encode(PROCESS, [RunningTask("f", 3.0, 10.0)]))
+    assert rates.running == (RunningTask("f", 3.0, 10.0),)
+    assert rates.process.tolist() == list(PROCESS)
 
 
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2**62), st.integers(0, 2**62), st.floats(0, 1e18))),
 )
 def test_whatever_is_counted_can_be_read(tasks: list[tuple[str, int, int, float]]):
-    counter = PaceCounter()
+    counter = TaskRateCounter()
     for prefix, wall, cpu, nbytes in tasks:
         counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
-    pace = decode(counter.encode(VITALS))
-    assert np.isfinite(pace.tasks).all()
+    rates = decode(counter.encode(PROCESS))
+    assert np.isfinite(rates.tasks).all()
 
 
 @given(plain_data)
-def test_what_is_no_pace_is_refused(payload: object):
+def test_a_payload_that_holds_no_rates_is_refused(payload: object):
     with pytest.raises(RefusedPayload):
         decode(payload)
 
 
 @given(st.sampled_from(["prefixes", "tasks", "senders", "transfers", "vitals", "running"]), plain_data)
-def test_a_pace_with_one_wrong_field_is_refused_or_means_something(field: str, value: object):
-    payload = {**counted(100, 100).encode(VITALS), field: value}
+def test_rates_with_one_wrong_field_are_refused_or_mean_something(field: str, value: object):
+    payload = {**counted(100, 100).encode(PROCESS), field: value}
     try:
-        pace = decode(payload)
+        rates = decode(payload)
     except RefusedPayload:
         return
-    assert len(pace.prefixes) == len(pace.tasks)
-    assert len(pace.senders) == len(pace.transfers)
+    assert len(rates.prefixes) == len(rates.tasks)
+    assert len(rates.senders) == len(rates.transfers)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])

@@ -112,7 +112,7 @@ class Stragglers:
 
     def _poll(self, at: int) -> None:
         seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
-        change = self._watch.poll(at=at, now=time.time(), slot_seconds=seconds)
+        change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds)
         for finding in self._named(change.found):
             logger.warning("Straggler: %s", describe(finding))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.worker.fine_metrics import SPILL_LABELS
 from dask_efficiency.slots import MAX_PREFIX_LENGTH
-from dask_efficiency.straggler.task_rates import MAX_RUNNING, PaceCounter, Running
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -25,7 +25,7 @@ class ProcessMetrics:
     """Reads how fast a worker gets on from where Dask and the system keep it, for each heartbeat."""
 
     def __init__(self, worker: Worker) -> None:
-        self.counter = PaceCounter()
+        self.counter = TaskRateCounter()
         self._worker = worker
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
@@ -48,7 +48,7 @@ class ProcessMetrics:
         totals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), cpu / 1e9)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
-            Running(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
+            RunningTask(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
             for ts in longest[:MAX_RUNNING]
             if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
         ]

@@ -18,7 +18,7 @@ from dask_efficiency.report.sections.document import Aside, Document, Peers, Sec
 from dask_efficiency.report.sections.extent import SCREEN, Extent
 from dask_efficiency.straggler.finding import Evidence, Finding
 from dask_efficiency.straggler.offline import Judgement
-from dask_efficiency.straggler.signals import LIVE, SIGNALS
+from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Findings in full; of the rest the number is given.
@@ -37,7 +37,7 @@ WITH_SIGNALS = 3
 SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
-SHARES = frozenset(name for name, signal in LIVE.items() if not signal.ratio)
+SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
 
 def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

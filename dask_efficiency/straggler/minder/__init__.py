@@ -1,1 +1,1 @@
-"""Minder's method: a machine whose metrics look unlike those of its peers for minutes is at fault."""
+"""Minder's method: a machine is at fault if its metrics stay unlike those of its peers for minutes."""

@@ -1,4 +1,4 @@
-"""Minder: a worker whose metrics stay unlike those of its peers for minutes, one metric after the other."""
+"""Minder: workers whose metrics stay unlike those of their peers for minutes, one metric after the other."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.finding import Evidence, Finding
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.lasting import lasting
-from dask_efficiency.straggler.metric_series import REACH_SECONDS, WORSE, Samples, cause_of, filled, samples_of
+from dask_efficiency.straggler.metric_series import (
+    REACH_SECONDS,
+    MetricSeries,
+    evidence_of,
+    filled,
+    finding_of,
+    metric_series_of,
+    worse_direction,
+)
+from dask_efficiency.straggler.minder import files
 from dask_efficiency.straggler.minder.distances import robust_scores
 from dask_efficiency.straggler.minder.network import Autoencoder
 from dask_efficiency.straggler.minder.windows import normalised, windowed
-from dask_efficiency.straggler.outliers import confidence_of
+from dask_efficiency.straggler.peers import MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,31 +35,23 @@ if TYPE_CHECKING:
 #: Length of a window, as in the paper.
 WINDOW_SAMPLES = 8
 
-#: Fewer workers than this have no majority.
-MIN_WORKERS = 3
-
-#: Workers that begin to look unlike their peers within the first time of each other began together; one that begins
-#: later, but within the second, is the other's victim.
-TOGETHER_SECONDS = 15.0
-FOLLOW_SECONDS = 120.0
-
-#: Windows of a run that are looked at, at most; of a longer run every second one, every third, and so on.
+#: At most so many windows of a run are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Minder:
-    """A detector that was trained; :func:`~dask_efficiency.straggler.minder.train.train_minder` makes one.
+    """A trained detector; :func:`~dask_efficiency.straggler.minder.train.train_minder` makes one.
 
     Parameters
     ----------
     models
-        By metric, the autoencoder of its windows; the metrics are tried in this order, and the first one in which
-        a worker stands apart decides.
+        By metric, the autoencoder of its windows. The metrics are tried in this order, and the first one in which a
+        worker is an outlier decides.
     threshold
-        Robust score, in deviations, above which a worker looks unlike its peers.
+        Robust score, in deviations, above which a worker is an outlier.
     continuity_seconds
-        How long it must look so.
+        How long it must be one.
     share
         For how much of that time, in (0, 1].
 
@@ -62,8 +63,8 @@ class Minder:
     References
     ----------
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
-    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault, if
-    they are not each other's victims; continuity asks for a share of the time, so that faults may come and go.
+    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
+    continuity asks for a share of the time, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
@@ -84,88 +85,102 @@ class Minder:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics it knows, in the order in which they are tried."""
+        """The metrics that it knows, in the order in which they are tried."""
         return tuple(self.models)
 
-    def find(self, run: Samples | RunTrace | pd.DataFrame) -> list[Finding]:
+    def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[Finding]:
         """The workers at fault.
 
         Parameters
         ----------
         run
-            A recorded run, or a table with the columns ``at`` (seconds), ``worker``, if wanted ``group`` and ``host``,
-            and one for each metric. Metrics that were not trained on are not looked at.
+            A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and
+            ``host``, and one column for each metric. Metrics that it was not trained on are not looked at.
 
         Returns
         -------
         list
-            Most certain first; empty for a run that is shorter than the continuity asks for. Effect and time
-            lost of each are None: metrics do not tell how much longer the work takes.
+            The most certain first; empty for a run that is shorter than the continuity asks for. The effect and the
+            time lost of each are None, as metrics do not tell how much longer the work takes.
 
         Raises
         ------
         ValueError
             If there is no sample, or none of a metric that it knows.
         """
-        samples = samples_of(run)
-        if not set(self.models) & set(samples.metrics):
-            raise ValueError(f"none of the metrics {samples.metrics[:20]!r} was trained on; expected {self.metrics!r}")
-        found = [finding for group in samples.comparable() for finding in self._of_group(group)]
+        series = metric_series_of(run)
+        if not set(self.models) & set(series.metrics):
+            raise ValueError(f"none of the metrics {series.metrics[:20]!r} was trained on; expected {self.metrics!r}")
+        found = [finding for group in series.comparable() for finding in self._of_group(group)]
         return sorted(found, key=lambda finding: -finding.score)
 
-    def _of_group(self, samples: Samples) -> list[Finding]:
-        if len(samples.workers) < MIN_WORKERS:
+    def _of_group(self, series: MetricSeries) -> list[Finding]:
+        if len(series.workers) < MIN_PEERS:
             return []
-        stride = -(-samples.values.shape[2] // MAX_WINDOWS)
-
-        def windows(seconds: float) -> int:
-            count: int = round(seconds / samples.step_seconds / stride)
-            return max(count, 1)
-
-        length = windows(self.continuity_seconds)
-        for name in self.models:
-            if name not in samples.metrics:
+        stride = -(-series.values.shape[2] // MAX_WINDOWS)
+        length = max(round(self.continuity_seconds / series.step_seconds / stride), 1)
+        for metric in self.models:
+            if metric not in series.metrics:
                 continue
-            scores = robust_scores(self.embeddings(samples, name, stride=stride))
-            apart = scores > self.threshold
-            first = lasting(apart, length=length, share=self.share)
+            scores = robust_scores(self.embeddings(series, metric, stride=stride))
+            first = lasting(scores > self.threshold, length=length, share=self.share)
             found = [
-                self._finding(samples, name, int(i), int(first[i]), scores[i], stride)
-                for i in np.flatnonzero(first >= 0)
+                self._finding(series, metric, worker, int(first[worker]) * stride, scores[worker])
+                for worker in np.flatnonzero(first >= 0).tolist()
             ]
-            found = [finding for finding in found if _is_worse(finding.evidence[0])]
+            found = [finding for finding in found if _is_worse(finding)]
             if found:
                 return found
         return []
 
-    def embeddings(self, samples: Samples, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
+    def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
         """Windows of a metric as its autoencoder gives them back; shape (workers, windows, length)."""
-        values = samples.values[[samples.metrics.index(metric)]]
-        reach = max(int(REACH_SECONDS / samples.step_seconds), 1)
-        series = filled(normalised(values)[0], reach=reach)
-        return embedded(self.models[metric], windowed(series, length=WINDOW_SAMPLES, stride=stride))
+        values = series.values[[series.metrics.index(metric)]]
+        reach = max(int(REACH_SECONDS / series.step_seconds), 1)
+        smooth = filled(normalised(values)[0], reach=reach)
+        return embedded(self.models[metric], windowed(smooth, length=WINDOW_SAMPLES, stride=stride))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the detector to a local path or any fsspec URL; :func:`load_minder` reads it."""
-        from dask_efficiency.straggler.minder.files import save_minder
+        """Write the detector to a file, which :func:`load_minder` reads.
 
-        save_minder(self, path, **storage_options)
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL; ``.npz`` is a good ending. A local file is replaced as a whole or not at
+            all.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+        """
+        settings = {name: float(getattr(self, name)) for name in files.SETTINGS}
+        files.write(path, self.models, settings, **storage_options)
 
     def _finding(
-        self, samples: Samples, metric: str, worker: int, first: int, scores: NDArray[np.float32], stride: int
+        self, series: MetricSeries, metric: str, worker: int, start: int, scores: NDArray[np.float32]
     ) -> Finding:
         score = float(np.median(scores[scores > self.threshold])) / self.threshold
-        start = first * stride
-        return Finding(
-            worker=samples.workers[worker],
-            host=samples.hosts[worker],
-            cause=cause_of([metric]),
-            score=score,
-            confidence=confidence_of(score),
-            since=samples.start + start * samples.step_seconds,
-            effect=None,
-            evidence=(evidence_of(samples, metric, worker, start, score * self.threshold),),
+        return finding_of(
+            series, worker, start, score, [evidence_of(series, metric, worker, start, score * self.threshold)]
         )
+
+
+def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
+    """Read a detector from a file.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`Minder.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    MinderFileError
+        If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return files.read(path, Minder, **storage_options)
 
 
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -174,18 +189,6 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
     return model.reconstruct(flat).reshape(windows.shape)
 
 
-def evidence_of(samples: Samples, metric: str, worker: int, start: int, z: float) -> Evidence:
-    """A worker's mean of a metric from an instant on, beside its peers' means."""
-    values = samples.values[samples.metrics.index(metric), :, start:]
-    known = np.isfinite(values)
-    counts = known.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        means = np.where(known, values, 0).sum(axis=1, dtype=np.float64) / counts
-    peers = np.delete(means, worker)
-    peers = peers[np.isfinite(peers)]
-    low, middle, high = np.quantile(peers, (0, 0.5, 1)) if len(peers) else (np.nan,) * 3
-    return Evidence(metric, float(means[worker]), float(middle), float(low), float(high), float(z), int(counts[worker]))
-
-
-def _is_worse(evidence: Evidence) -> bool:
-    return (evidence.value - evidence.peers) * WORSE.get(evidence.signal, 0) >= 0
+def _is_worse(finding: Finding) -> bool:
+    evidence = finding.evidence[0]
+    return (evidence.value - evidence.peers) * worse_direction(evidence.signal) >= 0

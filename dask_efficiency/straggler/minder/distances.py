@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-#: Peers that a worker is compared with one by one; of more, so many are taken evenly.
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
+
+#: How many peers a worker is compared with one by one; of more, so many are taken evenly.
 MAX_PEERS = 256
 
-#: From the median of absolute deviations to a standard deviation, for a normal distribution.
-_MAD = 1.4826
-
-#: Least spread of the distances, in normalised units; less than this is noise of the embedding.
+#: The least spread of the distances that is assumed, in normalised units; less is noise of the embedding.
 MIN_SPREAD = 0.01
 
 
@@ -30,7 +29,7 @@ def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 
     References
     ----------
-    Deng et al., NSDI 2025, section 4.4. We differ: above 256 workers, 256 of them are who the others are compared with.
+    Deng et al., NSDI 2025, section 4.4. We differ: of more than 256 workers, each is compared with 256 of them.
     """
     count = len(embeddings)
     peers = embeddings[np.unique(np.linspace(0, count - 1, min(count, MAX_PEERS)).astype(int))]
@@ -44,7 +43,7 @@ def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Less the mean over the workers, over the standard deviation; shape (workers, windows)."""
+    """The sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
     known = np.isfinite(sums)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, sums, 0).sum(axis=0) / count
@@ -67,17 +66,17 @@ def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 
     Notes
     -----
-    The worker in question moves a median little, so that this works from 4 workers on, where
-    :func:`pairwise_scores` can reach 1.7 at most.
+    A worker hardly moves the median, so this works from 4 workers on, where :func:`pairwise_scores` can reach 1.7 at
+    most.
     """
     distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
-    apart = distances - _median(distances)
-    spread = _MAD * _median(np.abs(apart))
-    return np.asarray(apart / np.maximum(spread, MIN_SPREAD), np.float32)
+    beyond = distances - _median(distances)
+    spread = MAD_TO_DEVIATION * _median(np.abs(beyond))
+    return np.asarray(beyond / np.maximum(spread, MIN_SPREAD), np.float32)
 
 
 def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Over the workers; np.nanmedian is many times slower where nothing is missing."""
+    """The median over the workers; np.nanmedian is many times slower where nothing is missing."""
     missing = np.isnan(values).reshape(len(values), -1)
     if not missing.any():
         return np.asarray(np.median(values, axis=0), np.float32)

@@ -1,4 +1,4 @@
-"""Autoencoder: an LSTM-VAE that gives windows of a metric back without their noise, in numpy."""
+"""Autoencoder: an LSTM-VAE in numpy, which gives windows of a metric back without their noise."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Autoencoder:
         return int(self.output.shape[1])
 
     def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Windows as the network remembers them: the embedding whose distances are compared.
+        """Windows as the network gives them back: the embeddings whose distances are compared.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Autoencoder:
         Returns
         -------
         array, of the same shape
-            In the unit of what was given; NaN for a window with NaN in it.
+            In the same unit; NaN for a window with NaN in it.
         """
         if windows.ndim != 3 or windows.shape[2] != self.channels:
             raise ValueError(f"windows have shape {windows.shape}; expected (windows, steps, {self.channels})")
@@ -117,7 +117,7 @@ def _shapes(channels: int, hidden: int, latents: int) -> dict[str, tuple[int, ..
 
 
 def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights) -> tuple[Weights, Weights]:
-    """One step of an LSTM: its next state and cell, from what its input gives to the gates."""
+    """One step of an LSTM: its next state and cell, from what the input adds to the gates."""
     hidden = state.shape[1]
     gates = gates + state @ recurrent
     put, keep = _sigmoid(gates[:, :hidden]), _sigmoid(gates[:, hidden : 2 * hidden])
@@ -126,5 +126,5 @@ def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    # by tanh, which does not overflow
+    # tanh does not overflow, as exp would
     return np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)

@@ -1,4 +1,4 @@
-"""The order in which metrics are tried: those first that tell faults from their absence best."""
+"""The order in which metrics are tried: those first that best tell runs with a fault from runs without."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import Samples
+from dask_efficiency.straggler.metric_series import MetricSeries
 
 #: Consecutive samples that make one example for the tree.
 EXAMPLE_SAMPLES = 60
@@ -16,28 +16,28 @@ _TREE_DEPTH = 6
 
 
 def prioritised(
-    samples: Sequence[Samples], *, faulty: Sequence[Collection[str]], metrics: tuple[str, ...]
+    series: Sequence[MetricSeries], *, faulty: Sequence[Collection[str]], metrics: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Metrics by how much a decision tree makes of their greatest absolute z-score.
+    """Metrics in the order of how much a decision tree uses their largest absolute z-score.
 
     Parameters
     ----------
-    samples
-        Comparable workers of a run each.
+    series
+        Each of the comparable workers of a run.
     faulty
-        The names of those at fault, by item of samples.
+        For each series, the names of the workers at fault.
     metrics
         What to order.
 
     Returns
     -------
     tuple
-        The same metrics. Without scikit-learn (the extra ``minder``), by how well each tells the faults on its own; in
-        the order given where no example has a fault, or all have.
+        The same metrics. Without scikit-learn (the extra ``minder``), they are ordered by how well each one alone tells
+        the faults; where no example has a fault, or all have, they keep their order.
     """
     examples = [
         (_features(part, metrics), not {*part.workers}.isdisjoint(names))
-        for part, names in zip(samples, faulty, strict=True)
+        for part, names in zip(series, faulty, strict=True)
     ]
     features = np.concatenate([rows for rows, _ in examples] or [np.empty((0, len(metrics)))])
     labels = np.concatenate([np.full(len(rows), label) for rows, label in examples] or [np.empty(0, bool)])
@@ -47,19 +47,19 @@ def prioritised(
     return tuple(metrics[j] for j in np.argsort(-gains, kind="stable"))
 
 
-def _features(samples: Samples, metrics: tuple[str, ...]) -> NDArray[np.float64]:
-    """By stretch of time and metric, the greatest absolute z-score over the workers."""
-    stretches = max(samples.values.shape[2] // EXAMPLE_SAMPLES, 1)
+def _features(series: MetricSeries, metrics: tuple[str, ...]) -> NDArray[np.float64]:
+    """By stretch of time and metric, the largest absolute z-score over the workers."""
+    stretches = max(series.values.shape[2] // EXAMPLE_SAMPLES, 1)
     features = np.zeros((stretches, len(metrics)))
     for j, name in enumerate(metrics):
-        if name in samples.metrics:
-            values = samples.values[samples.metrics.index(name)]
+        if name in series.metrics:
+            values = series.values[series.metrics.index(name)]
             for i, part in enumerate(np.array_split(values, stretches, axis=1)):
-                features[i, j] = _greatest(part)
+                features[i, j] = _largest_z(part)
     return features
 
 
-def _greatest(part: NDArray[np.float32]) -> float:
+def _largest_z(part: NDArray[np.float32]) -> float:
     known = np.isfinite(part)
     means = np.where(known, part, 0).sum(axis=1)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
     spread = means.std() if len(means) else 0.0

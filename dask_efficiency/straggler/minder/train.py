@@ -1,4 +1,4 @@
-"""Training of the autoencoders with torch, and of the metrics' order; the detector itself needs neither."""
+"""Training of a detector: its autoencoders with torch, and the order of its metrics with scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import REACH_SECONDS, Samples, filled, samples_of
+from dask_efficiency.straggler.metric_series import REACH_SECONDS, MetricSeries, filled, metric_series_of
 from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder
 from dask_efficiency.straggler.minder.network import Autoencoder
 from dask_efficiency.straggler.minder.priority import prioritised
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
     from dask_efficiency.trace.run_trace import RunTrace
 
-#: The paper's: one layer.
+#: The sizes of the paper's network, which has one layer.
 HIDDEN = 4
 LATENTS = 8
 
-#: Windows of each metric that are learnt from; more of them change little.
+#: At most so many windows of each metric are learnt from; more of them change little.
 _MAX_WINDOWS = 16_384
 
 _BATCH = 256
 _RATE = 1e-2
 
-#: Weight of the latent's distance from a normal distribution; the paper does not tell its own.
+#: Weight of the divergence of the latents from a normal distribution; the paper does not give its own.
 _DIVERGENCE = 1e-4
 
 
 def train_minder(
-    runs: Sequence[Samples | RunTrace | pd.DataFrame],
+    runs: Sequence[MetricSeries | RunTrace | pd.DataFrame],
     faulty: Sequence[Collection[str]] | None = None,
     *,
     steps: int = 800,
@@ -45,15 +45,15 @@ def train_minder(
     Parameters
     ----------
     runs
-        Recorded runs, or tables as :func:`~dask_efficiency.straggler.metric_series.samples_of` takes them. Faults in
-        them do little harm while they are rare.
+        Recorded runs; or tables with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
+        and one column for each metric. Faults in them do little harm while they are rare.
     faulty
-        The names of the workers that were at fault, by run; the order of the metrics is learnt from it. Without it they
-        are tried in the order in which they come.
+        For each run, the names of the workers that were at fault, from which the order of the metrics is learnt.
+        Without it the metrics keep the order in which they come.
     steps
-        Of the optimiser, for each metric; each takes 256 windows.
+        Steps of the optimiser for each metric; each step takes 256 windows.
     seed
-        Of the initial weights and of the choice of windows.
+        For the initial weights and the choice of windows.
 
     Raises
     ------
@@ -62,38 +62,39 @@ def train_minder(
     ValueError
         If there is no run, or none long enough for a window.
     """
-    samples = [part for run in runs for part in samples_of(run).comparable()]
-    names = tuple(dict.fromkeys(name for part in samples for name in part.metrics))
+    series = [metric_series_of(run).comparable() for run in runs]
+    parts = [part for of_run in series for part in of_run]
+    names = tuple(dict.fromkeys(name for part in parts for name in part.metrics))
     models: dict[str, Autoencoder] = {}
     for number, name in enumerate(names):
-        windows = _windows(samples, name, np.random.default_rng([seed, number]))
+        windows = _windows(parts, name, np.random.default_rng([seed, number]))
         if len(windows):
             models[name] = fit(windows[:, :, None], steps=steps, seed=seed)
     if not models:
         raise ValueError(f"{len(runs)} runs have no {WINDOW_SAMPLES} samples of any metric in a row; expected some")
-    order = prioritised(samples, faulty=_by_part(runs, faulty), metrics=tuple(models)) if faulty else tuple(models)
+    order = tuple(models)
+    if faulty:
+        order = prioritised(parts, faulty=_by_part(series, faulty), metrics=order)
     return Minder({name: models[name] for name in order})
 
 
-def _by_part(
-    runs: Sequence[Samples | RunTrace | pd.DataFrame], faulty: Sequence[Collection[str]]
-) -> list[Collection[str]]:
-    if len(faulty) != len(runs):
-        raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(runs)}")
-    return [workers for run, workers in zip(runs, faulty, strict=True) for _ in samples_of(run).comparable()]
+def _by_part(series: Sequence[Sequence[MetricSeries]], faulty: Sequence[Collection[str]]) -> list[Collection[str]]:
+    if len(faulty) != len(series):
+        raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(series)}")
+    return [workers for of_run, workers in zip(series, faulty, strict=True) for _ in of_run]
 
 
-def _windows(samples: Sequence[Samples], name: str, random: np.random.Generator) -> NDArray[np.float32]:
-    """Windows of a metric, as many of each run."""
-    having = [part for part in samples if name in part.metrics]
+def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generator) -> NDArray[np.float32]:
+    """Windows of a metric, as many of each run as of the others."""
+    having = [part for part in parts if name in part.metrics]
     each = max(_MAX_WINDOWS // max(len(having), 1), 1)
     chosen = []
     for part in having:
         j = part.metrics.index(name)
         reach = max(int(REACH_SECONDS / part.step_seconds), 1)
-        series = filled(normalised(part.values[j : j + 1])[0], reach=reach)
-        series = series[np.isfinite(series).all(axis=1)]
-        windows = windowed(series, length=WINDOW_SAMPLES)
+        smooth = filled(normalised(part.values[j : j + 1])[0], reach=reach)
+        smooth = smooth[np.isfinite(smooth).all(axis=1)]
+        windows = windowed(smooth, length=WINDOW_SAMPLES)
         count = windows.shape[0] * windows.shape[1]
         if count:
             picked = random.choice(count, min(each, count), replace=False)
@@ -107,7 +108,7 @@ def fit(windows: NDArray[np.float32], *, steps: int, seed: int) -> Autoencoder:
 
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     try:
-        torch.set_num_threads(1)  # a network this small only loses by more
+        torch.set_num_threads(1)  # more of them slow a network this small down
         torch.manual_seed(seed)
         network = _network(windows.shape[2])
         optimiser = torch.optim.Adam(network.parameters(), _RATE)
@@ -138,7 +139,7 @@ def _network(channels: int) -> Any:
 
 
 def _loss(network: Any, batch: Any) -> Any:
-    """Squared error of what comes back, and the divergence of the latent from a normal distribution."""
+    """The squared error of what comes back, plus the divergence of the latents from a normal distribution."""
     import torch
 
     last = network["encoder"](batch)[1][0][0]
@@ -156,7 +157,7 @@ def decoded(network: Any, latent: Any, steps: int) -> Any:
 
 
 def _weights(network: Any) -> Autoencoder:
-    """What the trained network is worth without torch."""
+    """The weights of the trained network as arrays, which are used without torch."""
 
     def taken(tensor: Any) -> NDArray[np.float32]:
         return np.ascontiguousarray(tensor.detach().cpu().numpy().T, np.float32)

@@ -1,4 +1,4 @@
-"""Windows of a metric, min-max normalised: what an autoencoder sees."""
+"""Windows of a metric, min-max normalised, as an autoencoder takes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dask_efficiency.straggler.metric_series import Values
 
 
 def normalised(values: Values) -> Values:
-    """Each metric between 0 and 1, by its least and its most over all workers.
+    """Scale each metric to lie between 0 and 1 over all workers.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def normalised(values: Values) -> Values:
 
     Notes
     -----
-    The unit of a metric, and where its zero is, do not matter after this.
+    After this, neither the unit of a metric nor its zero matters.
     """
     known = np.isfinite(values)
     low = np.where(known, values, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
@@ -31,7 +31,7 @@ def normalised(values: Values) -> Values:
 
 
 def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.float32]:
-    """Stretches of consecutive samples.
+    """Windows of consecutive samples.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.floa
     Returns
     -------
     array, shape (workers, windows, length)
-        A view; no windows where there are fewer samples than one needs.
+        A view; there are no windows where there are too few samples for one.
     """
     if series.shape[1] < length:
         return np.empty((len(series), 0, length), np.float32)

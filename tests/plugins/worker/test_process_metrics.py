@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, ProcessMetrics, input_bytes
-from dask_efficiency.straggler.task_rates import MAX_RUNNING, VITAL_SUMS, decode
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, decode
 
 SECOND = 1_000_000_000
 
@@ -57,7 +57,7 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
     vitals.encode({}, cpu=0)
     own.digests_total["memory-monitor", "disk-write", "seconds"] = 0.5
     own.digests_total["execute", "span", "f", "disk-read", "bytes"] = 200.0
-    sums = dict(zip(VITAL_SUMS, decode(vitals.encode({}, cpu=0)).vitals.tolist(), strict=True))
+    sums = dict(zip(PROCESS_SUMS, decode(vitals.encode({}, cpu=0)).process.tolist(), strict=True))
     assert (sums["disk_seconds"], sums["disk_bytes"]) == (1.5, 200)
     assert sums["cpu_seconds"] > 0
     assert sums["core_wait_seconds"] >= 0 or sums["core_wait_seconds"] == -1

@@ -11,7 +11,7 @@ from dask_efficiency.report.sections.document import Document
 from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, SIGNAL_NAMES, stragglers
 from dask_efficiency.straggler.finding import Cause, Evidence, Finding
-from dask_efficiency.straggler.intervals import SIGNALS
+from dask_efficiency.straggler.signals import SIGNALS
 from tests.report.samples import by_hand, findings
 
 DURATION = Evidence("duration", 2.2, 1.0, 0.9, 1.1, 9.0, 100)

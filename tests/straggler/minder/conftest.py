@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.straggler.metric_series import Samples
+from dask_efficiency.straggler.metric_series import MetricSeries
 from dask_efficiency.straggler.minder.detector import Minder
 from tests.straggler.clusters import METRICS, healthy
 
@@ -13,4 +13,4 @@ def minder() -> Minder:
     pytest.importorskip("torch", reason="torch is not installed: nothing to train with")
     from dask_efficiency.straggler.minder.train import train_minder
 
-    return train_minder([Samples.of(healthy(8, seed=9, seconds=300), metrics=METRICS)], steps=300)
+    return train_minder([MetricSeries.of(healthy(8, seed=9, seconds=300), metrics=METRICS)], steps=300)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.metric_series import Samples
+from dask_efficiency.straggler.metric_series import MetricSeries
 from dask_efficiency.straggler.minder.priority import prioritised, stump_gain
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
@@ -19,15 +19,15 @@ def test_the_metric_that_shows_the_faults_comes_first(tree, monkeypatch):
     for metric in (0, 1):
         runs = [healthy(8, seed=seed) for seed in range(3)]
         runs += [with_fault(8, worker=2, seed=seed, metric=metric, onset=0) for seed in range(3, 6)]
-        samples = [Samples.of(run, metrics=METRICS) for run in runs]
-        order = prioritised(samples, faulty=[()] * 3 + [("2",)] * 3, metrics=METRICS)
+        series = [MetricSeries.of(run, metrics=METRICS) for run in runs]
+        order = prioritised(series, faulty=[()] * 3 + [("2",)] * 3, metrics=METRICS)
         assert order[0] == METRICS[metric]
         assert set(order) == set(METRICS)
 
 
 def test_without_any_fault_the_order_is_the_one_given():
-    samples = [Samples.of(healthy(4), metrics=METRICS)]
-    assert prioritised(samples, faulty=[()], metrics=("rate", "cpu")) == ("rate", "cpu")
+    series = [MetricSeries.of(healthy(4), metrics=METRICS)]
+    assert prioritised(series, faulty=[()], metrics=("rate", "cpu")) == ("rate", "cpu")
 
 
 def test_a_stump_gains_all_there_is_where_one_threshold_tells():

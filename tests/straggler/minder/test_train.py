@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.metric_series import Samples
+from dask_efficiency.straggler.metric_series import MetricSeries
 from dask_efficiency.straggler.minder.windows import normalised, windowed
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
@@ -35,16 +35,16 @@ def test_training_is_the_same_for_the_same_seed_and_leaves_torchs_own_alone():
 
 def test_labels_decide_the_order_of_the_metrics():
     runs = [healthy(6, seed=1), with_fault(6, worker=2, seed=2, metric=1, onset=0)]
-    samples = [Samples.of(run, metrics=METRICS) for run in runs]
-    assert train_minder(samples, steps=0).metrics == ("cpu", "rate")
-    assert train_minder(samples, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
+    series = [MetricSeries.of(run, metrics=METRICS) for run in runs]
+    assert train_minder(series, steps=0).metrics == ("cpu", "rate")
+    assert train_minder(series, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
 
 
 def test_runs_that_are_too_short_are_refused():
     with pytest.raises(ValueError, match="1 runs have no 8 samples"):
-        train_minder([Samples.of(healthy(4)[:, :, :5], metrics=METRICS)])
+        train_minder([MetricSeries.of(healthy(4)[:, :, :5], metrics=METRICS)])
 
 
 def test_labels_of_other_runs_are_refused():
     with pytest.raises(ValueError, match="workers of 2 runs; expected those of 1"):
-        train_minder([Samples.of(healthy(4), metrics=METRICS)], [[], []], steps=0)
+        train_minder([MetricSeries.of(healthy(4), metrics=METRICS)], [[], []], steps=0)

@@ -1,0 +1,144 @@
+"""IntervalComparison: keeps what workers' heartbeats report, and compares what was added in each interval."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.gpu.totals import KernelTotals
+from dask_efficiency.straggler.interval import Interval
+from dask_efficiency.straggler.kernels import KernelComparison
+from dask_efficiency.straggler.prefixes import PrefixComparison
+from dask_efficiency.straggler.processes import ProcessComparison
+from dask_efficiency.straggler.signals import GPU_KERNEL
+from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TaskRates
+from dask_efficiency.straggler.transfers import TransferComparison
+
+#: Workers that there is room for at first; the room doubles when it is full.
+FIRST_ROWS = 16
+
+
+class IntervalComparison:
+    """Gives each worker a row, and has tasks, processes, kernels and transfers compared within groups of workers.
+
+    Memory is bounded by the number of workers that are there: 13 kB each.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._free = list(range(FIRST_ROWS))
+        #: By group, its number; and by row, the number of its group, or -1.
+        self._groups: dict[Hashable, int] = {}
+        self._group_of = np.full(FIRST_ROWS, -1, np.intp)
+        self._prefixes = PrefixComparison(FIRST_ROWS)
+        self._processes = ProcessComparison(FIRST_ROWS)
+        self._kernels = KernelComparison(FIRST_ROWS)
+        self._transfers = TransferComparison()
+
+    @property
+    def sees_kernels(self) -> bool:
+        """Whether any worker reported kernels of a GPU."""
+        return self._kernels.any
+
+    @property
+    def capacity(self) -> int:
+        """How many rows the arrays have."""
+        return len(self._group_of)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        parts = (self._prefixes, self._processes, self._kernels)
+        return self._group_of.nbytes + sum(part.nbytes for part in parts)
+
+    def row_of(self, worker: str) -> int:
+        """The row of a worker in all arrays."""
+        return self._rows[worker]
+
+    def joined(self, worker: str, group: Hashable, *, at: int) -> None:
+        """A worker is there; ``group`` is equal for workers that can be compared."""
+        self.left(worker)
+        if not self._free:
+            self._free = self._grow()
+        row = self._rows[worker] = self._free.pop()
+        for part in (self._prefixes, self._processes, self._kernels):
+            part.reset(row)
+        self._transfers.joined(worker, row)
+        if group not in self._groups:
+            self._groups[group] = max(self._groups.values(), default=-1) + 1
+            self._prefixes.begin_group(self._groups[group], at=at)
+        self._group_of[row] = self._groups[group]
+
+    def left(self, worker: str) -> None:
+        """A worker is not there any more."""
+        self._transfers.left(worker)
+        row = self._rows.pop(worker, None)
+        if row is None:
+            return
+        self._free.append(row)
+        number = self._group_of[row]
+        self._group_of[row] = -1
+        if not (self._group_of == number).any():
+            self._groups = {group: known for group, known in self._groups.items() if known != number}
+            self._prefixes.end_group(int(number))
+
+    def receive(
+        self,
+        worker: str,
+        rates: TaskRates,
+        *,
+        at: int,
+        paused: float,
+        spilling: float,
+        held: float,
+        lag: float,
+        kernels: Sequence[KernelTotals] = (),
+    ) -> None:
+        """Take a heartbeat in; parameters as of :meth:`~dask_efficiency.straggler.online.StragglerWatch.receive`."""
+        row = self._rows.get(worker)
+        if row is None:
+            return
+        self._prefixes.receive(row, rates, at=at)
+        self._transfers.receive(worker, rates)
+        self._processes.receive(row, rates.process, at=at, paused=paused, spilling=spilling, held=held, lag=lag)
+        if kernels:
+            self._kernels.receive(row, kernels, at=at)
+
+    def pieces(self, *, at: int, learn: NDArray[np.bool_]) -> Generator[int, None, Interval]:
+        """Compare what was added since the last interval within the groups, piece by piece.
+
+        Workers may come and go, and heartbeats may arrive, between two pieces.
+
+        Parameters
+        ----------
+        at
+            Monotonic nanoseconds.
+        learn
+            By row, whether the worker is as it should be, so that its history may learn from this interval.
+
+        Yields
+        ------
+        int
+            How large each piece was, in numbers that were compared.
+        """
+        interval = Interval.of(self.capacity)
+        gained = self._processes.gained()
+        for group in list(self._groups.values()):
+            rows = np.flatnonzero(self._group_of[: interval.workers] == group)
+            yield from self._prefixes.compare(interval, group, rows, at=at, learn=learn)
+            self._processes.compare(interval, rows, gained)
+            yield len(rows) * len(PROCESS_SUMS)
+            if self._kernels.any:
+                interval.put(GPU_KERNEL, rows, *(yield from self._kernels.compare(rows)))
+        yield from self._transfers.compare(interval, at=at)
+        return interval
+
+    def _grow(self) -> list[int]:
+        """Make twice the room, and return the new rows."""
+        size = self.capacity
+        for part in (self._prefixes, self._processes, self._kernels):
+            part.grow(2 * size)
+        self._group_of = np.concatenate([self._group_of, np.full(size, -1, np.intp)])
+        return list(range(size, 2 * size))

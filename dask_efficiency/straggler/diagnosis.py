@@ -1,0 +1,245 @@
+"""Findings of a group of workers while a run goes on: who stands out, since when, and what slows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.straggler.history import History
+from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
+from dask_efficiency.straggler.peers import Floats, median_of_others
+from dask_efficiency.straggler.signals import (
+    BESIDE_TASKS,
+    CORE_WAIT,
+    CPU_SHARE,
+    DISK,
+    DURATION,
+    GPU_KERNEL,
+    LIVE,
+    MEMORY,
+    RECEIVE,
+    SEND,
+    Unit,
+)
+
+#: A flagged worker is cleared below this part of what flags one.
+HYSTERESIS = 0.5
+
+#: Slower kernels explain why tasks take longer if they are slower by this part of it at least (in logarithms), as the
+#: other parts of a task are not slower.
+GPU_EXPLAINS = 0.8
+
+#: A host is judged as a whole if it has so many workers, and at most half of all.
+MIN_WORKERS_OF_HOST = 2
+
+#: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most, as the
+#: logarithm of how many times as long. A held GIL slows them without bounds, as each call waits for it again.
+SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
+
+#: Causes for which nothing but the duration of the tasks speaks. Which worker has which tasks is not always chance, so
+#: the worker must differ by more than one standard deviation of the tasks of a prefix.
+BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
+
+_NAMES = tuple(LIVE)
+_ONLY_WITH_DURATION = [row for row, signal in enumerate(LIVE.values()) if signal.only_with_duration]
+_OF_HOSTS = [row for row, signal in enumerate(LIVE.values()) if signal.of_hosts]
+
+#: Findings by worker and host; one of them is empty.
+Findings = dict[tuple[str, str], Finding]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Workers that are compared with each other, in the order of the arrays."""
+
+    workers: list[str]
+    hosts: list[str]
+    rows: NDArray[np.intp]
+
+    def only(self, some: NDArray[np.bool_]) -> Group:
+        """Some of the workers."""
+        picked = np.flatnonzero(some).tolist()
+        return Group([self.workers[i] for i in picked], [self.hosts[i] for i in picked], self.rows[some])
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A moment on both clocks: monotonic nanoseconds, and seconds since the epoch; and how far back is looked."""
+
+    at: int
+    now: float
+    window_ns: int
+
+
+def findings_of(
+    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], Finding], instant: Instant
+) -> Findings:
+    """The stragglers among the workers of a group.
+
+    Parameters
+    ----------
+    scores, history
+        What is known of the workers.
+    known
+        The findings so far. It takes less to stay a straggler than to become one.
+    instant
+        When the last interval ended.
+    """
+    flagged = np.array(
+        [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
+    )
+    found: Findings = {}
+    for i in np.flatnonzero(_suspects(scores, flagged)).tolist():
+        worker = group.workers[i]
+        finding = _finding(group, scores, history, i, known.get((worker, "")), instant)
+        least = scores.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
+        if finding.cause not in BY_DURATION_ALONE or not scores.mean[DURATION, i] < least:
+            found[worker, ""] = finding
+    return _with_hosts(group, scores, found)
+
+
+def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which workers are flagged now."""
+    if not flagged.any() and not (scores.z >= scores.limit).any():
+        return flagged
+    ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
+    with np.errstate(invalid="ignore"):
+        effect = scores.mean >= MIN_EFFECT[:, None] * ease
+        lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
+        stands_out: NDArray[np.bool_] = (scores.z >= scores.limit * ease) & effect & lasting
+        stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
+    return np.asarray(stands_out.any(axis=0))
+
+
+def _finding(
+    group: Group, scores: LiveScores, history: History, i: int, known: Finding | None, instant: Instant
+) -> Finding:
+    z = np.where(scores.mean[:, i] >= MIN_EFFECT / 2, scores.z[:, i], -np.inf)
+    if not scores.mean[DURATION, i] > 0:
+        z[_ONLY_WITH_DURATION] = -np.inf
+    z = np.nan_to_num(z, nan=-np.inf)
+    symptoms = _symptoms(history, group.rows, i, z >= scores.limit)
+    main, cause = _cause(z, scores.mean[:, i], scores.limit, symptoms)
+    score = float(max(z.max() / scores.limit, HYSTERESIS))
+    if known is not None:
+        since = known.since
+    else:
+        row, least = int(group.rows[i]), float(MIN_EFFECT[main]) / 2
+        began = history.since(row, main, least, at=instant.at, window_ns=instant.window_ns)
+        since = instant.now - (instant.at - began) / 1e9
+    return Finding(
+        worker=group.workers[i],
+        host=group.hosts[i],
+        cause=cause,
+        score=score,
+        confidence=confidence_of(score),
+        since=since,
+        effect=_effect(scores.mean[:, i], main),
+        evidence=_evidence(scores, i, z, symptoms.share),
+    )
+
+
+def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDArray[np.bool_]) -> Symptoms:
+    def beside(means: Floats) -> Beside:
+        return Beside(float(means[i]), float(median_of_others(means[None, :])[0, i]))
+
+    def lately(signal: int) -> float:
+        known = history.residual[history.newest(MIN_INTERVALS), signal, rows[i]]
+        known = known[np.isfinite(known)]
+        return float(known.mean()) if len(known) else math.nan
+
+    return Symptoms(
+        share=beside(history.recent_means(history.on_cpu, rows, MIN_INTERVALS)),
+        lag=beside(history.recent_means(history.loop_lag, rows, MIN_INTERVALS)),
+        core_wait=lately(CORE_WAIT),
+        beside_tasks=lately(BESIDE_TASKS),
+        disk=bool(stands_out[DISK]),
+        network=bool(stands_out[RECEIVE] or stands_out[SEND]),
+    )
+
+
+def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
+    """The signal to report, and the cause: the deepest one of several, as a full memory slows tasks too.
+
+    A process that lacks the CPU also writes and sends more slowly, but not by much more than its tasks.
+    """
+    of_tasks = max(z[DURATION], *z[_ONLY_WITH_DURATION])
+    if z[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
+        return DURATION, Cause.GPU
+    of_cpu = cause_of_slow_tasks(symptoms) if of_tasks >= limit * HYSTERESIS else who_takes_the_cpu(symptoms)
+    expected = max(mean[DURATION], 0.0) + SLOWED_WITH_TASKS[of_cpu] if of_cpu in SLOWED_WITH_TASKS else 0.0
+    if z[DISK] >= limit and mean[DISK] >= expected:
+        return DISK, Cause.DISK
+    if z[MEMORY] >= limit:
+        return MEMORY, Cause.MEMORY
+    network = RECEIVE if z[RECEIVE] >= z[SEND] else SEND
+    if z[network] >= limit and mean[network] >= expected and of_tasks < limit:
+        return network, Cause.NETWORK
+    if of_cpu is not None and max(of_tasks, z[DISK], z[network]) > -math.inf:
+        return DURATION, of_cpu
+    others = (DISK, Cause.DISK), (MEMORY, Cause.MEMORY), (network, Cause.NETWORK), (DURATION, Cause.UNKNOWN)
+    return max(others, key=lambda other: z[other[0]])
+
+
+def _effect(mean: Floats, main: int) -> float | None:
+    """How many times as long the work takes; None where that is not known."""
+    if main == MEMORY:
+        return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
+    return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
+
+
+def _evidence(scores: LiveScores, i: int, z: Floats, share: Beside) -> tuple[Evidence, ...]:
+    """The signals that stand out, each beside the peers."""
+    shown = []
+    for signal in np.argsort(-z).tolist():
+        if not z[signal] >= scores.limit * HYSTERESIS:
+            break
+        others = np.delete(scores.mean[signal], i)
+        others = others[np.isfinite(others)]
+        if not len(others):
+            others = np.zeros(1)
+        middle = np.median(others)
+        values = np.array([scores.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
+        if signal == CPU_SHARE:
+            usual = share.peers if math.isfinite(share.peers) else 0.0
+            values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
+        elif LIVE[_NAMES[signal]].unit is Unit.TIMES_AS_LONG:
+            values = np.exp(values)
+        else:
+            values = np.maximum(values + middle, 0.0)
+        value, peers, low, high = values.tolist()
+        tasks = int(scores.tasks[signal, i])
+        shown.append(Evidence(_NAMES[signal], value, peers, low, high, float(scores.z[signal, i]), tasks))
+    return tuple(shown)
+
+
+def _with_hosts(group: Group, scores: LiveScores, found: Findings) -> Findings:
+    """The findings, with one for a host in place of those for its workers where all of its workers are slow."""
+    of_host: dict[str, list[int]] = {}
+    for i, host in enumerate(group.hosts):
+        of_host.setdefault(host, []).append(i)
+    if len(of_host) < 2:
+        return found
+    result = dict(found)
+    for host in {finding.host for finding in found.values()}:
+        own = of_host[host]
+        if len(own) < MIN_WORKERS_OF_HOST or 2 * len(own) > len(group.workers):
+            continue
+        signals = [signal for signal in _OF_HOSTS if (scores.adverse[signal, own] >= CLEARED).all()]
+        if not signals or not np.isfinite(scores.mean[signals[0], own]).all():
+            continue
+        flagged = [found[group.workers[i], ""] for i in own if (group.workers[i], "") in found]
+        if 2 * len(flagged) < len(own):
+            continue
+        strongest = max(flagged, key=lambda finding: finding.score)
+        for finding in flagged:
+            del result[finding.worker, ""]
+        effect = float(np.exp(np.mean(scores.mean[DURATION, own]))) if DURATION in signals else strongest.effect
+        result["", host] = replace(strongest, worker="", effect=effect, since=min(one.since for one in flagged))
+    return result

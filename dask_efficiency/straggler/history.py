@@ -1,0 +1,112 @@
+"""History: what the last intervals said of each worker, in rings whose first axis is intervals."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.straggler.interval import Interval
+from dask_efficiency.straggler.peers import Floats
+from dask_efficiency.straggler.signals import LIVE
+
+#: Intervals that are remembered: enough for four minutes at 2.5 s.
+MAX_INTERVALS = 96
+
+#: What the last intervals said, in turns.
+Ring = NDArray[np.float32]
+
+
+class History:
+    """Remembers the last intervals.
+
+    Parameters
+    ----------
+    rows
+        How many workers there is room for.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        #: Shape (intervals, signals, rows); see :class:`~dask_efficiency.straggler.interval.Interval`.
+        self.residual, self.variance, self.tasks = np.full((3, MAX_INTERVALS, len(LIVE), rows), np.nan, np.float32)
+        #: Shape (intervals, rows).
+        self.on_cpu, self.task_variance, self.loop_lag = np.full((3, MAX_INTERVALS, rows), np.nan, np.float32)
+        #: When the remembered intervals began and ended, newest last, in monotonic nanoseconds.
+        self._begins: deque[int] = deque(maxlen=MAX_INTERVALS)
+        self._ends: deque[int] = deque(maxlen=MAX_INTERVALS)
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rings."""
+        return sum(getattr(self, name).nbytes for name in _RINGS)
+
+    def grow(self, rows: int) -> None:
+        """Make room for so many workers."""
+        if rows == self._rows:
+            return
+        for name in _RINGS:
+            ring = getattr(self, name)
+            empty = np.full((*ring.shape[:-1], rows - self._rows), np.nan, np.float32)
+            setattr(self, name, np.concatenate([ring, empty], axis=-1))
+        self._rows = rows
+
+    def reset(self, row: int) -> None:
+        """Forget what is known of a row, as it is another worker's now."""
+        for name in _RINGS:
+            getattr(self, name)[..., row] = np.nan
+
+    def remember(self, interval: Interval, *, begin: int, end: int, newcomers: Sequence[int]) -> None:
+        """Add an interval; rows of newcomers got another worker after it ended."""
+        for name in _RINGS:
+            place: Ring = getattr(self, name)[self._position]
+            place[:] = np.nan  # the interval may have less room than there is now
+            place[..., : interval.workers] = getattr(interval, name)
+            place[..., newcomers] = np.nan
+        self._position = (self._position + 1) % MAX_INTERVALS
+        self._begins.append(begin)
+        self._ends.append(end)
+
+    def newest(self, count: int) -> list[int]:
+        """Places of the last intervals, the newest first."""
+        return [(self._position - 1 - back) % MAX_INTERVALS for back in range(min(count, len(self._ends)))]
+
+    def within(self, *, at: int, window_ns: int) -> list[int]:
+        """Places of the intervals that ended in the window before an instant, the newest first."""
+        return self.newest(sum(at - end < window_ns for end in self._ends))
+
+    def begin(self, back: int) -> int:
+        """When an interval began; 1 is the newest."""
+        return self._begins[-back]
+
+    def since(self, row: int, signal: int, least: float, *, at: int, window_ns: int) -> int:
+        """When a worker began to be worse than its peers by the least that counts, a single interval left out."""
+        since, misses = at, 0
+        for back, place in enumerate(self.within(at=at, window_ns=window_ns), 1):
+            residual = self.residual[place, signal, row]
+            if np.isnan(residual):
+                continue
+            if float(residual) > least:
+                since, misses = self.begin(back), 0
+            else:
+                misses += 1
+                if misses > 1:
+                    break
+        return since
+
+    def recent_means(self, ring: Ring, rows: NDArray[np.intp], count: int) -> Floats:
+        """By row, the mean over the last intervals; NaN where nothing is known."""
+        values = ring[self.newest(count)][:, rows].astype(np.float64)
+        known = np.isfinite(values)
+        number = known.sum(axis=0)
+        return np.where(number > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(number, 1), np.nan)
+
+
+#: The rings, which are called like the parts of an interval that they hold.
+_RINGS = ("residual", "variance", "tasks", "on_cpu", "task_variance", "loop_lag")

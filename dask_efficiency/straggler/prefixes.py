@@ -1,0 +1,362 @@
+"""PrefixComparison: how long each worker takes for tasks of the prefixes that its peers run too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.straggler.columns import Columns
+from dask_efficiency.straggler.interval import Interval
+from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
+from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
+from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
+
+#: Prefixes that are compared. A new one takes the place of the one that was quiet for longest.
+MAX_PREFIXES = 64
+
+#: Tasks of a prefix that a worker must have ended to be compared by it.
+MIN_TASKS = 3
+
+#: Share of its tasks' time that must be of prefixes by which a worker can be compared.
+MIN_PART = 0.1
+
+#: A prefix waits for the next interval until this share of its workers have that many tasks, but only so long.
+MIN_SHARE = 0.8
+MAX_WAIT_NS = 60_000_000_000
+
+#: Where the sizes of a prefix's tasks differ by this much (the variance of their logarithm; sizes of one half and of
+#: twice the median give 0.24), its tasks are expected to take longer for larger inputs.
+MIN_SIZE_VARIANCE = 0.1
+
+#: The time of a task grows with its size by this power at most.
+MAX_POWER = 1.5
+
+#: Variance of the logarithm of the seconds of a prefix's tasks that is assumed before any is known, as if so many tasks
+#: had shown it; and the most that counts of it.
+USUAL_NOISE = 0.04
+USUAL_TASKS = 2.0
+MAX_NOISE = 2.0
+
+#: A worker's own history begins after so many intervals, and learns from each new one with this weight.
+MIN_HISTORY = 6
+LEARNING = 0.15
+
+#: How much longer than before, as a logarithm, tasks must take for a worker to have become slower.
+SLOWED = math.log(1.1)
+
+#: Running tasks of a worker that must take longer than those of others: a single one may just be a long task.
+MIN_RUNNING = 2
+
+#: A running task, or an input, that is larger than expected by this factor is beyond what ended tasks show.
+BEYOND = math.log(2.0)
+
+#: A worker with running tasks takes as long as comparing so many numbers.
+RUNNING_COST = 6
+
+_N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(len(TASK_SUMS))
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    """The prefixes of a worker, their columns, and the tasks that it runs."""
+
+    prefixes: tuple[str, ...] = ()
+    columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    running: tuple[RunningTask, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """What is known of the prefixes among workers that can be compared."""
+
+    #: When tasks began to come that are not compared yet, by prefix.
+    since: NDArray[np.int64]
+    #: By prefix, as of the last comparison: the logarithm of the seconds of a task, that of the usual size, and the
+    #: power.
+    expected: Floats = field(default_factory=lambda: np.full((3, MAX_PREFIXES), np.nan))
+
+
+@dataclass(eq=False, slots=True)
+class _Sums:
+    """What the prefixes say together of each worker."""
+
+    duration: WeightedSums
+    cpu_share: WeightedSums
+    on_cpu: WeightedSums
+    task_variance: WeightedSums
+
+
+class PrefixComparison:
+    """Keeps the totals of the tasks by prefix, and compares what was added since the last comparison.
+
+    Parameters
+    ----------
+    rows
+        How many workers there is room for.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._columns: Columns[str] = Columns(MAX_PREFIXES)
+        self._workers: dict[int, _Worker] = {}
+        self._groups: dict[int, _Group] = {}
+        # Workers are the first axis of these, so that what a heartbeat writes lies together.
+        self._now = np.zeros((rows, MAX_PREFIXES, len(TASK_SUMS)))
+        self._base = np.zeros_like(self._now)
+        #: Seconds of all tasks of a worker when they were last compared.
+        self._compared_until = np.zeros(rows)
+        #: By prefix and worker, the usual logarithm of the seconds of a task, and the number of intervals behind it.
+        self._usual = np.full((MAX_PREFIXES, rows), np.nan)
+        self._known = np.zeros((MAX_PREFIXES, rows))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = (self._now, self._base, self._compared_until, self._usual, self._known)
+        return sum(array.nbytes for array in arrays)
+
+    def grow(self, rows: int) -> None:
+        """Make room for so many workers."""
+        more = rows - len(self._now)
+        empty = np.zeros((more, MAX_PREFIXES, len(TASK_SUMS)))
+        self._now, self._base = (np.concatenate([sums, empty]) for sums in (self._now, self._base))
+        self._compared_until = np.concatenate([self._compared_until, np.zeros(more)])
+        self._usual = np.concatenate([self._usual, np.full((MAX_PREFIXES, more), np.nan)], axis=1)
+        self._known = np.concatenate([self._known, np.zeros((MAX_PREFIXES, more))], axis=1)
+
+    def reset(self, row: int) -> None:
+        """Forget what is known of a row, as it is another worker's now."""
+        self._workers[row] = _Worker()
+        self._now[row] = self._base[row] = 0.0
+        self._compared_until[row] = 0.0
+        self._usual[:, row], self._known[:, row] = np.nan, 0.0
+
+    def begin_group(self, group: int, *, at: int) -> None:
+        """There is a group of workers that can be compared."""
+        self._groups[group] = _Group(np.full(MAX_PREFIXES, at, np.int64))
+
+    def end_group(self, group: int) -> None:
+        """The last worker of a group left."""
+        del self._groups[group]
+
+    def receive(self, row: int, rates: TaskRates, *, at: int) -> None:
+        """Take a worker's totals in. A total that shrinks has begun anew."""
+        worker = self._workers[row]
+        if rates.prefixes != worker.prefixes:
+            self._map(row, worker, rates.prefixes, at)
+        columns = worker.columns
+        if len(columns):
+            now = self._now[row]
+            gained = rates.tasks[:, _N] - now[columns, _N]
+            if gained.min() < 0:
+                self._base[row, columns[gained < 0]] = 0
+            self._columns.used_at[columns[gained > 0]] = at
+            now[columns] = rates.tasks
+        worker.running = rates.running
+
+    def compare(
+        self, interval: Interval, group: int, rows: NDArray[np.intp], *, at: int, learn: NDArray[np.bool_]
+    ) -> Iterator[int]:
+        """Compare the workers of a group; yields how many numbers each piece compared.
+
+        Parameters
+        ----------
+        learn
+            By row, whether the worker is as it should be, so that its history may learn from this interval.
+        """
+        if group in self._groups:
+            yield from self._compare_ended(interval, self._groups[group], rows, at, learn)
+            yield from self._add_running(interval, self._groups.get(group), rows)
+
+    def _compare_ended(
+        self, interval: Interval, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_]
+    ) -> Iterator[int]:
+        counts = (self._now[rows, :, _N] - self._base[rows, :, _N]).T
+        some, ready = (counts > 0).sum(axis=1), (counts >= MIN_TASKS).sum(axis=1)
+        group.since[some == 0] = at
+        peers = min(MIN_PEERS, max(2, len(rows)))
+        ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
+        late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
+        sums = _Sums(*(WeightedSums.of(len(rows)) for _ in range(4)))
+        yield len(rows)
+        for columns in in_pieces(np.flatnonzero(ripe | late), len(rows)):
+            least = np.where(ripe[columns], MIN_TASKS, 1)
+            self._compare_columns(group, rows, columns, least, learn, sums)
+            group.since[columns] = at
+            yield len(rows) * len(columns)
+        self._leave_out_small_parts(rows, sums)
+        interval.put(DURATION, rows, *sums.duration.mean())
+        interval.put(CPU_SHARE, rows, *sums.cpu_share.mean())
+        interval.on_cpu[rows], interval.task_variance[rows] = sums.on_cpu.mean()[0], sums.task_variance.mean()[0]
+
+    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> None:
+        """Leave out workers that spent nearly all their time on prefixes that others do not run."""
+        took = self._now[rows, :, _WALL].sum(axis=1)
+        compared = sums.duration.seconds
+        small = compared < MIN_PART * (took - self._compared_until[rows])
+        self._compared_until[rows] = np.where(compared > 0, took, self._compared_until[rows])
+        sums.duration.weight[small] = sums.cpu_share.weight[small] = 0.0
+
+    def _compare_columns(
+        self,
+        group: _Group,
+        rows: NDArray[np.intp],
+        columns: NDArray[np.intp],
+        least: NDArray[np.intp],
+        learn: NDArray[np.bool_],
+        sums: _Sums,
+    ) -> None:
+        """Compare by some prefixes, and begin to add up anew."""
+        picked = np.ix_(rows, columns)
+        now = self._now[picked]
+        gained = np.ascontiguousarray((now - self._base[picked]).T)
+        self._base[picked] = now
+        n = gained[_N]
+        there = n >= least[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            n = np.where(there, n, np.nan)
+            level, noise, power, size = _by_size(gained, n)
+            others = median_of_others(level)
+            group.expected[:, columns] = median_by_row(level), size, power
+            residual = self._with_history(level, others, rows, columns, there, learn)
+            share = np.where(there, gained[_CPU] / gained[_WALL], np.nan)
+            below = median_of_others(share) - share if len(rows) >= MIN_PEERS else np.full_like(share, np.nan)
+            share_noise = _pooled(gained[_SHARE], gained[_SHARE2], n)
+            # A prefix counts by the time that its tasks would take on the peers.
+            weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
+            took = gained[_N], gained[_WALL]
+            wider = variance_of_difference(there)
+            sums.duration.add(residual, noise[:, None] / n * wider, weight, *took)
+            sums.cpu_share.add(below, share_noise[:, None] / n * wider, weight, *took)
+            sums.on_cpu.add(share, share_noise[:, None] / n, weight, *took)
+            sums.task_variance.add(np.broadcast_to(noise[:, None], n.shape), np.zeros_like(n), weight, *took)
+
+    def _with_history(
+        self,
+        level: Floats,
+        others: Floats,
+        rows: NDArray[np.intp],
+        columns: NDArray[np.intp],
+        there: NDArray[np.bool_],
+        learn: NDArray[np.bool_],
+    ) -> Floats:
+        """How far workers are above their peers; or above their own past, where the peers cannot tell.
+
+        Peers cannot tell where they are too few, or where more than half of them became slow. Then the workers that
+        are as they were before stand for the rest. Where none is, the work has changed, and the peers can tell again.
+        """
+        picked = np.ix_(columns, rows)
+        usual, known = self._usual[picked], self._known[picked]
+        change = np.where(known >= MIN_HISTORY, level - usual, np.nan)
+        with_history = np.isfinite(change).sum(axis=1)
+        slowed = (change > SLOWED).sum(axis=1)
+        residual = level - others
+        present = there.sum(axis=1)
+        alone = present < MIN_PEERS
+        residual[alone] = np.nan
+        # More than half of all of them: of only those with a history, two that are a little slow would be enough.
+        unfit = (with_history >= 2) & (alone | (slowed > present / 2))
+        for i in np.flatnonzero(unfit):
+            as_before = float(np.nanquantile(change[i], 0.25 if with_history[i] > MIN_PEERS else 0.0))
+            if alone[i] or as_before <= SLOWED:
+                residual[i] = np.minimum(change[i], change[i] - as_before)
+        new = there & learn[rows][None, :]
+        updated = np.where(np.isnan(usual), level, usual + LEARNING * (level - usual))
+        self._usual[picked] = np.where(new, updated, usual)
+        self._known[picked] = np.where(new, known + 1, known)
+        return residual
+
+    def _add_running(self, interval: Interval, group: _Group | None, rows: NDArray[np.intp]) -> Iterator[int]:
+        """Add tasks that have run longer than others took, with what they took so far."""
+        if group is None or len(rows) < MIN_PEERS:
+            return
+        expected = group.expected.T.tolist()
+        for row in rows.tolist():
+            running = self._workers[row].running
+            if not running:
+                continue
+            beyond = weight = 0.0
+            tasks = 0
+            for task in running:
+                column = self._columns.get(task.prefix)
+                if column is None or task.seconds <= 0:
+                    continue
+                level, size, power = expected[column]
+                larger = math.log1p(task.nbytes) - size
+                # Nobody knows how long a task takes that is larger than all that ended: assume that it takes as much
+                # longer as it is larger.
+                power = max(power, 1.0) if larger > BEYOND else power
+                excess = math.log(task.seconds) - level - (power * larger if power else 0.0)
+                if excess > BEYOND:
+                    beyond += task.seconds * excess
+                    weight += task.seconds
+                    tasks += 1
+            if tasks >= MIN_RUNNING:
+                _add_censored(interval, row, beyond / weight)
+            yield RUNNING_COST
+
+    def _map(self, row: int, worker: _Worker, prefixes: tuple[str, ...], at: int) -> None:
+        for prefix in set(worker.prefixes) - set(prefixes):
+            column = self._columns.get(prefix)
+            if column is not None:  # when it comes again, it begins at 0
+                self._now[row, column] = self._base[row, column] = 0
+        worker.prefixes = prefixes
+        worker.columns = np.array([self._column(prefix, at) for prefix in prefixes], np.intp)
+
+    def _column(self, prefix: str, at: int) -> int:
+        column = self._columns.get(prefix)
+        if column is not None:
+            return column
+        column, displaced = self._columns.add(prefix, at=at)
+        if displaced is not None:
+            for worker in self._workers.values():  # they look their columns up again
+                if displaced in worker.prefixes:
+                    worker.prefixes = ()
+        self._now[:, column] = self._base[:, column] = 0.0
+        self._usual[column], self._known[column] = np.nan, 0.0
+        for group in self._groups.values():
+            group.since[column] = at
+            group.expected[:, column] = np.nan
+        return column
+
+
+def _add_censored(interval: Interval, row: int, excess: float) -> None:
+    """Count the running tasks of a worker as one task that ended now, and for less than one that did end."""
+    tasks = interval.tasks[DURATION, row]
+    so_far = interval.residual[DURATION, row]
+    if not np.isfinite(so_far):
+        interval.residual[DURATION, row], interval.variance[DURATION, row] = excess, 0.25
+    elif excess > so_far:
+        interval.residual[DURATION, row] = (tasks * so_far + excess) / (tasks + 1)
+    interval.tasks[DURATION, row] = tasks + 0.25
+
+
+def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Logarithm of the seconds of a task of the usual size, its variance, and the power and the usual size."""
+    level = np.log(sums[_WALL] / n)
+    noise = _pooled(sums[_LOG], sums[_LOG2], n)
+    whole = np.nansum(n, axis=1)
+    total = np.where(np.isnan(n)[None], 0.0, sums).sum(axis=2)
+    size = total[_SIZE] / whole
+    spread = total[_SIZE2] / whole - size**2
+    together = total[_PRODUCT] / whole - size * total[_LOG] / whole
+    power = np.where(spread > MIN_SIZE_VARIANCE, np.clip(together / spread, 0.0, MAX_POWER), 0.0)
+    level = level - power[:, None] * (sums[_SIZE] / n - size[:, None])
+    # The logarithm of a mean varies by more than the mean of logarithms, and only the latter follows the size: a few
+    # long tasks weigh a lot in a mean.
+    whole_noise = np.minimum(noise, MAX_NOISE)
+    of_size = power**2 * _pooled(sums[_SIZE], sums[_SIZE2], n)
+    return level, np.maximum(noise - of_size, 1e-4) + np.expm1(whole_noise) - whole_noise, power, size
+
+
+def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:
+    """Variance among the tasks of one worker, by prefix, estimated from all workers together."""
+    tasks = np.where(n > 1, n, np.nan)
+    within = np.nansum(np.maximum(squares - total**2 / tasks, 0.0), axis=1)
+    free = np.nansum(tasks - 1, axis=1)
+    pooled: Floats = (within + USUAL_TASKS * USUAL_NOISE) / (free + USUAL_TASKS)
+    return np.maximum(pooled, 1e-4)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.straggler.columns import Columns
+
+SIZE = 4
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=40))
+def test_the_names_that_were_used_last_have_a_column_each(names: list[str]) -> None:
+    columns: Columns[str] = Columns(SIZE)
+    for at, name in enumerate(names):
+        column = columns.get(name)
+        if column is None:
+            column, displaced = columns.add(name, at=at)
+            assert displaced is None or columns.get(displaced) is None
+        columns.used_at[column] = at
+    last = list(dict.fromkeys(reversed(names)))[:SIZE]
+    assert sorted(columns.get(name) for name in last) == columns.occupied().tolist() == list(range(len(last)))
+    assert len(columns) == len(last)
+
+
+def test_a_full_table_tells_since_when_its_quietest_column_is_unused() -> None:
+    columns: Columns[str] = Columns(2)
+    columns.add("a", at=5)
+    assert columns.free_since() is None
+    columns.add("b", at=7)
+    assert columns.free_since() == 5
+    assert columns.add("c", at=9) == (0, "a")
