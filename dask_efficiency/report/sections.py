@@ -17,7 +17,7 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
-from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order
 from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
 from dask_efficiency.report.section import Section, name_of, named, sentence

@@ -1,7 +1,7 @@
 from hypothesis import given
 
 from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.sections import (
     beside,

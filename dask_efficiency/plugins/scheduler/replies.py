@@ -16,9 +16,9 @@ from dask_efficiency.plugins.client import source
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.live.gpus import own_gpus
+from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport, Repeat
-from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between
@@ -152,7 +152,7 @@ def of_history(meter: ClusterMeter, last: float | None) -> dict[str, Any]:
 def of_live(meter: ClusterMeter) -> dict[str, Any]:
     """What a live view asks for each second or so: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.report.live.Reading` has it.
+    As :class:`~dask_efficiency.report.live.observation.Observation` has it.
     """
     cluster = meter.cluster
     at = time.monotonic_ns()
