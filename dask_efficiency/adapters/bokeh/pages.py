@@ -72,7 +72,7 @@ def whole(tab: Tab) -> Page:
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
-    # Titles apart from their figures, for a figure's own title does not wrap.
+    # Titles are texts of their own, because the title of a figure does not wrap.
     titled: list[Part] = [
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),

@@ -1,4 +1,4 @@
-"""Tab: one scheduler's pages between two looks at them: what there is to draw, drawn once for all viewers."""
+"""Tab: what the pages of one scheduler show now, computed once for all viewers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINK = "efficiency"
 #: How often an open page asks for news, which there is once a heartbeat at most.
 UPDATE_MS = 2_000
 
-#: How often it is kept what each worker and each prefix did: a view of the last minutes begins at the oldest kept.
+#: How often the details of each worker, GPU and prefix are kept: those of the last minutes begin at the oldest kept.
 KEEP_MS = 60_000
 
 GONE = (
@@ -58,9 +58,8 @@ class Source(Protocol):
 class Tab:
     """The pages on one scheduler's dashboard.
 
-    Their routes stay for as long as the scheduler serves, for Dask can take none away: a page that is
-    left open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there
-    between the two.
+    Their routes stay for as long as the scheduler serves, because Dask cannot take a route away. A page that is left
+    open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there in between only.
     """
 
     def __init__(self, variables: dict[str, Any]) -> None:

@@ -43,9 +43,9 @@ class LastSeconds:
     seconds: float
     #: Threads that are there now.
     nthreads: int
-    #: What all threads together did, as far as heartbeats told; empty where none came.
+    #: What all threads together did, as far as heartbeats reported it; empty where none came.
     did: Breakdown
-    #: Where the parts begin and end. A dashboard begins them up to a minute apart from :attr:`did`.
+    #: Where the parts begin and end. On a dashboard they begin up to a minute before or after :attr:`did`.
     then: Details | None
     now: Details
     #: Worker name to the reason why its time is not measured.
