@@ -31,8 +31,34 @@ class Details:
     @classmethod
     def of(cls, cluster: ClusterLedger, *, at: int) -> Details:
         """The details of a cluster as of now."""
-        here = cluster.present.values()
-        return cls(at, WorkerCounters.of(here), GpuCounters.of(here), cluster.settled_by_prefix())
+        now = DetailsNow(at, cluster)
+        return cls(at, now.workers, now.gpus, now.prefixes)
+
+
+@dataclass(frozen=True)
+class DetailsNow:
+    """The details of a cluster as of now, each kind read when it is first asked for, which is to be soon.
+
+    Reading a thousand workers takes milliseconds, and most pages of a dashboard show one kind or none.
+    """
+
+    at: int
+    cluster: ClusterLedger
+
+    @cached_property
+    def workers(self) -> WorkerCounters:
+        """What each worker had done."""
+        return WorkerCounters.of(self.cluster.present.values())
+
+    @cached_property
+    def gpus(self) -> GpuCounters:
+        """What each GPU had done."""
+        return GpuCounters.of(self.cluster.present.values())
+
+    @cached_property
+    def prefixes(self) -> Mapping[str, Sequence[int]]:
+        """Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
+        return self.cluster.settled_by_prefix()
 
 
 @dataclass(frozen=True)
@@ -47,7 +73,7 @@ class LastSeconds:
     did: Breakdown
     #: Where the parts begin and end. On a dashboard they begin up to a minute before or after :attr:`did`.
     then: Details | None
-    now: Details
+    now: Details | DetailsNow
     #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
 

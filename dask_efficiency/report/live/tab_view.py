@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
-from dask_efficiency.report.live.last_seconds import Details, LastSeconds, done_since
+from dask_efficiency.report.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
 from dask_efficiency.straggler.finding import Finding
 
 
@@ -81,7 +81,7 @@ def tab_view(
             nthreads=last.nthreads,
             did=done_since(first.activity, last.activity),
             then=then,
-            now=Details.of(cluster, at=last.at),
+            now=DetailsNow(last.at, cluster),
             not_measured=dict(cluster.reasons),
         ),
         polls=window,

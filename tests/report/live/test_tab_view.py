@@ -32,11 +32,13 @@ def test_the_bins_reach_from_the_first_poll_to_the_last() -> None:
     assert (bins.start[0], bins.stop[-1]) == (0, 20 * SECOND)
 
 
-def test_a_view_stays_as_it_is_when_the_cluster_goes_on() -> None:
+def test_what_no_page_shows_is_not_read_and_what_is_shown_is_read_once() -> None:
     meter = Meter()
     then = Details.of(meter.cluster, at=0)
     meter.run_until(20)
     found = view(meter, then)
-    meter.run_until(30)
-    assert found.last.workers.nanoseconds.sum() == found.last.did.total_ns == 4 * 20 * SECOND
     assert found.last.prefixes.seconds.sum() == 40
+    meter.run_until(30)
+    assert found.last.prefixes.seconds.sum() == 40
+    assert found.last.did.total_ns == 4 * 20 * SECOND
+    assert "workers" not in vars(found.last.now)
