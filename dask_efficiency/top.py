@@ -15,11 +15,12 @@ from distributed.core import rpc
 
 from dask_efficiency.plugins.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.report.colours import DISTINCT_COLOURS
-from dask_efficiency.report.live import HEARTBEATS, Change, Reading, baseline, change, read
-from dask_efficiency.report.screen import coloured, plain
+from dask_efficiency.report.live.observation import HEARTBEATS, Observation, baseline, read
+from dask_efficiency.report.live.terminal import coloured, plain
+from dask_efficiency.report.live.top_view import TopView, top_view
 
-#: Readings kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
-MAX_READINGS = 100
+#: Observations kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
+MAX_OBSERVATIONS = 100
 
 #: Lines of a view that is printed again and again where there is no terminal.
 BLOCK_HEIGHT = 40
@@ -32,16 +33,16 @@ class MeterFailedError(RuntimeError):
 class Screen(Protocol):
     """Where views are shown."""
 
-    def show(self, change: Change) -> None:
+    def show(self, view: TopView) -> None:
         """Show one, in place of or after the one before."""
 
 
-async def changes(
+async def views(
     address: str, *, security: Security, interval_seconds: float, timeout_seconds: float, once: bool = False
-) -> AsyncIterator[Change]:
+) -> AsyncIterator[TopView]:
     """What the cluster did, again after each interval.
 
-    The first tells of all the time since the accounts began, unless it is to be the only one.
+    The first view covers all the time since the accounts began, unless it is to be the only one.
 
     Parameters
     ----------
@@ -50,11 +51,11 @@ async def changes(
     security
         How to talk to it.
     interval_seconds
-        Between two readings. What is told may go back further: at least some heartbeats.
+        Between two observations. What is shown may go back further: at least some heartbeats.
     timeout_seconds
         In which a scheduler must take the connection and answer the first time.
     once
-        End after one change, made of two readings.
+        End after one view, made of two observations.
 
     Raises
     ------
@@ -66,23 +67,23 @@ async def changes(
         If what answers is no scheduler with this version of the plugin.
     """
     connection = security.get_connection_args("client")
-    readings: deque[Reading] = deque(maxlen=MAX_READINGS)
+    observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
     async with rpc(address, timeout=timeout_seconds, connection_args=connection) as server:
         scheduler = Server(server)
         await check_answers(scheduler, address, seconds=timeout_seconds)
         while True:
-            now = await _reading(scheduler)
-            then = baseline(readings, now, seconds=interval_seconds)
+            now = await _observe(scheduler)
+            then = baseline(observations, now, seconds=interval_seconds)
             if then is not None or not once:
-                yield change(then, now, source=address)
+                yield top_view(then, now, source=address)
                 if once:
                     return
-            readings.append(now)
+            observations.append(now)
             wait = HEARTBEATS * now.heartbeat_seconds if once else 0.0
             await asyncio.sleep(max(interval_seconds, wait))
 
 
-async def _reading(scheduler: Caller) -> Reading:
+async def _observe(scheduler: Caller) -> Observation:
     try:
         return read(await ask(scheduler, "live"))
     except NotRegisteredError:
@@ -91,7 +92,7 @@ async def _reading(scheduler: Caller) -> Reading:
         raise MeterFailedError(f"the plugin cannot answer: {error}") from error
 
 
-async def show_changes(
+async def show_views(
     screen: Screen,
     address: str,
     *,
@@ -100,12 +101,12 @@ async def show_changes(
     timeout_seconds: float,
     once: bool = False,
 ) -> None:
-    """Show a cluster until interrupted; or once. Raises as :func:`changes` does."""
-    stream = changes(
+    """Show a cluster until interrupted; or once. Raises as :func:`views` does."""
+    stream = views(
         address, security=security, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, once=once
     )
-    async with aclosing(stream) as views:  # type: ignore[type-var]  # an async generator, typed as iterator
-        async for view in views:
+    async with aclosing(stream) as shown:  # type: ignore[type-var]  # an async generator, typed as iterator
+        async for view in shown:
             screen.show(view)
 
 
@@ -117,11 +118,11 @@ class Blocks:
         self._height = height
         self._shown = False
 
-    def show(self, change: Change) -> None:
+    def show(self, view: TopView) -> None:
         """Print a view, after a blank line if it is not the first."""
         width = shutil.get_terminal_size().columns
         gap = "\n" if self._shown else ""
-        print(gap + plain(change, width=width, height=self._height), file=self._file, flush=True)
+        print(gap + plain(view, width=width, height=self._height), file=self._file, flush=True)
         self._shown = True
 
 
@@ -131,9 +132,9 @@ class JsonLines:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
-    def show(self, change: Change) -> None:
+    def show(self, view: TopView) -> None:
         """Print one object."""
-        print(json.dumps(change.to_dict()), file=self._file, flush=True)
+        print(json.dumps(view.to_dict()), file=self._file, flush=True)
 
 
 @contextmanager
@@ -158,12 +159,12 @@ def terminal(file: IO[str]) -> Iterator[Screen]:
     distinct = console.color_system in DISTINCT_COLOURS and not console.no_color and not console.options.ascii_only
 
     class Whole:
-        def show(self, change: Change) -> None:
+        def show(self, view: TopView) -> None:
             width, height = console.size
             if distinct:
-                text = coloured(change, width=width, height=height)
+                text = coloured(view, width=width, height=height)
             else:
-                text = Text(plain(change, width=width, height=height))
+                text = Text(plain(view, width=width, height=height))
             live.update(text, refresh=True)
 
     with Live(Text("waiting for the scheduler"), console=console, screen=True, auto_refresh=False) as live:

@@ -16,10 +16,10 @@ from dask_efficiency.cli.source import Kind, look_at
 @click.command("top")
 @click.argument("scheduler")
 @click.option(
-    "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two readings."
+    "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two observations."
 )
 @click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each reading, on a line of its own.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each view, on a line of its own.")
 @scheduler_options
 def command(scheduler: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     """Watch a cluster: what its threads do now, and which workers make least of theirs.
@@ -38,7 +38,7 @@ def _watch(address: str, interval: float, once: bool, as_json: bool, connection:
     import asyncio
 
     from dask_efficiency.plugins.client.questions import NotRegisteredError
-    from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_changes, terminal
+    from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_views, terminal
 
     address, security = connection.secured(address)
     connection.announce(address)
@@ -52,7 +52,7 @@ def _watch(address: str, interval: float, once: bool, as_json: bool, connection:
             screen = Blocks(sys.stdout)
         else:
             screen = stack.enter_context(terminal(sys.stdout))
-        showing = show_changes(
+        showing = show_views(
             screen,
             address,
             security=security,

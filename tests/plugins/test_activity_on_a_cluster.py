@@ -19,7 +19,7 @@ from distributed import Client, wait
 from dask_efficiency import snapshot
 from dask_efficiency.activity import ACTIVE_BUCKETS
 from dask_efficiency.ledger import FREE_BUCKETS
-from dask_efficiency.report.live import Reading, read
+from dask_efficiency.report.live.observation import Observation, read
 from tests.plugins.tasks import (
     Diary,
     burn,
@@ -52,18 +52,18 @@ def diary(tmp_path: Path) -> Diary:
     return Diary(tmp_path / "diary")
 
 
-def live(client: Client) -> Reading:
+def live(client: Client) -> Observation:
     """What a live view is told, as far as heartbeats have come."""
     return read(client.sync(client.scheduler.efficiency, action="live"))
 
 
-def now(client: Client) -> Reading:
+def now(client: Client) -> Observation:
     """The same, exact to this instant."""
     snapshot(client)
     return live(client)
 
 
-def timed_now(client: Client) -> tuple[float, Reading, float]:
+def timed_now(client: Client) -> tuple[float, Observation, float]:
     """With the instants before and after it."""
     before = time.monotonic()
     reading = now(client)

@@ -6,25 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bokeh.core.properties import without_property_validation
-from bokeh.models import Column, Div, Row
+from bokeh.models import Column, Row
 from distributed.dashboard.components import DashboardComponent
 from distributed.utils import log_errors
 
-from dask_efficiency.adapters.bokeh import columns
-from dask_efficiency.adapters.bokeh.columns import Reading
-from dask_efficiency.adapters.bokeh.figures import (
-    AllWorkers,
-    FewGpus,
-    FewWorkers,
-    GpuBars,
-    Part,
-    Pie,
-    PrefixBars,
-    Text,
-    Timeline,
-    WorkerSpread,
-)
+from dask_efficiency.adapters.bokeh import columns, texts
+from dask_efficiency.adapters.bokeh.bars import BESIDE_OTHERS, GpuBars, PrefixBars, WorkerBars, WorkerSpread
+from dask_efficiency.adapters.bokeh.figures import PieFigure, TimelineFigure
+from dask_efficiency.adapters.bokeh.part import SLOW_NS, Part, Text
 from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.report.live.tab_view import TabView
 
 
 class Page(DashboardComponent):
@@ -44,7 +35,7 @@ class Page(DashboardComponent):
         self._tab = tab
         self._headline = headline
         self._parts = parts
-        self._reading: Reading | None = None
+        self._view: TabView | None = None
         self._shown: dict[Part, Any] = {}
         self.root = root
 
@@ -55,78 +46,80 @@ class Page(DashboardComponent):
         tab = self._tab
         try:
             tab.refresh()
-            if tab.notice is None and tab.reading is not None:
-                self._draw(tab.reading)
+            if tab.notice is None and tab.view is not None:
+                self._draw(tab.view)
         except Exception as error:
             tab.fail(error)
         if tab.notice is not None:
             self._headline.draw(tab.notice)
 
-    def _draw(self, reading: Reading) -> None:
+    def _draw(self, view: TabView) -> None:
         self._headline.draw(self._tab.drawn(self._headline.made_by))
-        if reading is self._reading:
+        if view is self._view:
             return
         for part in self._parts:
             made = self._tab.drawn(part.made_by, every_ns=part.every_ns)
             if made is not self._shown.get(part):
                 part.draw(made)
                 self._shown[part] = made
-        self._reading = reading
+        self._view = view
 
 
 def whole(tab: Tab) -> Page:
-    """Verdict, pie and key, timeline, GPUs where there are any, and workers."""
-    headline = Text(columns.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
-    key = Text(columns.key_table, width=230, name="key")
-    pie = Pie(width=300, height=330, title="Thread time while there was work")
-    timeline = Timeline(height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing")
-    stragglers = Text(columns.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers")
-    gpus = FewGpus()
-    workers = FewWorkers()
+    """Verdict, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
+    key = Text(texts.key_table, width=230, name="key")
+    pie = PieFigure(width=300, height=330, title="Thread time while there was work")
+    timeline = TimelineFigure(
+        height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
+    )
+    # Titles are texts of their own, because the title of a figure does not wrap.
+    titled: list[Part] = [
+        Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
+        Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
+        GpuBars(columns.few_gpus, **BESIDE_OTHERS),
+        Text(texts.few_workers_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
+        WorkerBars(columns.few_workers, **BESIDE_OTHERS),
+    ]
+    headline = Text(texts.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     wrap = {"flex-wrap": "wrap"}
     root = Column(
         headline.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
-        stragglers.root,
-        gpus.title,
-        gpus.root,
-        workers.title,
-        workers.root,
+        *(part.root for part in titled),
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [key, pie, timeline, stragglers, gpus, workers], root)
+    return Page(tab, headline, [key, pie, timeline, *titled], root)
 
 
 def pie(tab: Tab) -> Page:
     """The pie, and its key beside it."""
-    key = Text(columns.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
-    figure = Pie(aspect_ratio=1, sizing_mode="scale_height")
-    return _stacked(tab, columns.verdict, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
+    key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
+    figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
+    return _stacked(tab, texts.verdict, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
 def timeline(tab: Tab) -> Page:
     """The timeline below its key."""
-    return _stacked(
-        tab, columns.timeline_title, [Text(columns.timeline_key, **_KEY_LINE), Timeline(sizing_mode="stretch_both")]
-    )
+    key = Text(texts.timeline_key, **_KEY_LINE)
+    return _stacked(tab, texts.timeline_title, [key, TimelineFigure(sizing_mode="stretch_both")])
 
 
 def workers(tab: Tab) -> Page:
     """The workers below the key: a bar each, or the spread over many."""
-    figures: list[Part] = [AllWorkers(sizing_mode="stretch_both"), WorkerSpread(sizing_mode="stretch_both")]
-    return _stacked(tab, columns.workers_title, [Text(columns.workers_key, **_KEY_LINE), *figures])
+    bars, spread = WorkerBars(columns.all_workers, sizing_mode="stretch_both"), WorkerSpread(sizing_mode="stretch_both")
+    return _stacked(tab, texts.workers_title, [Text(texts.workers_key, **_KEY_LINE), bars, spread])
 
 
 def gpus(tab: Tab) -> Page:
     """The GPUs, a bar each below the key."""
-    figures: list[Part] = [Text(columns.gpu_key, **_KEY_LINE), GpuBars(sizing_mode="stretch_both")]
-    return _stacked(tab, columns.gpus_title, figures)
+    bars = GpuBars(columns.all_gpus, sizing_mode="stretch_both")
+    return _stacked(tab, texts.gpus_title, [Text(texts.gpu_key, **_KEY_LINE), bars])
 
 
 def prefixes(tab: Tab) -> Page:
     """The task prefixes that took most time, below their key."""
-    bars = PrefixBars(Div(disable_math=True, **_KEY_LINE), sizing_mode="stretch_both")
-    return _stacked(tab, columns.prefixes_title, [bars], [bars.key, bars.root])
+    key = Text(texts.prefixes_key, every_ns=SLOW_NS, **_KEY_LINE)
+    return _stacked(tab, texts.prefixes_title, [key, PrefixBars(sizing_mode="stretch_both")])
 
 
 #: The pages to leave open on a wall, or in a panel of JupyterLab, by path.
@@ -141,7 +134,7 @@ PAGES: dict[str, Callable[[Tab], Page]] = {
 
 
 def _stacked(
-    tab: Tab, title: Callable[[Reading], str], parts: Sequence[Part], roots: Sequence[Any] | None = None
+    tab: Tab, title: Callable[[TabView], str], parts: Sequence[Part], roots: Sequence[Any] | None = None
 ) -> Page:
     """A page that fills its window: the headline, then the roots, which are those of the parts if not given."""
     if roots is None:
@@ -152,6 +145,7 @@ def _stacked(
 
 _VERDICT_STYLE = {"font-size": "17px", "line-height": "1.4", "margin": "8px 6px 4px"}
 _TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
+_TITLE_STYLE = {"font-size": "13px", "font-weight": "bold", "color": "#444444", "margin": "12px 20px 0"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}
 
 #: Readable in a panel of JupyterLab, and larger on a wall.

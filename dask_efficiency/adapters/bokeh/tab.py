@@ -1,4 +1,4 @@
-"""Tab: one scheduler's pages between two looks at them: what there is to draw, drawn once for all viewers."""
+"""Tab: what the pages of one scheduler show now, computed once for all viewers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any, Protocol, TypeVar, cast
 from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.adapters.bokeh.columns import Kept, Reading
 from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.report import recent
-from dask_efficiency.report.recent_gpus import gpus_moment
-from dask_efficiency.report.recent_workers import WorkersMoment
+from dask_efficiency.report.live.bins import WINDOW_NS, ThreadTotals
+from dask_efficiency.report.live.last_seconds import Details
+from dask_efficiency.report.live.tab_view import TabView, tab_view
 from dask_efficiency.straggler.finding import Finding
 
 logger = logging.getLogger("dask_efficiency")
@@ -27,7 +26,7 @@ LINK = "efficiency"
 #: How often an open page asks for news, which there is once a heartbeat at most.
 UPDATE_MS = 2_000
 
-#: How often it is kept what each worker and each prefix did: a view of the last minutes begins at the oldest kept.
+#: How often the details of each worker, GPU and prefix are kept: those of the last minutes begin at the oldest kept.
 KEEP_MS = 60_000
 
 GONE = (
@@ -54,31 +53,30 @@ class Source(Protocol):
         """The stragglers of now, the most certain first."""
 
     @property
-    def recent(self) -> Iterable[recent.Moment]:
+    def recent(self) -> Iterable[ThreadTotals]:
         """The last polls, in order."""
 
 
 class Tab:
     """The pages on one scheduler's dashboard.
 
-    Their routes stay for as long as the scheduler serves, for Dask can take none away: a page that is
-    left open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there
-    between the two.
+    Their routes stay for as long as the scheduler serves, because Dask cannot take a route away. A page that is left
+    open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there in between only.
     """
 
     def __init__(self, variables: dict[str, Any]) -> None:
         #: What there is to draw; the same object where nothing has changed since the last :meth:`refresh`.
-        self.reading: Reading | None = None
+        self.view: TabView | None = None
         #: As HTML, why the figures stand still; None where they do not.
         self.notice: str | None = None
         #: Lists that the templates of all pages share.
         self._pages: list[str] = variables["pages"]
         self._plots: list[dict[str, str]] = variables["plots"]
         self._source: Source | None = None
-        #: What was made, and of which reading.
-        self._drawn: dict[Callable[[Reading], Any], tuple[Reading, Any]] = {}
+        #: What each function made, and of which view.
+        self._drawn: dict[Callable[[TabView], Any], tuple[TabView, Any]] = {}
         self._failed = False
-        self._kept: deque[Kept] = deque(maxlen=1 + recent.WINDOW_NS // (KEEP_MS * 10**6))
+        self._kept: deque[Details] = deque(maxlen=1 + WINDOW_NS // (KEEP_MS * 10**6))
         self._keeper = PeriodicCallback(self._keep, KEEP_MS)
 
     @property
@@ -90,6 +88,8 @@ class Tab:
         """Link to the tab, and show this from now on."""
         self.hide(self._source)
         self._source = source
+        self.view = None
+        self._drawn.clear()
         self._pages.append(LINK)
         self._plots.append({"url": LINK, "name": "Efficiency"})
         self._plots.sort(key=lambda plot: plot["name"])
@@ -107,37 +107,41 @@ class Tab:
         self._plots[:] = [plot for plot in self._plots if plot["url"] != LINK]
 
     def refresh(self) -> None:
-        """Take a new reading if there is news, or a notice of why there is none."""
+        """Take a new view if there is news, or a notice of why there is none."""
         source = self._source
         if source is None:
             self.notice = escape(GONE)
         elif source.off is not None:
             self.notice = escape(f"Nothing is measured any more: {source.off}")
         else:
-            self._read(source)
+            self._look(source)
 
-    def _read(self, source: Source) -> None:
-        moments = list(source.recent)
+    def _look(self, source: Source) -> None:
+        polls = list(source.recent)
         heartbeat_seconds = float(heartbeat_interval(len(source.cluster.present)))
-        # Less a quarter, for polls and pages do not keep step.
+        # Less a quarter, because polls and pages do not keep step.
         gap = 0.75e9 * max(UPDATE_MS / 1e3, heartbeat_seconds)
-        former = self.reading if self.reading is not None and self.reading.cluster is source.cluster else None
-        if moments and (former is None or self.notice is not None or moments[-1].at - former.at >= gap):
-            moments = recent.window_of(moments, width=recent.bin_width(heartbeat_seconds))
-            self.reading = Reading(
-                source.cluster, source.since, moments, heartbeat_seconds, self._kept[0], source.findings, time.time()
+        if polls and (self.view is None or self.notice is not None or polls[-1].at - self.view.at >= gap):
+            self.view = tab_view(
+                source.cluster,
+                polls,
+                self._kept[0],
+                since=source.since,
+                now=time.time(),
+                heartbeat_seconds=heartbeat_seconds,
+                stragglers=source.findings,
             )
             self.notice = None
 
-    def drawn(self, draw: Callable[[Reading], T], *, every_ns: int = 0) -> T:
-        """What a function makes of the reading, or made of an earlier one that is less than ``every_ns`` older.
+    def drawn(self, draw: Callable[[TabView], T], *, every_ns: int = 0) -> T:
+        """What a function makes of the view, or made of an earlier one that is less than ``every_ns`` older.
 
         It is called once, however many pages are open.
         """
-        now = self.reading
+        now = self.view
         assert now is not None
         then, made = self._drawn.get(draw, (None, None))
-        if then is None or then.cluster is not now.cluster or (then is not now and now.at - then.at >= every_ns):
+        if then is None or (then is not now and now.at - then.at >= every_ns):
             made = draw(now)
             self._drawn[draw] = now, made
         return cast("T", made)
@@ -152,7 +156,5 @@ class Tab:
     def _keep(self) -> None:
         source = self._source
         if source is not None and source.off is None:
-            cluster = source.cluster
-            at = max((moment.at for moment in source.recent), default=cluster.started)
-            workers = WorkersMoment.of(cluster.present.values())
-            self._kept.append(Kept(at, workers, cluster.settled_by_prefix(), gpus_moment(cluster.present.values())))
+            at = max((poll.at for poll in source.recent), default=source.cluster.started)
+            self._kept.append(Details.of(source.cluster, at=at))

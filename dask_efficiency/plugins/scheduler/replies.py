@@ -14,9 +14,9 @@ from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS, WorkTracker
-from dask_efficiency.report.live import ALL_WORKERS
+from dask_efficiency.report.live.gpus import own_gpus
+from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK
-from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between
 from dask_efficiency.windows import WindowAccounts, mean_cores
@@ -137,7 +137,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     """What a live view asks for each second or so: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.report.live.Reading` has it.
+    As :class:`~dask_efficiency.report.live.observation.Observation` has it.
     """
     cluster = accounts.cluster
     at = time.monotonic_ns()

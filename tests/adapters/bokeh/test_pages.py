@@ -90,8 +90,8 @@ def test_viewers_that_are_sent_only_the_changes_see_all_there_is(tab: Tab) -> No
         # One of them looks less often.
         for page, viewer in [*zip(pages, viewers, strict=True)][: 1 + seconds % 2]:
             page.update()
-            assert tab.reading is not None
-            assert viewer.columns == columns.timeline(tab.reading)
+            assert tab.view is not None
+            assert viewer.columns == columns.timeline(tab.view)
     assert len(viewers[0].columns["left"]) > 50
 
 

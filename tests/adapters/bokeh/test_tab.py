@@ -2,60 +2,60 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.adapters.bokeh.columns import Reading
 from dask_efficiency.adapters.bokeh.tab import GONE, KEEP_MS, Tab
+from dask_efficiency.report.live.tab_view import TabView
 from tests.adapters.bokeh.meter import SECOND, Meter
 
 
-def reading_of(tab: Tab) -> Reading:
+def view_of(tab: Tab) -> TabView:
     tab.refresh()
-    assert tab.reading is not None
-    return tab.reading
+    assert tab.view is not None
+    return tab.view
 
 
-def test_a_reading_is_taken_anew_once_there_is_news(tab: Tab) -> None:
+def test_a_view_is_taken_anew_once_there_is_news(tab: Tab) -> None:
     meter = Meter()
     tab.show(meter)
     meter.run_until(10)
-    first = reading_of(tab)
+    first = view_of(tab)
     meter.run_until(11)
-    assert reading_of(tab) is first
+    assert view_of(tab) is first
     meter.run_until(12)
-    assert reading_of(tab).at == 12 * SECOND
+    assert view_of(tab).at == 12 * SECOND
 
 
-def test_what_is_made_of_a_reading_is_made_once_for_all_pages(tab: Tab) -> None:
+def test_what_is_made_of_a_view_is_made_once_for_all_pages(tab: Tab) -> None:
     made: list[int] = []
 
-    def second(reading: Reading) -> int:
-        made.append(reading.at // SECOND)
+    def second(view: TabView) -> int:
+        made.append(view.at // SECOND)
         return made[-1]
 
     meter = Meter()
     tab.show(meter)
     for seconds in (10, 10, 12):
         meter.run_until(seconds)
-        reading_of(tab)
+        view_of(tab)
         assert [tab.drawn(second) for _ in range(3)] == [seconds] * 3
     assert made == [10, 12]
 
 
 def test_what_changes_by_little_is_made_less_often_and_anew_for_another_source(tab: Tab) -> None:
-    def second(reading: Reading) -> int:
-        return reading.at // SECOND
+    def second(view: TabView) -> int:
+        return view.at // SECOND
 
     meter = Meter()
     tab.show(meter)
     drawn = []
     for seconds in range(10, 22, 2):
         meter.run_until(seconds)
-        reading_of(tab)
+        view_of(tab)
         drawn.append(tab.drawn(second, every_ns=5 * SECOND))
     assert drawn == [10, 10, 10, 16, 16, 16]
     other = Meter()
     tab.show(other)
     other.run_until(2)
-    reading_of(tab)
+    view_of(tab)
     assert tab.drawn(second, every_ns=5 * SECOND) == 2
 
 
@@ -65,19 +65,21 @@ def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab) -> None:
     for minute in range(1, 20):
         meter.run_until(60 * minute)
         tab._keep()
-    assert reading_of(tab).kept.at == 14 * 60 * SECOND
+    then = view_of(tab).last.then
+    assert then is not None
+    assert then.at == 14 * 60 * SECOND
     assert len(tab._kept) * KEEP_MS <= 6 * 60_000
 
 
 def test_a_tab_without_a_source_says_that_the_figures_stand_still(tab: Tab) -> None:
     meter = Meter()
     tab.show(meter)
-    reading = reading_of(tab)
+    view = view_of(tab)
     tab.hide(meter)
-    assert reading_of(tab) is reading
+    assert view_of(tab) is view
     assert tab.notice == GONE
     tab.show(meter)
-    reading_of(tab)
+    view_of(tab)
     assert tab.notice is None
 
 

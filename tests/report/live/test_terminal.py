@@ -2,21 +2,21 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.report.live import change
-from dask_efficiency.report.screen import coloured, plain
-from tests.report.test_live import CHANGE, NOW, THEN, reading, worker
+from dask_efficiency.report.live.terminal import coloured, plain
+from dask_efficiency.report.live.top_view import top_view
+from tests.report.live.test_top_view import NOW, THEN, VIEW, observation, worker
 
 HOSTILE = ["\x1b[2J\x1b[31mred", "new\nline", "\u202egnp.exe", "漢字" * 30, "x" * 500, "[bold]markup[/bold]", "é"]
 
 
 def many(count: int):
-    """A change in which each worker is a little less useful than the one before."""
+    """A view in which each worker is a little less useful than the one before."""
     workers = {f"w{i}": worker(thread_cpu=count - i, idle=i + 1) for i in range(count)}
-    return change(None, reading(1, workers), source="tcp://host:8786")
+    return top_view(None, observation(1, workers), source="tcp://host:8786")
 
 
 def test_a_plain_view_of_a_small_cluster():
-    assert plain(CHANGE, width=80) == (
+    assert plain(VIEW, width=80) == (
         "tcp://host:8786  2 workers, 4 threads, 3 tasks on them\n"
         "Last 2.0 s: 50 % efficient: 4.00 of 8.00 thread-seconds were useful; the largest\n"
         "loss is idle, 3.00 thread-seconds.\n"
@@ -34,10 +34,10 @@ def test_a_plain_view_of_a_small_cluster():
 
 def test_the_gpus_have_a_line_where_there_are_any():
     gpus = {"a": {"kernels": 3, "copies": 1, "idle": 6}}
-    view = change(THEN, replace(NOW, gpus=gpus), source="x")
+    view = top_view(THEN, replace(NOW, gpus=gpus), source="x")
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in str(coloured(view, width=80, height=24))
-    assert "GPU" not in plain(CHANGE)
+    assert "GPU" not in plain(VIEW)
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])
@@ -73,7 +73,7 @@ def test_a_wide_screen_has_every_column_and_a_narrow_one_the_bar():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
-    view = change(None, reading(1, {name: worker(thread_cpu=1, idle=1)}), source="tcp://\x1b[31m")
+    view = top_view(None, observation(1, {name: worker(thread_cpu=1, idle=1)}), source="tcp://\x1b[31m")
     lines = plain(view, width=80).splitlines()
     assert all(line.isascii() and line.isprintable() for line in lines)
     assert max(map(len, lines)) <= 80
@@ -83,35 +83,35 @@ def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
 
 
 def test_who_joined_and_left_is_said():
-    view = change(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
+    view = top_view(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
     assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in plain(view)
 
 
 def test_a_silent_interval_is_said():
-    view = change(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
+    view = top_view(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
     assert "No heartbeat came in 2.0 s." in plain(view)
     assert "no heartbeat" in plain(view)
 
 
 def test_a_worker_without_work_is_not_called_useless():
-    view = change(THEN, replace(NOW, workers={"a": worker(thread_cpu=5, idle=15, no_work=4)}), source="")
+    view = top_view(THEN, replace(NOW, workers={"a": worker(thread_cpu=5, idle=15, no_work=4)}), source="")
     assert plain(view).splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
 
 
 def test_the_first_view_tells_of_the_life_only():
-    text = plain(change(None, NOW, source=""))
+    text = plain(top_view(None, NOW, source=""))
     assert "Last" not in text
     assert "Since 12.0 s ago" in text
 
 
 def test_an_empty_cluster_is_shown():
-    text = plain(change(None, reading(5, {}), source="tcp://host:8786"))
+    text = plain(top_view(None, observation(5, {}), source="tcp://host:8786"))
     assert "0 workers, 0 threads" in text
-    assert coloured(change(None, reading(5, {}), source=""), width=80, height=24).plain
+    assert coloured(top_view(None, observation(5, {}), source=""), width=80, height=24).plain
 
 
 def test_a_small_screen_shows_workers_rather_than_the_past():
-    assert "Since" in plain(CHANGE, width=80, height=14)
-    small = plain(CHANGE, width=80, height=11)
+    assert "Since" in plain(VIEW, width=80, height=14)
+    small = plain(VIEW, width=80, height=11)
     assert "Since" not in small
     assert small.splitlines()[-1].startswith("b ")

@@ -1,0 +1,200 @@
+"""Texts: the sentences, titles, keys and tables of the pages, as HTML."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from dask_efficiency.adapters.bokeh.columns import (
+    FEW_GPUS,
+    FEW_WORKERS,
+    MANY_GPUS,
+    percent_of,
+    too_many_workers,
+    with_work,
+)
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.ledger import TASK_BUCKETS
+from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
+from dask_efficiency.report.figures import format_share, format_times, name_of
+from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
+from dask_efficiency.report.live.tab_view import TabView
+from dask_efficiency.report.pie import OTHER, wedges
+from dask_efficiency.report.verdict import DESCRIPTIONS
+from dask_efficiency.straggler.wording import MEANINGS
+
+#: Rows of the table of stragglers.
+MAX_STRAGGLERS = 5
+
+NO_REPORT = "No worker has reported yet."
+NO_TASK = "No task ended."
+NO_GPU = "No GPU is measured."
+
+# -- headlines and titles --------------------------------------------------------------------
+
+
+def verdict(view: TabView) -> str:
+    """How far the view looks back, what was useful, and the largest loss."""
+    last = view.last
+    return _since(last.seconds, f"{escape(last.report.verdict)}." if last.did else NO_REPORT)
+
+
+def timeline_title(view: TabView) -> str:
+    """What the timeline shows."""
+    return _since(view.last.seconds, "Threads by what they were doing")
+
+
+def workers_title(view: TabView) -> str:
+    """What the page of the workers shows."""
+    text = f"{len(view.last.workers.names)} workers: share of their thread time while there was work"
+    if too_many_workers(view):
+        text += " (tick: median, box: 8 of 10 workers, line: all)"
+    return _since(view.seconds_by_part, text)
+
+
+def few_workers_title(view: TabView) -> str:
+    """Which workers those are that have room beside other figures."""
+    useful = view.last.workers.useful
+    text = "Workers"
+    if len(useful) > FEW_WORKERS:
+        text = f"The {FEW_WORKERS} of {len(useful)} workers whose time was useful least"
+        if not np.isnan(useful).all():
+            low, median, high = (format_share(share) for share in np.nanquantile(useful, [0, 0.5, 1]).tolist())
+            text += f" (of all, least {low}, median {median}, most {high})"
+    return escape(f"{text}: share of their thread time while there was work")
+
+
+def prefixes_title(view: TabView) -> str:
+    """What the page of the prefixes shows."""
+    return _since(view.seconds_by_part, "Thread time of the tasks that ended, by prefix")
+
+
+def gpus_title(view: TabView) -> str:
+    """What the page of the GPUs shows."""
+    return _since(view.seconds_by_part, _which_gpus(view, MANY_GPUS) or NO_GPU)
+
+
+def few_gpus_title(view: TabView) -> str:
+    """Which GPUs those are that have room beside other figures, and their colours; empty without any."""
+    which = _which_gpus(view, FEW_GPUS)
+    return f"{which}&emsp;{gpu_key(view)}" if which else ""
+
+
+def _which_gpus(view: TabView, at_most: int) -> str:
+    gpus = view.last.gpus
+    number = len(gpus.gpus)
+    if not number:
+        return ""
+    text = f"{number} GPU{'s' * (number > 1)}"
+    if not math.isnan(gpus.idle):
+        text += f", idle {escape(format_share(gpus.idle))} of the time"
+    return f"The {at_most} of {text}, that are idle most" if number > at_most else text
+
+
+def _since(seconds: float, text: str) -> str:
+    return f'<span style="color:#59636e">Last {time_span(seconds)}</span>&ensp;{text}'
+
+
+def time_span(seconds: float) -> str:
+    """A number of seconds in words."""
+    return f"{seconds:.0f} s" if seconds < 119.5 else f"{seconds / 60:.0f} min"
+
+
+# -- keys ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    colour: str
+    name: str
+    percent: str
+    description: str
+
+
+def key_table(view: TabView) -> str:
+    """Every activity's colour, and its per cent of the time while there was work, as a table beside the pie."""
+    rows = [
+        f'<tr title="{escape(entry.description)}"><td style="white-space:nowrap">{_mark(entry.colour)}{entry.name}</td>'
+        f'<td style="text-align:right;padding-left:12px;font-variant-numeric:tabular-nums">{entry.percent}</td></tr>'
+        for entry in _entries(view)
+    ]
+    return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
+
+
+def timeline_key(view: TabView) -> str:
+    """The same in lines above the timeline, without the wedge that is no activity."""
+    entries = [entry for entry in _entries(view) if entry.colour != OTHER_COLOUR]
+    return "".join(
+        _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description) for entry in entries
+    )
+
+
+def workers_key(view: TabView) -> str:
+    """The colours of the workers' bars; the rows of a spread have their names beside them."""
+    if too_many_workers(view):
+        return ""
+    entries = [entry for entry in _entries(view) if entry.percent and entry.colour != OTHER_COLOUR]
+    return "".join(_chip(entry.colour, entry.name, entry.description) for entry in entries)
+
+
+def prefixes_key(view: TabView) -> str:
+    """The colours of the prefixes' bars."""
+    seconds = view.last.prefixes.seconds
+    buckets = [bucket for i, bucket in enumerate(TASK_BUCKETS) if seconds[:, i].any()]
+    return "".join(_chip(COLOURS[bucket], str(bucket), DESCRIPTIONS[bucket]) for bucket in buckets) or NO_TASK
+
+
+def gpu_key(_: TabView) -> str:
+    """The colours of what GPUs do."""
+    return "".join(_chip(GPU_COLOURS[name], name, GPU_MEANINGS[name]) for name in GPU_ACTIVITIES)
+
+
+def _entries(view: TabView) -> list[_Entry]:
+    """What threads did, in the order of the activities; then what the pie shows as one."""
+    spent = with_work(view)
+    percent = {wedge.label: percent_of(wedge) for wedge in wedges(spent, at_most=len(ACTIVITIES))}
+    entries = [
+        _Entry(COLOURS[Bucket(name)], name, percent.get(name, ""), DESCRIPTIONS[Bucket(name)]) for name in view.last.did
+    ]
+    folded = [wedge for wedge in wedges(spent) if wedge.label == OTHER]
+    small = "what is too small for a wedge of its own"
+    return entries + [_Entry(OTHER_COLOUR, "in the pie: other", percent_of(wedge), small) for wedge in folded]
+
+
+def _chip(colour: str, text: str, description: str) -> str:
+    return f'<span title="{escape(description)}" style="white-space:nowrap">{_mark(colour)}{text}</span>&emsp;<wbr>'
+
+
+def _mark(colour: str) -> str:
+    return f'<span style="display:inline-block;width:0.8em;height:0.8em;margin-right:0.5em;background:{colour}"></span>'
+
+
+# -- stragglers ------------------------------------------------------------------------------
+
+
+def straggler_table(view: TabView) -> str:
+    """Who is slow now and why; empty if nobody is."""
+    rows = []
+    for finding in view.stragglers[:MAX_STRAGGLERS]:
+        who = f"worker {finding.worker}" if finding.worker else "all workers of"
+        meaning, look = MEANINGS[finding.cause]
+        age = f"for {time_span(max(1.0, view.now - finding.since))}" if view.now > finding.since else ""
+        cells = (
+            f"<b>{escape(name_of(who))}</b>",
+            escape(name_of(finding.host)),
+            f"takes {format_times(finding.effect)}" if finding.effect is not None else "takes longer",
+            age,
+            f'<span title="{escape(look)}">{finding.cause}: {escape(meaning)}</span>',
+            f"{format_share(finding.confidence)} sure",
+        )
+        rows.append("<tr>" + "".join(f'<td style="padding-right:1.4em">{cell}</td>' for cell in cells) + "</tr>")
+    if not rows:
+        return ""
+    more = len(view.stragglers) - len(rows)
+    rest = f'<div style="color:#59636e">and {more} more</div>' if more else ""
+    head = '<span style="color:#9a6700;font-weight:bold">Slow for the same work</span>'
+    return f'{head}<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>{rest}'

@@ -1,0 +1,121 @@
+"""LastSeconds: what the threads and GPUs of a cluster did between two instants, in all and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes
+from dask_efficiency.report.live.prefixes import PrefixTimes, prefix_times
+from dask_efficiency.report.live.workers import WorkerCounters, WorkerTimes
+from dask_efficiency.report.model import EfficiencyReport
+
+#: Name of the one row of the whole cluster's accounts.
+ALL_WORKERS = "(all workers)"
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What each worker, GPU and prefix of a cluster had done by one instant, as far as heartbeats had come."""
+
+    #: Monotonic nanoseconds.
+    at: int
+    workers: WorkerCounters
+    gpus: GpuCounters
+    #: Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`.
+    prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cluster: ClusterLedger, *, at: int) -> Details:
+        """The details of a cluster as of now."""
+        now = DetailsNow(at, cluster)
+        return cls(at, now.workers, now.gpus, now.prefixes)
+
+
+@dataclass(frozen=True)
+class DetailsNow:
+    """The details of a cluster as of now, each kind read when it is first asked for, which is to be soon.
+
+    Reading a thousand workers takes milliseconds, and most pages of a dashboard show one kind or none.
+    """
+
+    at: int
+    cluster: ClusterLedger
+
+    @cached_property
+    def workers(self) -> WorkerCounters:
+        """What each worker had done."""
+        return WorkerCounters.of(self.cluster.present.values())
+
+    @cached_property
+    def gpus(self) -> GpuCounters:
+        """What each GPU had done."""
+        return GpuCounters.of(self.cluster.present.values())
+
+    @cached_property
+    def prefixes(self) -> Mapping[str, Sequence[int]]:
+        """Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
+        return self.cluster.settled_by_prefix()
+
+
+@dataclass(frozen=True)
+class LastSeconds:
+    """What a cluster did between two instants. Each part is computed once, when it is first asked for."""
+
+    #: Wall seconds in which the threads did this.
+    seconds: float
+    #: Threads that are there now.
+    nthreads: int
+    #: What all threads together did, as far as heartbeats reported it; empty where none came.
+    did: Breakdown
+    #: Where the parts begin and end. On a dashboard they begin up to a minute before or after :attr:`did`.
+    then: Details | None
+    now: Details | DetailsNow
+    #: Worker name to the reason why its time is not measured.
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def report(self) -> EfficiencyReport:
+        """The same as a report: of what threads did, whatever became of the tasks, and without a runtime."""
+        return EfficiencyReport(
+            name=f"last {self.seconds:.1f} s",
+            started=0.0,
+            window_seconds=0.0,
+            cluster_seconds=0.0,
+            by_worker={ALL_WORKERS: self.did},
+            not_measured=self.not_measured,
+        )
+
+    @property
+    def threads(self) -> dict[str, float]:
+        """How many threads did what in the mean; they add up to ``nthreads``. Empty without heartbeats."""
+        return mean_threads(self.did, self.nthreads)
+
+    @cached_property
+    def workers(self) -> WorkerTimes:
+        """What each worker did."""
+        return WorkerTimes.between(None if self.then is None else self.then.workers, self.now.workers)
+
+    @cached_property
+    def gpus(self) -> GpuTimes:
+        """What each GPU did."""
+        return GpuTimes.between(None if self.then is None else self.then.gpus, self.now.gpus)
+
+    @cached_property
+    def prefixes(self) -> PrefixTimes:
+        """Which prefixes' tasks took the time."""
+        return prefix_times({} if self.then is None else self.then.prefixes, self.now.prefixes)
+
+
+def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
+    """How many of some threads did what in the mean."""
+    whole = did.total_ns
+    return {bucket: nthreads * did.ns(bucket) / whole for bucket in did}
+
+
+def done_since(then: Mapping[str, int], now: Mapping[str, int]) -> Breakdown:
+    """What threads did from one instant to a later one, from their nanoseconds by activity at both."""
+    return Breakdown({activity: max(0, ns - then.get(activity, 0)) for activity, ns in now.items()})

@@ -1,0 +1,277 @@
+"""A live view in a terminal: what a cluster did in the last seconds, cut to the screen's size."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Protocol
+
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.report.colours import COLOURS, LETTERS
+from dask_efficiency.report.figures import apportion, format_seconds, format_share, harmless, shorten
+from dask_efficiency.report.live.top_view import TopView
+from dask_efficiency.report.lost_time import Part, parts_of
+from dask_efficiency.report.terminal.bar import cells, letters, packed
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+MIN_WIDTH = 30
+MAX_NAME_WIDTH = 24
+MIN_BAR_WIDTH = 10
+NAMES_IN_A_LINE = 3
+FEW_WORKERS = 3
+#: Around the rows of workers: a blank, the heads, and what is said of the workers left out.
+SPARE_LINES = 3
+
+#: Columns beside the worker's name and bar: head and width.
+_COLUMNS = {"threads": 7, "useful": 6, "largest loss": 22, "running": 8, "tasks": 5}
+#: The order in which a narrow screen does without them.
+_DISPENSABLE = ("tasks", "running", "threads", "largest loss")
+
+#: A text and its style, as rich writes styles.
+Span = tuple[str, str]
+Line = list[Span]
+
+
+def plain(view: TopView, *, width: int = 80, height: int | None = None) -> str:
+    """The view as ASCII text.
+
+    Parameters
+    ----------
+    view
+        What is shown.
+    width
+        In characters; less than 30 counts as 30.
+    height
+        In lines: workers that do not fit are left out; None for all of them.
+    """
+    lines = _lines(view, _Ascii(), width, math.inf if height is None else height)
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines[:height])
+
+
+def coloured(view: TopView, *, width: int, height: int) -> Text:
+    """The view as one text of rich, with at most ``height`` lines of at most ``width`` cells."""
+    from rich.text import Text
+
+    lines = _lines(view, _Coloured(), width, height)
+    text = Text("\n").join(Text.assemble(*line) for line in lines[:height])
+    text.no_wrap, text.overflow = True, "crop"
+    return text
+
+
+class _Pen(Protocol):
+    """How a kind of terminal shows names and buckets."""
+
+    def clean(self, text: str) -> str:
+        """The text in characters that the terminal has."""
+
+    def width(self, text: str) -> int:
+        """The columns that a text takes."""
+
+    def fit(self, text: str, width: int) -> str:
+        """The text, cut or padded to a width."""
+
+    def mark(self, bucket: Bucket) -> Span:
+        """What stands before a bucket's name in a legend."""
+
+    def bar(self, parts: Sequence[Part], width: int) -> Line:
+        """A bar, all of it as wide as given."""
+
+
+class _Ascii:
+    def clean(self, text: str) -> str:
+        return text.encode("ascii", "backslashreplace").decode("ascii")
+
+    def width(self, text: str) -> int:
+        return len(text)
+
+    def fit(self, text: str, width: int) -> str:
+        return shorten(text, width).ljust(width)
+
+    def mark(self, bucket: Bucket) -> Span:
+        return f"{LETTERS[bucket]} ", ""
+
+    def bar(self, parts: Sequence[Part], width: int) -> Line:
+        return [(f"[{letters(parts, width - 2)}]", "")]
+
+
+class _Coloured:
+    def clean(self, text: str) -> str:
+        return text
+
+    def width(self, text: str) -> int:
+        from rich.cells import cell_len
+
+        return int(cell_len(text))
+
+    def fit(self, text: str, width: int) -> str:
+        from rich.cells import cell_len, set_cell_size
+
+        cut = text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+        return str(set_cell_size(cut, width))
+
+    def mark(self, bucket: Bucket) -> Span:
+        return "■ ", COLOURS[bucket]
+
+    def bar(self, parts: Sequence[Part], width: int) -> Line:
+        line: Line = []
+        for cell, run in groupby(cells([part.nanoseconds for part in parts], width)):
+            left, right = COLOURS[parts[cell.left].bucket], COLOURS[parts[cell.right].bucket]
+            line.append((cell.character * len(list(run)), f"{left} on {right}"))
+        return line
+
+
+def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
+    """All lines; where there is less height than they need, the last ones are to be cut off."""
+    width = max(width, MIN_WIDTH)
+
+    def wrapped(text: str, style: str = "") -> list[Line]:
+        return [[(line, style)] for line in textwrap.wrap(pen.clean(text), width, break_on_hyphens=False)]
+
+    lines = wrapped(_head(view), "bold") + wrapped(_verdict(view))
+    parts = _parts(view.last.did)
+    if parts:
+        lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
+    lines += wrapped(_gpus(view)) + wrapped(_events(view))
+    life = wrapped(_life(view), "dim")
+    # On a small screen a few workers are worth more than the past.
+    wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
+    if not parts or height - len(lines) - len(life) >= wanted:
+        lines += life
+    room = max(height - len(lines) - SPARE_LINES, 0)
+    shown = view.last.workers.shown(len(view.workers) if room >= len(view.workers) else int(room))
+    return lines + _table(view, shown, pen, width) + wrapped(_left_out(view, len(shown)), "dim")
+
+
+def _legend(parts: Sequence[Part], nthreads: int, pen: _Pen, width: int) -> list[Line]:
+    """How many threads did what; the figures add up to the number of threads."""
+    tenths = apportion([part.nanoseconds for part in parts], 10 * nthreads)
+    items: list[Line] = [
+        [pen.mark(part.bucket), (f"{part.bucket} {n / 10:.1f}", "")] for part, n in zip(parts, tenths, strict=True)
+    ]
+    lengths = [sum(len(text) for text, _ in item) for item in items]
+    return [_joined([items[i] for i in line]) for line in packed(lengths, width)]
+
+
+def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[Line]:
+    """A worker a row below a blank and the heads; nothing without workers."""
+    if not shown:
+        return []
+    workers = view.last.workers
+    names = [pen.clean(harmless(workers.names[worker])) for worker in shown]
+    columns, name_width, bar_width = _layout(max(map(pen.width, names)), width)
+    heads = ["worker".ljust(name_width), " " * bar_width, *(_justified(head, head) for head in columns)]
+    lines: list[Line] = [[], [("  ".join(heads), "bold")]]
+    for worker, name in zip(shown, names, strict=True):
+        parts = _parts(workers.did(worker))
+        bar = pen.bar(parts, bar_width) if parts else [(" " * bar_width, "")]
+        cells = [[_cell(view, worker, column)] for column in columns]
+        lines.append(_joined([[(pen.fit(name, name_width), "")], bar, *cells]))
+    return lines
+
+
+def _joined(pieces: Sequence[Line]) -> Line:
+    """The pieces one after the other, with a gap between two."""
+    first, *others = pieces
+    return [*first, *(span for piece in others for span in (("  ", ""), *piece))]
+
+
+def _parts(did: Breakdown) -> tuple[Part, ...]:
+    """All of the thread time in the buckets' own order, so that a bar keeps its order as it changes."""
+    return parts_of({Bucket(bucket): ns for bucket, ns in did.to_nanoseconds().items()})
+
+
+def _head(view: TopView) -> str:
+    count = len(view.workers) + view.more_workers
+    waiting = sum(worker.tasks for worker in view.workers)
+    nthreads = view.last.nthreads
+    return (
+        f"{harmless(view.source)}  {count} {'worker' if count == 1 else 'workers'}, "
+        f"{nthreads} {'thread' if nthreads == 1 else 'threads'}, "
+        f"{waiting} {'task' if waiting == 1 else 'tasks'} on them"
+    )
+
+
+def _verdict(view: TopView) -> str:
+    last = view.last
+    if not last.did:
+        return f"No heartbeat came in {format_seconds(last.seconds)}."
+    if last.seconds >= view.life.window_seconds:
+        return ""  # the sentence on its life says it
+    return f"Last {format_seconds(last.seconds)}: {last.report.verdict}."
+
+
+def _gpus(view: TopView) -> str:
+    found = view.last.gpus
+    shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
+    return f"{len(found.gpus)} GPU{'s' * (len(found.gpus) > 1)}: {shares}." if shares else ""
+
+
+def _events(view: TopView) -> str:
+    said = []
+    if view.tasks:
+        said.append("Tasks " + ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items()))
+    for what, names in (("Joined", view.joined), ("Left", view.left)):
+        if names:
+            more = f" and {len(names) - NAMES_IN_A_LINE} more" if len(names) > NAMES_IN_A_LINE else ""
+            listed = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
+            said.append(f"{what}: {listed}{more}")
+    return ". ".join(said) + "." * bool(said)
+
+
+def _life(view: TopView) -> str:
+    return f"Since {format_seconds(view.life.window_seconds)} ago: {view.life.verdict}."
+
+
+def _left_out(view: TopView, shown: int) -> str:
+    """What to say of the workers that are not shown."""
+    if shown == len(view.workers):
+        return f"{view.more_workers} more workers, which a live view does not tell apart" * bool(view.more_workers)
+    return f"the {shown} least useful of {len(view.workers) + view.more_workers} workers" if shown else ""
+
+
+def _layout(name_length: int, width: int) -> tuple[list[str], int, int]:
+    """Columns that fit, and the widths of the name and of the bar."""
+    name = max(min(name_length, MAX_NAME_WIDTH, width // 3), len("worker"))
+    columns = list(_COLUMNS)
+    for dispensable in ("", *_DISPENSABLE):
+        columns = [column for column in columns if column != dispensable]
+        bar = width - name - 2 - sum(2 + _COLUMNS[column] for column in columns)
+        if bar >= MIN_BAR_WIDTH:
+            break
+    return columns, name, bar
+
+
+def _cell(view: TopView, worker: int, column: str) -> Span:
+    workers, state = view.last.workers, view.workers[worker]
+    if column == "largest loss":
+        loss = workers.largest_loss(worker)
+        if loss is None:
+            return _justified(column, _absence(view, worker)), ""
+        bucket, share = loss
+        return _justified(column, f"{bucket} {format_share(share)}"), COLOURS[bucket]
+    if column == "threads":
+        text = str(state.nthreads)
+    elif column == "useful":
+        text = format_share(float(workers.useful[worker]))
+    elif column == "running":
+        text = format_seconds(state.running / 1e9) if state.running else ""
+    else:
+        text = str(state.tasks)
+    return _justified(column, text), ""
+
+
+def _absence(view: TopView, worker: int) -> str:
+    """What to say of a worker that lost nothing."""
+    workers = view.last.workers
+    if not workers.did(worker):
+        return "no heartbeat"
+    return str(Bucket.NO_WORK) if math.isnan(workers.useful[worker]) else ""
+
+
+def _justified(column: str, text: str) -> str:
+    size = _COLUMNS[column]
+    return shorten(text, size).ljust(size) if column == "largest loss" else text.rjust(size)

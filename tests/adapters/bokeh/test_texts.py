@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+
+from dask_efficiency.adapters.bokeh import texts
+from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.straggler.finding import Cause, Finding
+from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
+from tests.adapters.bokeh.test_columns import view_of
+
+
+def test_before_any_report_it_is_said_that_there_is_none(tab: Tab) -> None:
+    now = view_of(tab, Meter(), seconds=0)
+    assert texts.verdict(now).endswith(texts.NO_REPORT)
+    assert texts.prefixes_key(now) == texts.NO_TASK
+
+
+def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
+    """Tasks hold two of four threads for 20 s; the other two are idle for 10 s, then there is no more work for them."""
+    meter = Meter()
+    tab.show(meter)
+    meter.run_until(10)
+    meter.cluster.work.set(False, at=10 * SECOND)
+    now = view_of(tab, meter)
+    names, percent = ["thread-cpu", "thread-noncpu", "idle"], ["16.7 %", "50.0 %", "33.3 %"]
+    assert seen(texts.key_table(now)) == [text for pair in zip(names, percent, strict=True) for text in pair] + [
+        "no-work"
+    ]
+    assert seen(texts.timeline_key(now)) == [*map(" ".join, zip(names, percent, strict=True)), "no-work"]
+    assert seen(texts.workers_key(now)) == names
+    assert seen(texts.prefixes_key(now)) == names[:2]
+
+
+def seen(html: str) -> list[str]:
+    """What a reader sees, tag by tag."""
+    return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]
+
+
+def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab: Tab) -> None:
+    meter = Meter()
+    assert texts.straggler_table(view_of(tab, meter)) == ""
+    meter.findings = (
+        Finding("<b>w3</b>", "h3", Cause.DISK, 2.0, 0.97, 0.0, 1.52),
+        *(Finding("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(texts.MAX_STRAGGLERS)),
+    )
+    text = texts.straggler_table(view_of(tab, meter, seconds=40))
+    assert "worker &lt;b&gt;w3&lt;/b&gt;" in text
+    assert "takes 1.52x" in text
+    assert "disk: its disk is slow" in text
+    assert "97 % sure" in text
+    assert "all workers of" in text
+    assert text.count("<tr>") == texts.MAX_STRAGGLERS
+    assert "and 1 more" in text
+
+
+def test_of_many_workers_it_is_said_which_are_shown_and_how_useful_all_were(tab: Tab) -> None:
+    assert texts.few_workers_title(view_of(tab, Meter(20))).startswith("Workers: share of ")
+    title = texts.few_workers_title(view_of(tab, Meter(25)))
+    assert title.startswith(
+        "The 20 of 25 workers whose time was useful least (of all, least 0 %, median 24 %, most 48 %): share of "
+    )
+
+
+def test_of_many_gpus_it_is_said_which_are_shown_and_how_idle_all_were(tab: Tab) -> None:
+    meter = Meter(20)
+    meter.gpu = busy_gpu
+    title = texts.few_gpus_title(view_of(tab, meter))
+    assert title.startswith("The 16 of 20 GPUs, idle 40 % of the time, that are idle most&emsp;")
+
+
+def test_spans_of_time_are_said_in_words() -> None:
+    assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]

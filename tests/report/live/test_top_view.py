@@ -1,0 +1,106 @@
+import math
+from dataclasses import replace
+
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.report.live.observation import Observation, WorkerObservation
+from dask_efficiency.report.live.top_view import top_view
+
+SECOND = 1_000_000_000
+
+
+def worker(nthreads: int = 2, tasks: int = 0, running: float = 0.0, **seconds: float) -> WorkerObservation:
+    activity = {name.replace("_", "-"): round(s * SECOND) for name, s in seconds.items()}
+    return WorkerObservation(nthreads, activity, round(running * SECOND), tasks, "running")
+
+
+def observation(at: float, workers: dict[str, WorkerObservation], *, session: str = "s", more: int = 0) -> Observation:
+    activity: dict[str, int] = {}
+    for row in workers.values():
+        for name, ns in row.activity.items():
+            activity[name] = activity.get(name, 0) + ns
+    return Observation(
+        session=session,
+        at=round(at * SECOND),
+        started=0,
+        outstanding=round(at * SECOND),
+        heartbeat_seconds=0.5,
+        nthreads=sum(row.nthreads for row in workers.values()),
+        workers=workers,
+        more_workers=more,
+        activity=activity,
+        buckets=activity,
+        tasks={"succeeded": round(10 * at)},
+    )
+
+
+THEN = observation(10, {"a": worker(thread_cpu=5, idle=15), "b": worker(thread_cpu=20)})
+NOW = observation(12, {"a": worker(thread_cpu=6, idle=18), "b": worker(thread_cpu=23, thread_noncpu=1, tasks=3)})
+VIEW = top_view(THEN, NOW, source="tcp://host:8786")
+
+
+def test_a_view_is_what_was_gained_in_between():
+    last = VIEW.last
+    assert last.seconds == 2
+    assert last.did == Breakdown({"thread-cpu": 4 * SECOND, "thread-noncpu": SECOND, "idle": 3 * SECOND})
+    assert last.workers.names == ("a", "b")
+    assert [last.workers.did(i)["thread-cpu"] for i in range(2)] == [1, 3]
+    assert [worker.tasks for worker in VIEW.workers] == [0, 3]
+    assert VIEW.tasks == {"succeeded": 20}
+
+
+def test_threads_add_up_to_the_number_of_threads():
+    assert VIEW.last.threads == {"thread-cpu": 2, "thread-noncpu": 0.5, "idle": 1.5}
+
+
+def test_the_first_observation_is_compared_with_nothing():
+    first = top_view(None, NOW, source="")
+    assert first.last.seconds == 12
+    assert first.last.did.total_ns == sum(NOW.activity.values())
+    assert (first.joined, first.left) == ((), ())
+
+
+def test_a_worker_without_a_heartbeat_did_nothing_that_is_known():
+    silent = top_view(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
+    workers = silent.last.workers
+    assert not any(map(workers.did, range(2)))
+    assert all(map(math.isnan, workers.useful))
+    assert silent.last.threads == {}
+    assert silent.to_dict()["efficiency"] is None
+
+
+def test_workers_that_came_and_went_are_named():
+    now = replace(NOW, workers={"b": NOW.workers["b"], "w10": worker(), "w9": worker()})
+    view = top_view(THEN, now, source="")
+    assert (view.joined, view.left) == (("w9", "w10"), ("a",))
+
+
+def test_where_not_all_workers_are_told_nobody_is_said_to_have_come_or_gone():
+    now = replace(NOW, workers={"b": NOW.workers["b"]}, more_workers=5)
+    view = top_view(THEN, now, source="")
+    assert (view.joined, view.left, view.more_workers) == ((), (), 5)
+
+
+def test_plain_data_for_scripts_holds_every_figure():
+    data = VIEW.to_dict()
+    assert data["scheduler"] == "tcp://host:8786"
+    assert sum(data["threads"].values()) == data["nthreads"] == 4
+    assert data["efficiency"] == 0.5
+    assert data["workers"]["b"] == {
+        "nthreads": 2,
+        "threads": {"thread-cpu": 1.5, "thread-noncpu": 0.5},
+        "running_seconds": 0.0,
+        "tasks": 3,
+        "status": "running",
+    }
+    assert data["life"]["thread_seconds"] == {"thread-cpu": 29.0, "thread-noncpu": 1.0, "idle": 18.0}
+
+
+def test_gpus_are_compared_one_by_one():
+    then = replace(THEN, gpus={"a": {"kernels": 5, "copies": 0, "idle": 5}, "gone": {"kernels": 99, "idle": 1}})
+    now = replace(NOW, gpus={"a": {"kernels": 6, "copies": 0, "idle": 7}, "new": {"kernels": 1, "idle": 0}})
+    found = top_view(then, now, source="x")
+    shares = {"kernels": 0.5, "copies": 0, "idle": 0.5}
+    assert found.last.gpus.shares_of_all == shares
+    assert found.to_dict()["gpus"] == {"number": 2, "shares": shares}
+    assert VIEW.to_dict()["gpus"] is None
+    assert VIEW.last.gpus.shares_of_all == {}
