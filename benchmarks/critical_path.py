@@ -17,10 +17,9 @@ from typing import Any
 import networkx as nx
 
 from benchmarks.simulated_traces import large
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.bounds import longest_chain, work_ns
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.replay.replay import replay
-from dask_efficiency.trace.run_trace import RunTrace
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:

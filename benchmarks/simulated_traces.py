@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency import RunTrace
+from dask_efficiency.trace.run_trace import WorkerSpec
 from dask_efficiency.trace.schema import (
     STATES,
     Graphs,

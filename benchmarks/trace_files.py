@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.simulated_traces import large
-from dask_efficiency.trace.files import load_trace
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.trace.tables import Table, Texts
 
 REPEATS = 3

@@ -7,9 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.simulated_traces import SAMPLES, transfer_bound
+from dask_efficiency import compare_paths, critical_path
 from dask_efficiency.cli import main
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.report.path_data import to_dict
 
 

@@ -9,12 +9,12 @@ from dask_efficiency.buckets import Breakdown
 from dask_efficiency.gpu.plain import decode_gpu
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 
 
-def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
+def life_report(payload: Mapping[str, Any]) -> ReportValues:
     """The report of a cluster's whole life."""
     return report_of(payload, name="cluster life", started=float(payload["since"]))
 
@@ -29,7 +29,7 @@ def report_of(
     settings: Mapping[str, str] | None = None,
     code: tuple[str, ...] = (),
     arrivals: tuple[Arrival, ...] = (),
-) -> EfficiencyReport:
+) -> ReportValues:
     """The report that a scheduler's answer makes.
 
     ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
@@ -45,7 +45,7 @@ def report_of(
             ),
         ]
     )
-    return EfficiencyReport(
+    return ReportValues(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,

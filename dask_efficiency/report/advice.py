@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dask_efficiency.buckets import HELD, Breakdown, Bucket
 from dask_efficiency.report.figures import format_seconds, format_share
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 #: Losses below this share get no advice: little is to be gained there.
 WORTH_ADVICE = 0.05
@@ -194,7 +194,7 @@ RULES: tuple[Advice, ...] = (
 )
 
 
-def advised(report: EfficiencyReport) -> dict[str, str]:
+def advised(report: ReportValues) -> dict[str, str]:
     """What to do, by bucket, for the losses that are worth it; the largest first."""
     worth = [loss.bucket for loss in report.losses if loss.share >= WORTH_ADVICE]
     if not worth:
@@ -213,7 +213,7 @@ def _rule(bucket: str, facts: Facts) -> Advice | None:
     return next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
 
 
-def read_on(report: EfficiencyReport) -> str:
+def read_on(report: ReportValues) -> str:
     """Where the documentation says more about what is advised; empty where nothing is."""
     facts = facts_of(report)
     headings: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ def read_on(report: EfficiencyReport) -> str:
     return f"Read on: {'; '.join(pages)}" if pages else ""
 
 
-def facts_of(report: EfficiencyReport) -> Facts:
+def facts_of(report: ReportValues) -> Facts:
     """What the conditions look at, of a report."""
     whole = report.breakdown
     settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
@@ -254,7 +254,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     )
 
 
-def _one_core(report: EfficiencyReport) -> float:
+def _one_core(report: ReportValues) -> float:
     """Share of ``thread-noncpu`` in workers of several threads whose CPU time is that of about one core."""
     whole = report.breakdown.ns(Bucket.THREAD_NONCPU)
     if not whole:

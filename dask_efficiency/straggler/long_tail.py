@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.straggler.tables import sizes_of_work
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
@@ -55,7 +55,7 @@ class LongTask:
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
 
 
-def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
+def long_tail(trace: TraceTables) -> tuple[LongTask, ...]:
     """The longest task of each prefix, where it took far longer than the others and a good part of the run.
 
     Returns

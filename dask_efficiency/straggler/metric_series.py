@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.straggler.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Series
 from dask_efficiency.trace.tables import MISSING
 
@@ -148,7 +148,7 @@ class MetricSeries:
         return [self.only(np.array(positions)) for positions in groups.values()]
 
 
-def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
+def metric_series_of(run: MetricSeries | TraceTables | pd.DataFrame) -> MetricSeries:
     """The metric series of a recorded run, or of a table.
 
     Parameters
@@ -164,10 +164,10 @@ def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSerie
     """
     if isinstance(run, MetricSeries):
         return run
-    return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
+    return _of_trace(run) if isinstance(run, TraceTables) else _of_table(run)
 
 
-def _of_trace(trace: RunTrace) -> MetricSeries:
+def _of_trace(trace: TraceTables) -> MetricSeries:
     series = trace.series.take(trace.series.at != MISSING)
     if not len(series):
         raise ValueError(f"the run {trace.name[:80]!r} has no series; expected the heartbeats of its workers")

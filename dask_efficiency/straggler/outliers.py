@@ -24,7 +24,7 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: Samples are averaged in blocks of so many seconds, and of this many samples at least.
 BLOCK_SECONDS = 15.0
@@ -74,7 +74,7 @@ class OutlierScores:
 
 
 def find_outliers(
-    run: MetricSeries | RunTrace | pd.DataFrame,
+    run: MetricSeries | TraceTables | pd.DataFrame,
     *,
     threshold: float = 0.8,
     continuity_seconds: float = 270.0,

@@ -1,4 +1,4 @@
-"""From a recording to a RunTrace: the scheduler's transitions joined with the workers' rows, on one clock."""
+"""From a recording to a TraceTables: the scheduler's transitions joined with the workers' rows, on one clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dask_efficiency.trace.batch import RUN
 from dask_efficiency.trace.part import since_start
 from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 from dask_efficiency.trace.schema import (
     PHASES,
     RUN_INSTANTS,
@@ -48,7 +48,7 @@ def build(
     start: int | None = None,
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
-) -> RunTrace:
+) -> TraceTables:
     """The trace of a recording.
 
     Parameters
@@ -67,7 +67,7 @@ def build(
 
     Returns
     -------
-    RunTrace
+    TraceTables
         From ``start`` to the instant of the recording.
     """
     clock = _Clock(recording)
@@ -87,7 +87,7 @@ def build(
         }
     )
     starts, dependencies = _dependencies(columns, len(tasks))
-    trace = RunTrace(
+    trace = TraceTables(
         name=name,
         start=begin + clock.epoch,
         stop=facts["stopped"] + clock.epoch,

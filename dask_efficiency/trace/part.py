@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Texts
 
 
-def since_start(trace: RunTrace) -> RunTrace:
+def since_start(trace: TraceTables) -> TraceTables:
     """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
     start = trace.start
     ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)

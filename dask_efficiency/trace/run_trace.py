@@ -1,4 +1,4 @@
-"""RunTrace: what happened in a run of a cluster, as columns, on the scheduler's clock."""
+"""TraceTables: what happened in a run of a cluster, as columns, on the scheduler's clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class RunTrace:
+class TraceTables:
     """A recorded run: every task, transition and transfer, from which its time can be explained.
 
     Instants are integer nanoseconds since the epoch on the scheduler's clock; durations are integer
@@ -143,10 +143,12 @@ class RunTrace:
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
-        return f"<RunTrace {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"
+        return f"<TraceTables {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"
 
 
 #: The tables of a trace, by the names of its fields.
 TABLES: dict[str, type[Table]] = {
-    name: kind for name, kind in get_type_hints(RunTrace).items() if isinstance(kind, type) and issubclass(kind, Table)
+    name: kind
+    for name, kind in get_type_hints(TraceTables).items()
+    if isinstance(kind, type) and issubclass(kind, Table)
 }

@@ -66,7 +66,7 @@ _THREAD_SECONDS = Column(unit="s")
 
 @dataclass(frozen=True, slots=True)
 class Tasks(Table):
-    """A row for each task; its position is what other tables call ``task``. Keys are in ``RunTrace.keys``."""
+    """A row for each task; its position is what other tables call ``task``. Keys are in ``TraceTables.keys``."""
 
     prefix: Annotated[Int32, _position("prefixes")]
     span: Annotated[Int32, _position("spans")]

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import compare_paths, critical_path
 
 
 def test_what_left_the_path_and_what_came_onto_it_is_told() -> None:

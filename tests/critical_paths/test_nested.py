@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.critical_paths.nested import Nested
-from dask_efficiency.critical_paths.path import critical_path
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Graphs, Stimuli, Transitions
 from dask_efficiency.trace.tables import MISSING
 

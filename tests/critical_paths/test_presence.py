@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import EPOCH, MS, Graph, simulate
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.presence import without_workers
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import WorkerChange, WorkerEvents
 from tests.trace.samples import traces
 

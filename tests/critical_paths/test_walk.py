@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import EPOCH, MS, SAMPLES, Graph, simulate
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Outcome, Transfers, Transitions, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import damaged_traces, traces

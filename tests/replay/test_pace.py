@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate, wide
+from dask_efficiency import RunTrace
 from dask_efficiency.replay.pace import paces, repaired
-from dask_efficiency.trace.run_trace import RunTrace
 
 
 def equal_tasks(**settings: object) -> RunTrace:

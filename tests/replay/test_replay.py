@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Runs
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import damaged_traces, traces

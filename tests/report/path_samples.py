@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.simulated_traces import transfer_bound, tree
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, critical_path
 from tests.report.samples import HOSTILE_NAMES
 
 

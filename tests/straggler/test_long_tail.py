@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import RunTrace
 from dask_efficiency.cli import main
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.straggler.offline import find_stragglers
-from dask_efficiency.trace.run_trace import RunTrace
 
 GIANT = 13
 

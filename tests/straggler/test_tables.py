@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES
+from dask_efficiency import RunTrace
 from dask_efficiency.straggler.disk import AGAINST_USUAL
 from dask_efficiency.straggler.offline import find_stragglers, judge_run
 from dask_efficiency.straggler.tables import Run, TableError, run_of_table, run_of_trace
-from dask_efficiency.trace.run_trace import RunTrace
 from tests.straggler.tables_of_tasks import slowed, tasks
 from tests.trace.samples import damaged_traces
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, SAMPLES, SECOND, US, random_graph, simulate
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.tables import MISSING
 
 

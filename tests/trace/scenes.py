@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.recorder import Recorder, TaskFacts
 from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING
 
 #: The scheduler's clock of the day, when its monotonic clock is at zero.

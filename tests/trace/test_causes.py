@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import SAMPLES
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.causes import Causes, RunsByTask
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Outcome, Runs, Transitions
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import damaged_traces, traces

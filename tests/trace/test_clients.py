@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.clients import ClientLog, heard_by_clients
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import PHASES, Graphs, Outcome, Phases, Runs, Tasks
 from dask_efficiency.trace.tables import MISSING, Texts
 

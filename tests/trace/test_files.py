@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
-from dask_efficiency.trace.files import TraceFileError, load_trace, save_trace
-from dask_efficiency.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency import RunTrace, load_trace
+from dask_efficiency.trace.files import TraceFileError, save_trace
+from dask_efficiency.trace.run_trace import WorkerSpec
 from dask_efficiency.trace.schema import Blocked, Series
 from dask_efficiency.trace.tables import MISSING, Table, Texts
 from tests.trace.equal import assert_same

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES, lost_worker, tree
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.positions import POINTS_INTO, check_positions
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.schema import Blocked, Releases, Series
 from dask_efficiency.trace.tables import MISSING
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import dask_efficiency
+from dask_efficiency import RunTrace
 from dask_efficiency.plugins.scheduler import recorder as scheduler_recorder
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.trace import chrome, schema
 from dask_efficiency.trace.batch import BLOCKED, NEW_RUN, NEW_TRANSFER, RUN, TRANSFER
 from dask_efficiency.trace.recorder import SERIES
-from dask_efficiency.trace.run_trace import TABLES, RunTrace
+from dask_efficiency.trace.run_trace import TABLES
 from dask_efficiency.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
 from dask_efficiency.trace.tables import MISSING, Clock, Table
 

@@ -11,7 +11,7 @@ from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.report.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.report.live.workers import WorkerCounters, WorkerTimes
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 #: Name of the one row of the whole cluster's accounts.
 ALL_WORKERS = "(all workers)"
@@ -78,9 +78,9 @@ class LastSeconds:
     not_measured: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def report(self) -> EfficiencyReport:
+    def report(self) -> ReportValues:
         """The same as a report: of what threads did, whatever became of the tasks, and without a runtime."""
-        return EfficiencyReport(
+        return ReportValues(
             name=f"last {self.seconds:.1f} s",
             started=0.0,
             window_seconds=0.0,

@@ -11,7 +11,7 @@ from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.live.last_seconds import ALL_WORKERS, LastSeconds, done_since, mean_threads
 from dask_efficiency.report.live.names import natural
 from dask_efficiency.report.live.observation import Observation, WorkerObservation
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TopView:
     joined: tuple[str, ...]
     left: tuple[str, ...]
     #: The accounts since they began.
-    life: EfficiencyReport
+    life: ReportValues
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number that is not finite is None."""
@@ -92,8 +92,8 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
     )
 
 
-def _life(now: Observation) -> EfficiencyReport:
-    return EfficiencyReport(
+def _life(now: Observation) -> ReportValues:
+    return ReportValues(
         name="life",
         started=0.0,
         window_seconds=(now.at - now.started) / 1e9,

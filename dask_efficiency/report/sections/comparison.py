@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
+from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
 from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
@@ -36,7 +36,7 @@ SIZES = ("workers", "threads")
 SIDES = ("before", "after")
 
 
-def title(comparison: Comparison) -> str:
+def title(comparison: ComparisonValues) -> str:
     """The names of the runs before and after."""
     return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
 
@@ -47,7 +47,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(shown[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "") or "a run"
 
 
-def context(comparison: Comparison) -> str:
+def context(comparison: ComparisonValues) -> str:
     """How many runs there are, and what that allows to say."""
     counts = len(comparison.before), len(comparison.after)
     if counts == (1, 1):
@@ -55,12 +55,12 @@ def context(comparison: Comparison) -> str:
     return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
 
 
-def document(comparison: Comparison) -> Document:
+def document(comparison: ComparisonValues) -> Document:
     """What changed from one run to another."""
     return Document(title(comparison), context(comparison), verdict(comparison), sections(comparison))
 
 
-def page(comparison: Comparison) -> Document:
+def page(comparison: ComparisonValues) -> Document:
     """The same for a page, where what stands against comparing is not the last that one reads."""
     first, *rest = sections(comparison) or (section(""),)
     ordered = (first, *(part for part in rest if part.caveat), *(part for part in rest if not part.caveat))
@@ -75,7 +75,7 @@ def page(comparison: Comparison) -> Document:
     )
 
 
-def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _stats(comparison: ComparisonValues) -> Iterator[tuple[str, str]]:
     for name, seconds in (("wall clock", comparison.wall_clock_seconds), ("ideal time", comparison.ideal_seconds)):
         if math.isfinite(seconds.before) and math.isfinite(seconds.after):
             yield name, f"{format_seconds(seconds.before)} -> {format_seconds(seconds.after)}"
@@ -84,7 +84,7 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "efficiency", f"{format_share(efficiency.before)} -> {format_share(efficiency.after)}"
 
 
-def _sides(comparison: Comparison) -> Sides | None:
+def _sides(comparison: ComparisonValues) -> Sides | None:
     """A bar for each side, as long as its runs took, of the buckets' medians."""
     sides = [slices_of(settled_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
@@ -105,7 +105,7 @@ def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
     return Legend(tuple((label, f"{was.get(label, '0')} -> {now.get(label, '0')} %") for label in labels))
 
 
-def sections(comparison: Comparison) -> tuple[Section, ...]:
+def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (
         causes(comparison),
@@ -118,7 +118,7 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
     return tuple(part for part in found if part.blocks)
 
 
-def causes(comparison: Comparison) -> Section:
+def causes(comparison: ComparisonValues) -> Section:
     """The table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
     if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
@@ -143,7 +143,7 @@ def causes(comparison: Comparison) -> Section:
     )
 
 
-def _changes(comparison: Comparison, labels: Sequence[str]) -> tuple[Change | None, ...]:
+def _changes(comparison: ComparisonValues, labels: Sequence[str]) -> tuple[Change | None, ...]:
     changes = {str(cause.bucket): cause.time.change for cause in comparison.causes}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
@@ -151,7 +151,7 @@ def _changes(comparison: Comparison, labels: Sequence[str]) -> tuple[Change | No
     )
 
 
-def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
+def _columns(comparison: ComparisonValues, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
     rows = table.rows
     times = {str(cause.bucket): cause.time for cause in comparison.causes}
     times |= {"lost": comparison.lost, "useful": comparison.useful, "running": comparison.running}
@@ -181,12 +181,12 @@ def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callab
     return columns
 
 
-def has_spread(comparison: Comparison) -> bool:
+def has_spread(comparison: ComparisonValues) -> bool:
     """Whether there are several runs on a side."""
     return comparison.lost.spread is not None
 
 
-def run(comparison: Comparison) -> Section:
+def run(comparison: ComparisonValues) -> Section:
     """Runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
@@ -212,7 +212,7 @@ def run(comparison: Comparison) -> Section:
     return section("The run", Table(heads[:width], tuple(row[:width] for row in rows if any(row[1:3]))))
 
 
-def _tasks(comparison: Comparison) -> list[tuple[str, Difference[int]]]:
+def _tasks(comparison: ComparisonValues) -> list[tuple[str, Difference[int]]]:
     counted = [(name, count) for name, count in comparison.tasks.items() if count.before or count.after]
     return counted[:TOP_LABELS]
 
@@ -249,7 +249,7 @@ def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
 
 
-def factors(comparison: Comparison) -> Section:
+def factors(comparison: ComparisonValues) -> Section:
     """The factors whose product is the efficiency, where any has changed."""
     found = comparison.factors
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
@@ -264,7 +264,7 @@ def factors(comparison: Comparison) -> Section:
     return section("Factors of the efficiency", Table(heads[:width], tuple(row[:width] for row in rows)))
 
 
-def prefixes(comparison: Comparison) -> Section:
+def prefixes(comparison: ComparisonValues) -> Section:
     """Useful and lost time of the prefixes that changed most; every column adds up."""
     changes = comparison.by_prefix
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
@@ -328,7 +328,7 @@ def _change(scale: Scale, before: int, after: int) -> tuple[str, str]:
     return f"{scale.text(before)} -> {scale.text(after)}", signed(scale, after - before)
 
 
-def environment(comparison: Comparison) -> Section:
+def environment(comparison: ComparisonValues) -> Section:
     """Versions and settings that differ."""
     differ = {name: values for name, values in comparison.environment.items() if name not in SIZES}
     lines = [
@@ -344,6 +344,6 @@ def _values(values: Sequence[str]) -> str:
     return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
 
 
-def caveats(comparison: Comparison) -> Section:
+def caveats(comparison: ComparisonValues) -> Section:
     """Why the two sides may not be comparable."""
     return section("Mind when comparing", *caveats_of(comparison)[:TOP_LABELS], caveat=True)

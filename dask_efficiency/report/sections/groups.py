@@ -22,7 +22,7 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order, parts_of
-from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport
+from dask_efficiency.report.model import OTHER_WORK, ReportValues
 from dask_efficiency.report.sections.document import (
     Label,
     Section,
@@ -48,7 +48,7 @@ MAX_STRIPS = 8
 _Share = Callable[[Breakdown], float]
 
 
-def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def workers(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The spread over the workers, and all of them or those that did least useful work."""
     if report.by_worker.keys() == {ALL_WORKERS}:
         return Section("Workers", ("a report in retrospect does not tell them apart",))
@@ -75,7 +75,7 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("Workers", worker_strips(report), *lines, few, folded)
 
 
-def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
+def _worker_table(report: ReportValues, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
     there = {name: _there(row) for name, row in report.by_worker.items()}
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
@@ -89,7 +89,7 @@ def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tupl
     )
 
 
-def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
+def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
     row = report.by_worker[name]
     there = _there(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
@@ -100,7 +100,7 @@ def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ..
     return name_of(name), threads, time, held, _useful_text(row), loss
 
 
-def least_useful_first(report: EfficiencyReport) -> list[str]:
+def least_useful_first(report: ReportValues) -> list[str]:
     """The workers' names, those first whose time was useful least; those of which nothing settled come last."""
     return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
@@ -127,7 +127,7 @@ def _stacks(rows: Sequence[Breakdown]) -> tuple[Stack, ...]:
     return tuple(Stack(slices_of(row), whole) for row in parts)
 
 
-def worker_strips(report: EfficiencyReport) -> Strips:
+def worker_strips(report: ReportValues) -> Strips:
     """For each cause a strip with one cell a worker, and the workers' least, median and largest share.
 
     The workers stand in the same order in every strip, those first whose time was useful least.
@@ -165,7 +165,7 @@ def _share_of(buckets: Sequence[Bucket]) -> _Share:
     return lambda row: row.ns(*buckets) / _there(row)
 
 
-def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
     groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
     if not groups:
@@ -213,7 +213,7 @@ def _prefix_table(groups: Mapping[str, Breakdown]) -> Table:
     return Table(("prefix", *columns, "held"), tuple(rows))
 
 
-def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def spans(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The spans where there is more than one, and how much of the time was other work."""
     if len(report.by_span) < 2:
         return Section("Spans")
@@ -241,7 +241,7 @@ def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: in
     return {label: combine(groups[name] for name in names) for label, names in labels.items()}
 
 
-def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def repeats(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What was computed again because it was asked for again, the prefixes with most such tasks first."""
     heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))

@@ -9,9 +9,9 @@ from itertools import groupby
 
 import numpy as np
 
-from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparison, compare_paths
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues, compare_paths
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import NOBODY, CriticalPath, critical_path
+from dask_efficiency.critical_paths.path import NOBODY, PathValues, critical_path
 from dask_efficiency.report.figures import (
     Scale,
     apportion,
@@ -23,7 +23,7 @@ from dask_efficiency.report.figures import (
     sentence,
     time_scale,
 )
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import MEANINGS, colour_of
 from dask_efficiency.report.sections.document import (
@@ -54,12 +54,12 @@ MAX_RUNS = 10_000
 HARDLY = 0.001
 
 
-def title(path: CriticalPath) -> str:
+def title(path: PathValues) -> str:
     """The run's name."""
     return f"Critical path of {name_of(path.trace.name) or 'a run'}"
 
 
-def context(path: CriticalPath) -> str:
+def context(path: PathValues) -> str:
     """How much it covers."""
     trace = path.trace
     counts = [format_count(len(trace.tasks), "task"), format_count(len(trace.workers), "worker")]
@@ -67,12 +67,12 @@ def context(path: CriticalPath) -> str:
     return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
 
 
-def document(path: CriticalPath) -> Document:
+def document(path: PathValues) -> Document:
     """What the wall clock was spent on."""
     return Document(title(path), context(path), path.verdict, sections(path))
 
 
-def page(path: CriticalPath) -> Document:
+def page(path: PathValues) -> Document:
     """The same for a page of its own, with its figures; where the run is short, also what would help most."""
     stats = [("makespan", format_seconds(path.makespan_seconds))]
     if 0 < path.slot_bound_seconds < math.inf:
@@ -83,7 +83,7 @@ def page(path: CriticalPath) -> Document:
     return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
 
 
-def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
+def what_if_document(before: PathValues, after: PathValues, changes: str) -> Document:
     """What changes would do to a run.
 
     Parameters
@@ -97,19 +97,19 @@ def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) ->
     return Document(title(before), "", before.verdict, what_if(before, after, changes), then)
 
 
-def improvements_document(path: CriticalPath) -> Document:
+def improvements_document(path: PathValues) -> Document:
     """Where an improvement would help most; some seconds of replays."""
     return Document(title(path), "", path.verdict, (improvements(path),))
 
 
-def comparison_document(comparison: PathComparison) -> Document:
+def comparison_document(comparison: PathComparisonValues) -> Document:
     """What differs between two paths."""
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
     last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
     return Document(both, "", comparison.verdict, differences(comparison), last)
 
 
-def in_report(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def in_report(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The path of a report that has a trace, as one section of its page."""
     heading = "Critical path: why it took so long"
     if report.trace is None or not extent.drawn:
@@ -121,13 +121,13 @@ def in_report(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
 
 
-def sections(path: CriticalPath) -> tuple[Section, ...]:
+def sections(path: PathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (kinds(path), bounds(path), by_name(path, "prefix"), by_name(path, "worker"), by_host(path), notes(path))
     return tuple(part for part in found if part.blocks)
 
 
-def kinds(path: CriticalPath) -> Section:
+def kinds(path: PathValues) -> Section:
     """The makespan along the run, and by kind, the largest first."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
@@ -143,7 +143,7 @@ def _kind_label(name: str) -> Label:
     return Label(name, colour_of(name), MEANINGS[Kind(name)]) if name in set(Kind) else Label(name)
 
 
-def along_the_run(path: CriticalPath) -> Along:
+def along_the_run(path: PathValues) -> Along:
     """The kind that fills most of each step of the run, equal neighbours as one."""
     segments, start = path.segments, path.scope.start
     length = path.scope.stop - start
@@ -167,7 +167,7 @@ def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
     return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
 
 
-def bounds(path: CriticalPath) -> Section:
+def bounds(path: PathValues) -> Section:
     """What the run could not have been faster than."""
     lines = []
     if 0 < path.floor_seconds < math.inf:
@@ -183,7 +183,7 @@ def bounds(path: CriticalPath) -> Section:
     return section("Bounds", *lines)
 
 
-def by_name(path: CriticalPath, by: str) -> Section:
+def by_name(path: PathValues, by: str) -> Section:
     """The makespan by task prefix, worker or host."""
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
@@ -192,13 +192,13 @@ def by_name(path: CriticalPath, by: str) -> Section:
     return section(f"By {'task prefix' if by == 'prefix' else by}", _table(by, named, {}), narrow=True)
 
 
-def by_host(path: CriticalPath) -> Section:
+def by_host(path: PathValues) -> Section:
     """By host, where that says more than the workers do."""
     hosts = {worker.host for worker in path.trace.workers}
     return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
 
 
-def notes(path: CriticalPath) -> Section:
+def notes(path: PathValues) -> Section:
     """What a reader must know to trust the path."""
     lines = list(map(sentence, path.trace.notes))
     dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
@@ -209,7 +209,7 @@ def notes(path: CriticalPath) -> Section:
     return section("Notes", *lines, caveat=True)
 
 
-def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
+def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Section, ...]:
     """What changes would do to a run.
 
     Parameters
@@ -230,12 +230,12 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
     return section("What if", *lines), *differences(compare_paths(before, after), ("recorded", "what if"))
 
 
-def quick_improvements(path: CriticalPath) -> Section:
+def quick_improvements(path: PathValues) -> Section:
     """Where 10 % would help most, of a run that is replayed within a few seconds."""
     return improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
 
 
-def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
+def improvements(path: PathValues, percent: float = 10.0) -> Section:
     """Where an improvement by some percent would help most, by replays."""
     found = path.improvements(percent)
     largest = max((speedup.saved_seconds for speedup in found), default=0.0)
@@ -262,7 +262,7 @@ def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
     return section(f"Where {percent:g} % would help most", *lines, table)
 
 
-def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
+def differences(comparison: PathComparisonValues, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
     """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
     return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
 

@@ -24,7 +24,7 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
-from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.report.model import PHASES, ReportValues
 from dask_efficiency.report.sections.document import (
     Aside,
     ByBucket,
@@ -59,7 +59,7 @@ VALUE_LENGTH = 100
 MAX_CODE = 12_000
 
 
-def document(report: EfficiencyReport) -> Document:
+def document(report: ReportValues) -> Document:
     """The report for a screen or a notebook."""
     figures = lost_time(report)
     return Document(
@@ -71,7 +71,7 @@ def document(report: EfficiencyReport) -> Document:
     )
 
 
-def page(report: EfficiencyReport) -> Document:
+def page(report: ReportValues) -> Document:
     """The report for a page of its own, which has room for more."""
     figures = lost_time(report)
     return Document(
@@ -87,18 +87,18 @@ def page(report: EfficiencyReport) -> Document:
     )
 
 
-def sections(report: EfficiencyReport, extent: Extent = SCREEN) -> tuple[Section, ...]:
+def sections(report: ReportValues, extent: Extent = SCREEN) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (said(report, extent) for said in SECTIONS)
     return tuple(section for section in found if section.blocks)
 
 
-def title(report: EfficiencyReport) -> str:
+def title(report: ReportValues) -> str:
     """The report's name; "efficiency" where it has none."""
     return name_of(report.name) or "efficiency"
 
 
-def context(report: EfficiencyReport) -> str:
+def context(report: ReportValues) -> str:
     """How much the report covers: workers, threads, window and tasks."""
     covered = _who_was_there(report)
     if report.window_seconds > 0:
@@ -107,7 +107,7 @@ def context(report: EfficiencyReport) -> str:
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def _who_was_there(report: EfficiencyReport) -> list[str]:
+def _who_was_there(report: ReportValues) -> list[str]:
     there = report.attendance
     if not there:  # of a file of before they were counted
         threads = sum(report.nthreads.values())
@@ -118,7 +118,7 @@ def _who_was_there(report: EfficiencyReport) -> list[str]:
     return [f"{workers} workers came and went", f"at most {most} at a time with {format_count(threads, 'thread')}"]
 
 
-def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str], ...]:
+def _stats(report: ReportValues, figures: LostTime) -> tuple[tuple[str, str], ...]:
     found = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.cluster_seconds < math.inf:
         found.append(("wall clock", format_seconds(report.wall_clock_seconds)))
@@ -134,7 +134,7 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
     return tuple(found)
 
 
-def _footer(report: EfficiencyReport) -> str:
+def _footer(report: ReportValues) -> str:
     version = name_of(report.environment.get("dask-efficiency", ""))
     said = [f"Measured by dask-efficiency {version}".rstrip()]
     with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has
@@ -143,7 +143,7 @@ def _footer(report: EfficiencyReport) -> str:
     return ", ".join(said) + "."
 
 
-def _data(report: EfficiencyReport) -> dict[str, Any]:
+def _data(report: ReportValues) -> dict[str, Any]:
     # all of the report would take more room than what is shown of it
     whole = to_dict(report)
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
@@ -162,7 +162,7 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def losses(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """Lost time by cause, and what to do about it; on a screen it comes first and needs no title."""
     heading = "Lost time, and what to do about it" if extent.drawn else ""
     found = lost_time(report)
@@ -178,7 +178,7 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section(heading, Losses(table, advised(report), not_counted(report), read_on(report)))
 
 
-def not_counted(report: EfficiencyReport) -> str:
+def not_counted(report: ReportValues) -> str:
     """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
     ns = report.breakdown.ns(Bucket.NO_WORK)
     said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
@@ -187,7 +187,7 @@ def not_counted(report: EfficiencyReport) -> str:
     return f"Not counted: {' and '.join(said)}" if said else ""
 
 
-def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def factors(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The product that is the efficiency."""
     if math.isnan(report.efficiency):
         return Section("Factors")
@@ -210,7 +210,7 @@ def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("Factors", *lines)
 
 
-def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def through_the_run(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What the threads did through the run, as a figure."""
     heading = "Through the run"
     timeline = report.timeline
@@ -226,7 +226,7 @@ def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Sectio
     return section(heading, Aside(said), Through(timeline, slices), legend_of(slices))
 
 
-def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def phases(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The client's phases: in a line, or with bars."""
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
     if extent.drawn:
@@ -249,12 +249,12 @@ def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
     return Table(("phase", "time", "%"), rows, drawings=tuple(Share(seconds / whole) for _, seconds in shown))
 
 
-def outside(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def outside(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What was done outside the thread slots."""
     return _beside("Outside the thread slots (shown beside, not added)", report.outside)
 
 
-def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def details(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What is known more finely of some buckets."""
     return _beside("Known more finely (shown beside, not added)", report.details)
 
@@ -267,7 +267,7 @@ def _beside(heading: str, seconds: Mapping[str, float]) -> Section:
     return section(heading, more, Table(("activity", "time"), rows))
 
 
-def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def not_measured(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The reasons for unmeasured time, each with the workers that it concerns."""
     by_reason: dict[str, list[str]] = {}
     for worker, reason in report.not_measured.items():
@@ -280,12 +280,12 @@ def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("Not measured", *lines, caveat=True)
 
 
-def notes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def notes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What a reader must know to trust the numbers."""
     return section("Notes", *map(sentence, report.notes), *gpu_notes(report), caveat=True)
 
 
-def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def environment(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """Versions, and beside them Dask's configuration."""
     if not extent.drawn:
         return Section("Environment")
@@ -299,7 +299,7 @@ def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     )
 
 
-def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The code that ran, as far as there is room."""
     pieces: list[Code | Aside] = []
     room = MAX_CODE
@@ -313,7 +313,7 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 #: A report from top to bottom; a section that has nothing to say has no blocks.
-SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
+SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     losses,
     factors,
     through_the_run,

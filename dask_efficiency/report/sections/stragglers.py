@@ -13,7 +13,7 @@ from dask_efficiency.report.figures import (
     name_of,
     named,
 )
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections.document import Aside, Document, Peers, Section, Table, section
 from dask_efficiency.report.sections.extent import SCREEN, Extent
 from dask_efficiency.straggler.finding import Evidence, Finding
@@ -40,7 +40,7 @@ SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for nam
 SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
 
-def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def stragglers(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """Who was slow, why, and how much longer it took; what each cause means; and the signals, drawn."""
     findings = report.stragglers
     shown = findings[:MAX_STRAGGLERS]
@@ -100,7 +100,7 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
     return Peers(evidence.value, evidence.peers, evidence.low, evidence.high, hint)
 
 
-def long_tail(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+def long_tail(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The tasks that took far longer than the others of their prefix."""
     return section("Long tail", *map(long_task, report.long_tail[:MAX_LONG_TASKS]))
 

@@ -17,7 +17,7 @@ from dask_efficiency.straggler.minder.windows import normalised, windowed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: The sizes of the paper's network, which has one layer.
 HIDDEN = 4
@@ -34,7 +34,7 @@ _DIVERGENCE = 1e-4
 
 
 def train_minder(
-    runs: Sequence[MetricSeries | RunTrace | pd.DataFrame],
+    runs: Sequence[MetricSeries | TraceTables | pd.DataFrame],
     faulty: Sequence[Collection[str]] | None = None,
     *,
     steps: int = 800,

@@ -1,9 +1,9 @@
 import re
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.colours import GPU_COLOURS
 from dask_efficiency.report.html.render import fragment, page
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import report as sections
 from dask_efficiency.report.sections.document import Document
 from dask_efficiency.report.sections.extent import PAGE

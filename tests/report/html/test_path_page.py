@@ -10,11 +10,10 @@ import pytest
 from markupsafe import escape
 
 from benchmarks.simulated_traces import tiny, tree
+from dask_efficiency import CriticalPath, EfficiencyReport, critical_path
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.critical_paths.segments import Segments
 from dask_efficiency.report.html.render import fragment, page
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import KIND_COLOURS
 from dask_efficiency.report.sections import path as sections

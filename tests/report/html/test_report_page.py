@@ -6,9 +6,10 @@ import re
 import pytest
 from hypothesis import given, settings
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.html.render import page as html_page
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.report import MAX_CODE, page
 from dask_efficiency.timeline import MAX_BINS, Timeline

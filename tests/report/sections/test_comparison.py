@@ -3,9 +3,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.report.compare import compare
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,

@@ -1,9 +1,9 @@
 import pytest
+from dask_efficiency.results import Comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.compare import Comparison, compare
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.sections.comparison import document
 from dask_efficiency.report.terminal.coloured import show
 from dask_efficiency.report.terminal.plain import plain

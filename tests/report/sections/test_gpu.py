@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.document import Section
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
 from dask_efficiency.report.sections.report import notes, sections

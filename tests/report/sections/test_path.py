@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES, tree, two_computations
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import compare_paths, critical_path
 from dask_efficiency.report.sections.path import (
     bounds,
     by_host,

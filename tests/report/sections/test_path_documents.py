@@ -6,8 +6,7 @@ import re
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, compare_paths, critical_path
 from dask_efficiency.report.sections.path import document, what_if_document
 from dask_efficiency.report.terminal.coloured import show
 from dask_efficiency.report.terminal.plain import plain

@@ -1,6 +1,6 @@
 from hypothesis import given
 
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.terminal import coloured
 from dask_efficiency.report.terminal.plain import plain, wrapped
