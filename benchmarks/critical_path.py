@@ -20,10 +20,9 @@ import networkx as nx
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.bounds import longest_chain, work_ns
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.replay.replay import replay
-from dask_efficiency.trace.run_trace import RunTrace
 from tests.trace.samples import large
 
 

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.files import load_trace
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.trace.tables import Table, Texts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

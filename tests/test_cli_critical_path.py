@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dask_efficiency import compare_paths, critical_path
 from dask_efficiency.cli import main
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.report.path_data import to_dict
 from tests.trace.samples import SAMPLES, transfer_bound
 

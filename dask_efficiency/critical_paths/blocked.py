@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.segments import Segments
-from dask_efficiency.trace.run_trace import BLOCKED_BY, RunTrace
+from dask_efficiency.trace.run_trace import BLOCKED_BY, TraceTables
 from dask_efficiency.trace.tables import MISSING
 
 Interval = tuple[int, int]
@@ -26,7 +26,7 @@ _CODE = {kind: i for i, kind in enumerate(KINDS)}
 _Row = tuple[int, ...]
 
 
-def relabel(segments: Segments, trace: RunTrace) -> Segments:
+def relabel(segments: Segments, trace: TraceTables) -> Segments:
     """The same segments, cut up where a process was blocked; they tile as before.
 
     A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
@@ -62,7 +62,7 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
     return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
 
 
-def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
+def loop_causes(segments: Segments, trace: TraceTables) -> dict[str, float]:
     """Seconds of ``worker-loop`` by what kept the loop busy, largest first: of those of which that was recorded."""
     blocked = trace.blocked
     found: dict[str, int] = {}
@@ -121,7 +121,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
     return found
 
 
-def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
+def _disk(trace: TraceTables, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
     """When each worker's event loop was at the disk: as it was seen there, and as its tasks say."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))

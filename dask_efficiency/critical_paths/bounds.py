@@ -7,13 +7,13 @@ import numpy as np
 from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Int64
 
 _NEVER = np.iinfo(np.int64).max
 
 
-def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
+def work_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     """Of each task: for how long it computed within a scope, and when it began; the first time that it succeeded.
 
     Returns
@@ -32,7 +32,7 @@ def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     return work, start
 
 
-def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
+def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     """As :func:`work_ns`, but only for how long each task's thread computed or waited for the GPU's work for it."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
@@ -43,7 +43,7 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     return np.minimum(useful, work), start
 
 
-def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
+def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, int]:
     """Longest path of pure computing through the graph (CPM): infinitely many workers, free links, no scheduler.
 
     Returns
@@ -79,7 +79,7 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
     return length, largest
 
 
-def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
+def slack_ns(trace: TraceTables, causes: Causes, scope: Scope) -> Int64:
     """By run: by how much it could have been reported later without delaying the end, all else as it was.
 
     Inputs, the order on each slot, the order of the scheduler's queue, tries of the same task, and a client that
@@ -108,7 +108,7 @@ def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
     return np.where(known, np.array(found, np.int64), MISSING)
 
 
-def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
+def _constraints(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64, Int64]:
     """Which run had to end before which, and how much later it could have."""
     runs = trace.runs
     waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
@@ -132,7 +132,7 @@ def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
     return sources, targets, np.maximum(spare, 0)
 
 
-def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
+def _slot_order(trace: TraceTables) -> tuple[Int64, Int64]:
     """Runs that followed on each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
@@ -143,7 +143,7 @@ def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
     return rows[:-1][same], rows[1:][same]
 
 
-def _client_order(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64]:
+def _client_order(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64]:
     """Results that a client waited for, and the runs that it asked for next."""
     clients = ClientLog(trace)
     roots: dict[int, list[int]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.critical_paths.path import GROUPS, NOBODY, CriticalPath
+from dask_efficiency.critical_paths.path import GROUPS, NOBODY, PathValues
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ class PathChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PathComparison:
+class PathComparisonValues:
     """What differs between the paths of two runs.
 
     Parameters
@@ -46,8 +46,8 @@ class PathComparison:
         By kind, then by prefix; within each the largest change first. Their sum, in each, is the makespan's.
     """
 
-    before: CriticalPath
-    after: CriticalPath
+    before: PathValues
+    after: PathValues
     changes: tuple[PathChange, ...]
 
     @property
@@ -104,7 +104,7 @@ class PathComparison:
 COMPARED = GROUPS[:2]
 
 
-def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
+def compare_paths(before: PathValues, after: PathValues) -> PathComparisonValues:
     """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
 
     Parameters
@@ -117,7 +117,7 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
         was, now = before.seconds(by), after.seconds(by)
         changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
         found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-    return PathComparison(before, after, tuple(found))
+    return PathComparisonValues(before, after, tuple(found))
 
 
 def _most(changes: list[PathChange], sign: int) -> str:

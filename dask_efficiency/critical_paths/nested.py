@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING
 
 #: How Dask names the clients that workers have for their tasks (``worker_client``, ``get_client``).
@@ -21,7 +21,7 @@ class Nested:
     of the graphs came from while a seceded task ran, the task the one of these that began last.
     """
 
-    def __init__(self, trace: RunTrace) -> None:
+    def __init__(self, trace: TraceTables) -> None:
         self._parents: dict[int, int] = {}
         self._results: dict[int, list[tuple[int, int]]] = {}
         clients = {i for i, name in enumerate(trace.clients) if name.startswith(WORKER_CLIENT)}
@@ -45,7 +45,7 @@ class Nested:
                     self._parents[graph] = int(rows[np.argmax(runs.start[rows])])
         self._collect(trace)
 
-    def _collect(self, trace: RunTrace) -> None:
+    def _collect(self, trace: TraceTables) -> None:
         runs, tasks = trace.runs, trace.tasks
         inside = (runs.task >= 0) & (runs.task < len(tasks)) & (runs.outcome == Outcome.SUCCEEDED)
         rows = np.flatnonzero(inside & (runs.reported != MISSING))

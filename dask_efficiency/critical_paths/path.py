@@ -1,4 +1,4 @@
-"""CriticalPath: what every second of a run's wall clock was spent on, and what would make it shorter."""
+"""PathValues: what every second of a run's wall clock was spent on, and what would make it shorter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.events import Written
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ NOBODY = "-"
 
 # Without slots: what takes long is worked out when it is first asked for.
 @dataclass(frozen=True)
-class CriticalPath:
+class PathValues:
     """The chain of events that a run's end waited for; its segments tile the makespan exactly.
 
     Parameters
@@ -67,7 +67,7 @@ class CriticalPath:
         What each run came after.
     """
 
-    trace: RunTrace
+    trace: TraceTables
     question: Question
     scope: Scope
     segments: Segments
@@ -300,7 +300,7 @@ class CriticalPath:
 
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
-    ) -> CriticalPath:
+    ) -> PathValues:
         """The path of the same run with changes; its arguments and errors are those of `replay`.
 
         All times follow anew from their causes, the slots and the queue: the answer is the path of another run, not
@@ -357,7 +357,7 @@ class CriticalPath:
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 
-    def _of(self, trace: RunTrace) -> CriticalPath:
+    def _of(self, trace: TraceTables) -> PathValues:
         """The same question of another trace of this run."""
         return _path(trace, self._question_of_a_replay())
 
@@ -386,12 +386,12 @@ class CriticalPath:
 
 
 def critical_path(
-    trace: RunTrace,
+    trace: TraceTables,
     *,
     target: str | None = None,
     span: str | None = None,
     window: tuple[int, int] | None = None,
-) -> CriticalPath:
+) -> PathValues:
     """What every second of a run's wall clock was spent on.
 
     From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
@@ -410,7 +410,7 @@ def critical_path(
 
     Returns
     -------
-    CriticalPath
+    PathValues
         Its segments tile the makespan exactly.
 
     Raises
@@ -428,11 +428,11 @@ def critical_path(
     return _path(trace, Question(target, span, window))
 
 
-def _path(trace: RunTrace, question: Question) -> CriticalPath:
+def _path(trace: TraceTables, question: Question) -> PathValues:
     scope = question.scope(trace)
     causes = Causes(trace)
     segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
-    return CriticalPath(trace, question, scope, segments, causes)
+    return PathValues(trace, question, scope, segments, causes)
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:

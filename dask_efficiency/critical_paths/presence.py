@@ -9,7 +9,7 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.critical_paths.segments import Segments
-from dask_efficiency.trace.run_trace import RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import TraceTables, WorkerChange
 
 Interval = tuple[int, int]
 
@@ -17,7 +17,7 @@ Interval = tuple[int, int]
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
-def presence(trace: RunTrace, scope: Scope) -> list[list[Interval]]:
+def presence(trace: TraceTables, scope: Scope) -> list[list[Interval]]:
     """When each worker was there during a scope, nanoseconds; one of which no coming is known, from its start."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[Interval]] = [[] for _ in trace.workers]
@@ -38,7 +38,7 @@ def presence(trace: RunTrace, scope: Scope) -> list[list[Interval]]:
     return found
 
 
-def without_workers(trace: RunTrace, scope: Scope) -> list[Interval]:
+def without_workers(trace: TraceTables, scope: Scope) -> list[Interval]:
     """The stretches of a scope in which there was no worker, in time order."""
     gaps, covered = [], scope.start
     for start, stop in sorted(interval for intervals in presence(trace, scope) for interval in intervals):
@@ -48,7 +48,7 @@ def without_workers(trace: RunTrace, scope: Scope) -> list[Interval]:
     return [*gaps, (covered, scope.stop)] if covered < scope.stop else gaps
 
 
-def slots(trace: RunTrace, scope: Scope) -> float:
+def slots(trace: TraceTables, scope: Scope) -> float:
     """Mean number of slots while there was any worker in a scope; 0.0 where there never was one."""
     if scope.stop <= scope.start:
         return float(sum(worker.nthreads for worker in trace.workers))
@@ -61,7 +61,7 @@ def slots(trace: RunTrace, scope: Scope) -> float:
     return held / there if there else 0.0
 
 
-def name_without_workers(segments: Segments, trace: RunTrace, scope: Scope) -> Segments:
+def name_without_workers(segments: Segments, trace: TraceTables, scope: Scope) -> Segments:
     """The same segments, those parts named :attr:`Kind.NO_WORKERS` in which work waited for a worker to come."""
     gaps = without_workers(trace, scope)
     if not gaps:

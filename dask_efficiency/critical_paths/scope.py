@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_efficiency.trace.clients import told
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import PHASES, Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool
 
 _GATHER = PHASES.index("gather")
@@ -34,7 +34,7 @@ class Question:
     span: str | None = None
     window: tuple[int, int] | None = None
 
-    def scope(self, trace: RunTrace) -> Scope:
+    def scope(self, trace: TraceTables) -> Scope:
         """Where it is answered."""
         if self.target is not None:
             return of_target(trace, self.target)
@@ -43,14 +43,14 @@ class Question:
         return whole(trace) if self.window is None else within(trace, *self.window)
 
 
-def whole(trace: RunTrace) -> Scope:
+def whole(trace: TraceTables) -> Scope:
     """From a client's first activity to the last result."""
     if trace.stop <= trace.start:
         raise EmptyTraceError(f"the trace {trace.name[:80]!r} ends when it starts")
     return within(trace, trace.start, trace.stop)
 
 
-def within(trace: RunTrace, start: int, stop: int) -> Scope:
+def within(trace: TraceTables, start: int, stop: int) -> Scope:
     """From a client's first activity in a window, or the window's start if there was work then, to its last result.
 
     Raises
@@ -80,7 +80,7 @@ def within(trace: RunTrace, start: int, stop: int) -> Scope:
     return Scope(_begin(trace, start, end), end, run, gather)
 
 
-def of_target(trace: RunTrace, key: str) -> Scope:
+def of_target(trace: TraceTables, key: str) -> Scope:
     """To the report of one task.
 
     Raises
@@ -98,7 +98,7 @@ def of_target(trace: RunTrace, key: str) -> Scope:
     return _of(trace, chosen, f"the task {key[:80]!r}")
 
 
-def of_span(trace: RunTrace, span: str) -> Scope:
+def of_span(trace: TraceTables, span: str) -> Scope:
     """To the last report of a span's tasks.
 
     Raises
@@ -113,7 +113,7 @@ def of_span(trace: RunTrace, span: str) -> Scope:
     return _of(trace, trace.tasks.span == trace.spans.index(span), f"the span {span[:80]!r}")
 
 
-def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
+def _of(trace: TraceTables, chosen: Bool, what: str) -> Scope:
     mine = _of_tasks(trace, chosen)
     done = mine & (trace.runs.reported != MISSING)
     if not done.any():
@@ -137,7 +137,7 @@ def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
     return Scope(_begin(trace, begin, stop), stop, run)
 
 
-def _begin(trace: RunTrace, start: int, stop: int) -> int:
+def _begin(trace: TraceTables, start: int, stop: int) -> int:
     """When the work began, in a stretch."""
     runs = trace.runs
     if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
@@ -147,7 +147,7 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
     return min((int(column.min()) for column in inside if len(column)), default=start)
 
 
-def _of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
+def _of_tasks(trace: TraceTables, chosen: Bool) -> Bool:
     """By run: whether it is of a task that is chosen."""
     task = trace.runs.task
     inside = (task >= 0) & (task < len(chosen))

@@ -10,7 +10,7 @@ from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.critical_paths.segments import Segments
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import STATES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import STATES, Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Int64
 
 #: The instants of a run, in the order in which they come; a stage is a position in here.
@@ -21,7 +21,7 @@ _CODE = {kind: i for i, kind in enumerate(KINDS)}
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
-def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
+def walk(trace: TraceTables, scope: Scope, causes: Causes) -> Segments:
     """The path that ends a scope: segments that tile it exactly.
 
     A segment is cut off where the one after it begins, so clocks that disagree make no overlaps, and
@@ -34,7 +34,7 @@ def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
 class _Walk:
     """Everything before :attr:`at` is still to be explained."""
 
-    def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
+    def __init__(self, trace: TraceTables, scope: Scope, causes: Causes) -> None:
         self._trace = trace
         self._scope = scope
         self._causes = causes
@@ -313,7 +313,7 @@ class _Walk:
 class _TransferIndex:
     """Transfers by who got what; sorted when first asked."""
 
-    def __init__(self, trace: RunTrace) -> None:
+    def __init__(self, trace: TraceTables) -> None:
         self._trace = trace
         self._order: Int64 | None = None
         self._keys = np.empty(0, np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 
 #: What can be taken away: moving results between workers; writing them to disk and reading them back; all messages to
 #: and from the scheduler and its own time.
@@ -40,7 +40,9 @@ class Changes:
         return self.parts.get(name, 1.0)
 
 
-def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
+def changes(
+    trace: TraceTables, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]
+) -> Changes:
     """The changes that a user asks for.
 
     Raises

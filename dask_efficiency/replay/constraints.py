@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Int64
 
 
@@ -32,7 +32,7 @@ class Constraints:
     lag: Int64
 
 
-def constraints(trace: RunTrace, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
+def constraints(trace: TraceTables, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
     """From the causes of a recorded run."""
     runs, graphs = trace.runs, trace.graphs
     opener = np.where(causes.queued, causes.run, MISSING)
@@ -66,7 +66,7 @@ def constraints(trace: RunTrace, causes: Causes, inputs: tuple[Int64, Int64]) ->
     return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
 
 
-def _clients(trace: RunTrace) -> tuple[Int64, Int64]:
+def _clients(trace: TraceTables) -> tuple[Int64, Int64]:
     """By graph: the run whose result its client had waited for, and how much later the graph came."""
     clients = ClientLog(trace)
     waited_for = np.full(len(trace.graphs), MISSING, np.int64)

@@ -7,14 +7,14 @@ from collections.abc import Collection
 import numpy as np
 
 from dask_efficiency.replay.durations import prefix_of_runs
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64
 
 #: Welch's t beyond which a worker is slower or faster than the others, and not only busy with other tasks.
 DISTINCT = 3.0
 
 
-def paces(trace: RunTrace) -> Float64:
+def paces(trace: TraceTables) -> Float64:
     """How long each worker takes for a task of each prefix.
 
     Workers whose times do not clearly differ from the others', by Welch's t of their logarithms, count as equally fast.
@@ -55,7 +55,7 @@ def repaired(found: Float64, workers: Collection[int]) -> Float64:
     return again
 
 
-def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
+def _logarithms(trace: TraceTables) -> tuple[Float64, Float64, Float64]:
     """By worker and prefix: how many runs there were, the sum of the logarithms of their times, and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)

@@ -11,7 +11,7 @@ from dask_efficiency.replay.changes import Changes
 from dask_efficiency.replay.constraints import Constraints
 from dask_efficiency.replay.durations import Durations, Moved
 from dask_efficiency.replay.schedule import Schedule
-from dask_efficiency.trace.run_trace import STATES, Blocked, Outcome, Runs, RunTrace, Series, Stimuli, Transitions
+from dask_efficiency.trace.run_trace import STATES, Blocked, Outcome, Runs, Series, Stimuli, TraceTables, Transitions
 from dask_efficiency.trace.tables import MISSING, Int64
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
@@ -22,8 +22,8 @@ _ON_WORKER = ("received", "ready", "executing", "submitted", "start", "stop", "e
 
 
 def rebuild(
-    trace: RunTrace, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
-) -> RunTrace:
+    trace: TraceTables, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
+) -> TraceTables:
     """Every table with its new times; rows are in order again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
@@ -68,7 +68,7 @@ def rebuild(
     return replace(again, stop=max(again.start, _last(again) + trace.stop - _last(trace)))
 
 
-def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str, Int64]:
+def _instants(trace: TraceTables, times: Durations, schedule: Schedule) -> dict[str, Int64]:
     runs = trace.runs
     received = schedule.assigned + times.to_worker
     stop = schedule.start + schedule.compute
@@ -93,7 +93,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
     return found
 
 
-def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
+def _scheduler(trace: TraceTables, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
     """A stimulus for each graph and each run's end, and the transitions to and from processing that they make."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
@@ -147,7 +147,7 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
     return cause
 
 
-def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: Moved, factor: float) -> Any:
+def _transfers(trace: TraceTables, received: Int64, schedule: Schedule, moved: Moved, factor: float) -> Any:
     """Each moves with the run that it was for; those that took no time are left out."""
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
@@ -181,7 +181,7 @@ class _Anchors:
 class _ClientClock:
     """Where a client's instants move to: with its graph, and with the last result that it had."""
 
-    def __init__(self, trace: RunTrace, schedule: Schedule) -> None:
+    def __init__(self, trace: TraceTables, schedule: Schedule) -> None:
         runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
         inside = (runs.task >= 0) & (runs.task < len(tasks))
         rows = np.flatnonzero(inside & (runs.reported != MISSING) & (schedule.reported != MISSING))
@@ -217,7 +217,7 @@ def _later(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
     return np.where(column == MISSING, MISSING, moved + lag)
 
 
-def _last(trace: RunTrace) -> int:
+def _last(trace: TraceTables) -> int:
     """The last instant of a run or a client."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 

@@ -14,16 +14,16 @@ from dask_efficiency.replay.pace import paces, repaired
 from dask_efficiency.replay.rebuild import rebuild
 from dask_efficiency.replay.schedule import Clockwork
 from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 
 
 def replay(
-    trace: RunTrace,
+    trace: TraceTables,
     *,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
     repair: Iterable[str] = (),
-) -> RunTrace:
+) -> TraceTables:
     """A recorded run again, with changes; without any it happens as it did.
 
     Tasks compute for as long as they did, and all other delays that were recorded are kept; when a task begins
@@ -43,7 +43,7 @@ def replay(
 
     Returns
     -------
-    RunTrace
+    TraceTables
         To be read as any other. What cannot follow from the changes is left out: series, blocked event loops.
 
     Raises
@@ -63,7 +63,7 @@ def replay(
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
 
-def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None) -> RunTrace:
+def replay_with(trace: TraceTables, changed: Changes, causes: Causes | None = None) -> TraceTables:
     """The same with changes of any kind."""
     if not len(trace.runs):
         return trace

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.replay.constraints import Constraints
 from dask_efficiency.replay.durations import Durations, prefix_of_runs
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 #: Kinds of events, in the order in which they happen at one instant.
@@ -62,7 +62,7 @@ class Clockwork:
 
     def __init__(
         self,
-        trace: RunTrace,
+        trace: TraceTables,
         times: Durations,
         limits: Constraints,
         lag: Int64,
@@ -259,7 +259,7 @@ class Clockwork:
             self._counted.add(following)
 
 
-def room(trace: RunTrace, opener: Int64) -> list[int]:
+def room(trace: TraceTables, opener: Int64) -> list[int]:
     """By worker: how many tasks it may have before those in the scheduler's queue have to wait.
 
     That is the most that it had when one came from the queue; of a worker that got none, what others of its size had.
@@ -283,7 +283,7 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
     return [most or by_size[spec.nthreads] for spec, most in zip(trace.workers, found, strict=True)]
 
 
-def _order(trace: RunTrace) -> Int64:
+def _order(trace: TraceTables) -> Int64:
     """Runs by priority; by when they were executed where that is equal, or not known."""
     runs, tasks = trace.runs, trace.tasks
     task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dask_efficiency.buckets import HELD, Breakdown, Bucket
 from dask_efficiency.report.figures import format_seconds, format_share
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 #: Losses below this share get no advice: little is to be gained there.
 WORTH_ADVICE = 0.05
@@ -194,7 +194,7 @@ RULES: tuple[Advice, ...] = (
 )
 
 
-def advised(report: EfficiencyReport) -> dict[str, str]:
+def advised(report: ReportValues) -> dict[str, str]:
     """What to do, by bucket, for the losses that are worth it; the largest first."""
     worth = [loss.bucket for loss in report.losses if loss.share >= WORTH_ADVICE]
     if not worth:
@@ -209,7 +209,7 @@ def advice(bucket: str, facts: Facts) -> str:
     return "" if rule is None else rule.words.format(**facts.words())
 
 
-def facts_of(report: EfficiencyReport) -> Facts:
+def facts_of(report: ReportValues) -> Facts:
     """What the conditions look at, of a report."""
     whole = report.breakdown
     settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
@@ -238,7 +238,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     )
 
 
-def _one_core(report: EfficiencyReport) -> float:
+def _one_core(report: ReportValues) -> float:
     """Share of ``thread-noncpu`` in workers of several threads whose CPU time is that of about one core."""
     whole = report.breakdown.ns(Bucket.THREAD_NONCPU)
     if not whole:

@@ -14,14 +14,14 @@ from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.model import FACTORS, EfficiencyReport
+from dask_efficiency.report.model import FACTORS, ReportValues
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Number = TypeVar("Number", int, float)
 #: A report, or the path or fsspec URL of one.
-Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
+Run: TypeAlias = ReportValues | str | os.PathLike[str]
 
 _NOT_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
 _LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NOT_LOST)
@@ -94,7 +94,7 @@ class PrefixChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonValues:
     """Runs before a change and runs after it. With several a side, medians are compared.
 
     Parameters
@@ -105,8 +105,8 @@ class Comparison:
         What each run is called.
     """
 
-    before: tuple[EfficiencyReport, ...]
-    after: tuple[EfficiencyReport, ...]
+    before: tuple[ReportValues, ...]
+    after: tuple[ReportValues, ...]
     names_before: tuple[str, ...]
     names_after: tuple[str, ...]
 
@@ -352,10 +352,10 @@ class Comparison:
 
         return fragment(self)
 
-    def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
+    def _numbers(self, number_of: Callable[[ReportValues], float]) -> Difference[float]:
         return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))
 
-    def _whole(self, number_of: Callable[[EfficiencyReport], int]) -> Difference[int]:
+    def _whole(self, number_of: Callable[[ReportValues], int]) -> Difference[int]:
         return Difference(tuple(map(number_of, self.before)), tuple(map(number_of, self.after)))
 
     def _of_whole(self, ns_of: Callable[[Breakdown], int]) -> Difference[int]:
@@ -368,7 +368,7 @@ class Comparison:
         return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
 
 
-def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
+def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> ComparisonValues:
     """Set runs before a change against runs after it.
 
     Parameters
@@ -396,7 +396,7 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
     >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
     """
     sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
-    return Comparison(
+    return ComparisonValues(
         before=tuple(report for _, report in sides[0]),
         after=tuple(report for _, report in sides[1]),
         names_before=tuple(name for name, _ in sides[0]),
@@ -404,20 +404,18 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
     )
 
 
-def _read(
-    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
-) -> list[tuple[str, EfficiencyReport]]:
+def _read(side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]) -> list[tuple[str, ReportValues]]:
     runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not runs:
         raise ValueError(f"{side} is {given!r}; expected one run at least")
     read = []
     for run in runs:
-        if isinstance(run, EfficiencyReport):
+        if isinstance(run, ReportValues):
             read.append((run.name, run))
         elif isinstance(run, str | os.PathLike):
             read.append((os.fspath(run), load_report(run, **storage_options)))
         else:
-            raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
+            raise TypeError(f"{side} holds {run!r:.80}; expected an ReportValues or the path of one")
     return read
 
 
@@ -437,5 +435,5 @@ def _lost_ns(whole: Breakdown) -> int:
     return whole.total_ns - whole.ns(*_NOT_LOST)
 
 
-def _values(name: str, reports: Iterable[EfficiencyReport]) -> tuple[str, ...]:
+def _values(name: str, reports: Iterable[ReportValues]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(report.environment.get(name, "") for report in reports))

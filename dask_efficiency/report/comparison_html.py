@@ -10,7 +10,7 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.report import comparison_sections as parts
 from dask_efficiency.report.blocks import Html, joined, legend, line, mark, stacked_bar, style, table
 from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.compare import Comparison
+from dask_efficiency.report.compare import ComparisonValues
 from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.figures import format_seconds, format_share
 from dask_efficiency.report.lost_time import Part, percent_of, settled_parts
@@ -28,7 +28,7 @@ _RULES = """
 """
 
 
-def document(comparison: Comparison) -> str:
+def document(comparison: ComparisonValues) -> str:
     """The comparison as one file of HTML that opens offline; its data are in it as JSON."""
     name = parts.title(comparison)
     body = joined(
@@ -41,7 +41,7 @@ def document(comparison: Comparison) -> str:
     return page(name, body, data=to_dict(comparison), rules=_RULES)
 
 
-def fragment(comparison: Comparison) -> str:
+def fragment(comparison: ComparisonValues) -> str:
     """The comparison as a self-contained piece of HTML without script, request or id."""
     name, said = escape(parts.title(comparison)), escape(parts.context(comparison))
     body = [
@@ -59,7 +59,7 @@ def fragment(comparison: Comparison) -> str:
     return f'<div class="dask-efficiency"><style>{style()}{_RULES}</style>{"".join(body)}</div>'
 
 
-def _sections(comparison: Comparison) -> Iterator[Section]:
+def _sections(comparison: ComparisonValues) -> Iterator[Section]:
     """What stands against comparing comes right after the causes: on a page it is not the last that one reads."""
     found = parts.sections(comparison)
     yield from found[:1]
@@ -67,7 +67,7 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     yield from (part for part in found[1:] if not part.caveat)
 
 
-def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _stats(comparison: ComparisonValues) -> Iterator[tuple[str, str]]:
     for name, seconds in (("wall clock", comparison.wall_clock_seconds), ("ideal time", comparison.ideal_seconds)):
         if math.isfinite(seconds.before) and math.isfinite(seconds.after):
             yield name, f"{format_seconds(seconds.before)} → {format_seconds(seconds.after)}"
@@ -76,7 +76,7 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "efficiency", f"{format_share(efficiency.before)} → {format_share(efficiency.after)}"
 
 
-def _sides(comparison: Comparison) -> Html:
+def _sides(comparison: ComparisonValues) -> Html:
     """A bar for each side, as long as its runs took, of the buckets' medians."""
     sides = [settled_parts(breakdown) for breakdown in comparison.breakdowns]
     if not all(sides):
@@ -100,7 +100,7 @@ def _legend(before: tuple[Part, ...], after: tuple[Part, ...]) -> Html:
     return legend({bucket: f"{shares[0].get(bucket, '0')} → {shares[1].get(bucket, '0')} %" for bucket in buckets})
 
 
-def _content(comparison: Comparison, part: Section) -> Iterator[Html]:
+def _content(comparison: ComparisonValues, part: Section) -> Iterator[Html]:
     yield from map(line, part.lines)
     if not part.rows:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
+from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
 from dask_efficiency.report.comparison_verdict import format_rise
 from dask_efficiency.report.figures import Scale, format_share
@@ -20,7 +20,7 @@ SIZES = ("workers", "threads")
 CAUSE = "cause"
 
 
-def title(comparison: Comparison) -> str:
+def title(comparison: ComparisonValues) -> str:
     """The names of the runs before and after."""
     return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
 
@@ -31,7 +31,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(shown[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "") or "a run"
 
 
-def context(comparison: Comparison) -> str:
+def context(comparison: ComparisonValues) -> str:
     """How many runs there are, and what that allows to say."""
     counts = len(comparison.before), len(comparison.after)
     if counts == (1, 1):
@@ -39,7 +39,7 @@ def context(comparison: Comparison) -> str:
     return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
 
 
-def sections(comparison: Comparison) -> tuple[Section, ...]:
+def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (
         causes(comparison),
@@ -52,7 +52,7 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
     return tuple(section for section in found if section.lines or section.rows)
 
 
-def causes(comparison: Comparison) -> Section:
+def causes(comparison: ComparisonValues) -> Section:
     """The table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
     if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
@@ -73,7 +73,7 @@ def causes(comparison: Comparison) -> Section:
     )
 
 
-def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
+def _columns(comparison: ComparisonValues, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
     rows = table.rows
     times = {str(cause.bucket): cause.time for cause in comparison.causes}
     times |= {"lost": comparison.lost, "useful": comparison.useful, "running": comparison.running}
@@ -103,12 +103,12 @@ def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callab
     return columns
 
 
-def has_spread(comparison: Comparison) -> bool:
+def has_spread(comparison: ComparisonValues) -> bool:
     """Whether there are several runs on a side."""
     return comparison.lost.spread is not None
 
 
-def run(comparison: Comparison) -> Section:
+def run(comparison: ComparisonValues) -> Section:
     """Runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
@@ -134,7 +134,7 @@ def run(comparison: Comparison) -> Section:
     return Section("The run", (), heads[:width], tuple(row[:width] for row in rows if any(row[1:3])))
 
 
-def _tasks(comparison: Comparison) -> list[tuple[str, Difference[int]]]:
+def _tasks(comparison: ComparisonValues) -> list[tuple[str, Difference[int]]]:
     counted = [(name, count) for name, count in comparison.tasks.items() if count.before or count.after]
     return counted[:TOP_LABELS]
 
@@ -171,7 +171,7 @@ def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
 
 
-def factors(comparison: Comparison) -> Section:
+def factors(comparison: ComparisonValues) -> Section:
     """The factors whose product is the efficiency, where any has changed."""
     found = comparison.factors
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
@@ -186,7 +186,7 @@ def factors(comparison: Comparison) -> Section:
     return Section("Factors of the efficiency", (), heads[:width], tuple(row[:width] for row in rows))
 
 
-def prefixes(comparison: Comparison) -> Section:
+def prefixes(comparison: ComparisonValues) -> Section:
     """Useful and lost time of the prefixes that changed most; every column adds up."""
     changes = comparison.by_prefix
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
@@ -259,7 +259,7 @@ def _change(scale: Scale, before: int, after: int) -> tuple[str, str]:
     return f"{scale.text(before)} -> {scale.text(after)}", signed(scale, after - before)
 
 
-def environment(comparison: Comparison) -> Section:
+def environment(comparison: ComparisonValues) -> Section:
     """Versions and settings that differ."""
     differ = {name: values for name, values in comparison.environment.items() if name not in SIZES}
     lines = [
@@ -275,6 +275,6 @@ def _values(values: Sequence[str]) -> str:
     return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
 
 
-def caveats(comparison: Comparison) -> Section:
+def caveats(comparison: ComparisonValues) -> Section:
     """Why the two sides may not be comparable."""
     return Section("Mind when comparing", comparison.caveats[:TOP_LABELS], caveat=True)

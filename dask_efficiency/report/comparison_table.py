@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dask_efficiency.report.compare import Comparison, Difference
+from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.figures import Scale, apportion, money_scale, time_scale
 
 #: What is in the sum and in no cause, with several runs a side.
@@ -90,7 +90,7 @@ class _Steps:
         return self.scale.text(sum(steps[label] for label in labels))
 
 
-def comparison_table(comparison: Comparison) -> ComparisonTable:
+def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
     """The comparison's thread time by cause, rounded together."""
     causes = [_Line(cause.bucket, cause.time.before, cause.time.after, cause.time) for cause in comparison.causes]
     rest = comparison.not_by_cause

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.compare import Cause, Comparison, Difference
+from dask_efficiency.report.compare import Cause, ComparisonValues, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
 from dask_efficiency.report.figures import Scale, format_seconds, format_share
 from dask_efficiency.report.section import name_of, sentence
@@ -25,7 +25,7 @@ WORTH_A_CAVEAT = 0.01
 MORE = "more than the runs differ among themselves"
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: ComparisonValues) -> str:
     """The comparison in one sentence, without a full stop.
 
     A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread
@@ -47,7 +47,7 @@ def verdict(comparison: Comparison) -> str:
     return "; ".join([first, *clauses[1:]])
 
 
-def excess(comparison: Comparison) -> str:
+def excess(comparison: ComparisonValues) -> str:
     """A rise of lost time, in a clause of its own."""
     lost = comparison.lost
     by = f" by {rise_size(lost.rise) or '<0.1 %'}" if lost.before else ""
@@ -75,12 +75,12 @@ def rise_size(rise: float) -> str:
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
 
 
-def _has_wall(comparison: Comparison) -> bool:
+def _has_wall(comparison: ComparisonValues) -> bool:
     wall = comparison.wall_clock_seconds
     return math.isfinite(wall.before) and math.isfinite(wall.after)
 
 
-def _runtime(comparison: Comparison) -> Iterator[str]:
+def _runtime(comparison: ComparisonValues) -> Iterator[str]:
     if not _has_wall(comparison):
         return
     wall = comparison.wall_clock_seconds
@@ -95,7 +95,7 @@ def _runtime(comparison: Comparison) -> Iterator[str]:
     yield f"{said}: {pair(wall, scale)} {scale.unit}{on}{noise}{_elsewhere(comparison, scale)}"
 
 
-def _elsewhere(comparison: Comparison, scale: Scale) -> str:
+def _elsewhere(comparison: ComparisonValues, scale: Scale) -> str:
     """Where most of a change of the wall clock was, if that was not the work on the cluster."""
     change = comparison.wall_clock_seconds.change
     parts = {"on the client": comparison.client_seconds, "without any worker": comparison.no_workers_seconds}
@@ -105,12 +105,12 @@ def _elsewhere(comparison: Comparison, scale: Scale) -> str:
     return ""
 
 
-def _useful(comparison: Comparison, table: ComparisonTable) -> Iterator[str]:
+def _useful(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[str]:
     if _useful_differs(comparison):
         yield f"useful time {_moved(comparison.useful, table.useful.before, table.useful.after, table)}"
 
 
-def _lost(comparison: Comparison, table: ComparisonTable) -> str:
+def _lost(comparison: ComparisonValues, table: ComparisonTable) -> str:
     lost = comparison.lost
     if table.lost.before == table.lost.after:
         return f"lost time is the same, {table.lost.after} thread-{table.thread_scale.word}"
@@ -125,7 +125,7 @@ def _moved(time: Difference[int], before: str, after: str, table: ComparisonTabl
     return f"{'rose' if time.change > 0 else 'fell'}{by}, {before} -> {after} thread-{table.thread_scale.word}"
 
 
-def _largest(comparison: Comparison) -> list[Cause]:
+def _largest(comparison: ComparisonValues) -> list[Cause]:
     """The largest change in the direction of the sum, and one against it that is of its size."""
     up = comparison.lost.change >= 0
     notable = [
@@ -141,7 +141,7 @@ def _largest(comparison: Comparison) -> list[Cause]:
     return along + against
 
 
-def _named(comparison: Comparison, table: ComparisonTable) -> Iterator[tuple[str, str]]:
+def _named(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[tuple[str, str]]:
     """What changed most, up to the unit of the figure; and the prefix that most of it is in."""
     rows = {row.label: row for row in table.causes}
     # another cause may have changed more, by less than its runs differ
@@ -162,7 +162,7 @@ def _where(cause: Cause) -> str:
     return f", mostly in {name_of(most) or '(no prefix)'}"
 
 
-def caveats(comparison: Comparison) -> tuple[str, ...]:
+def caveats(comparison: ComparisonValues) -> tuple[str, ...]:
     """Why the two sides may not be comparable, a sentence each."""
     return (
         *_other_size(comparison),
@@ -174,7 +174,7 @@ def caveats(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def _other_size(comparison: Comparison) -> Iterator[str]:
+def _other_size(comparison: ComparisonValues) -> Iterator[str]:
     sizes = (("workers", comparison.workers), ("threads", comparison.threads))
     differ = [f"{size.before} -> {size.after} {name}" for name, size in sizes if size.change]
     if differ:
@@ -183,7 +183,7 @@ def _other_size(comparison: Comparison) -> Iterator[str]:
         yield "the runs of one side did not all have the same workers and threads"
 
 
-def _other_work(comparison: Comparison) -> Iterator[str]:
+def _other_work(comparison: ComparisonValues) -> Iterator[str]:
     if _useful_differs(comparison):
         yield (
             "useful time differs: the runs did not do the same work, or not at the same speed, "
@@ -191,20 +191,20 @@ def _other_work(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _useful_differs(comparison: Comparison) -> bool:
+def _useful_differs(comparison: ComparisonValues) -> bool:
     useful = comparison.useful
     return bool(useful.change) and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING
 
 
-def _unmeasured(comparison: Comparison, from_share: float) -> Iterator[str]:
+def _unmeasured(comparison: ComparisonValues, from_share: float) -> Iterator[str]:
     return _unknown(comparison, Bucket.UNMEASURED, from_share, "was not measured")
 
 
-def _not_ended(comparison: Comparison) -> Iterator[str]:
+def _not_ended(comparison: ComparisonValues) -> Iterator[str]:
     return _unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended")
 
 
-def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
+def _unknown(comparison: ComparisonValues, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         wholes = [report.breakdown for report in reports]
         shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
@@ -212,14 +212,14 @@ def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: st
             yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {said}"
 
 
-def _other_price(comparison: Comparison) -> Iterator[str]:
+def _other_price(comparison: ComparisonValues) -> Iterator[str]:
     prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
     if len(prices) > 1:
         said = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
         yield f"the price of a worker's hour is not the same in all runs: {said}"
 
 
-def _notes(comparison: Comparison) -> Iterator[str]:
+def _notes(comparison: ComparisonValues) -> Iterator[str]:
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         for note in dict.fromkeys(note for report in reports for note in report.notes):
             yield f"{side}: {sentence(note)}"

@@ -21,7 +21,7 @@ from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
 from dask_efficiency.straggler.finding import Finding
@@ -40,7 +40,7 @@ class ReportFileError(ValueError):
     """What was read is not a report that this version understands."""
 
 
-def to_dict(report: EfficiencyReport) -> dict[str, Any]:
+def to_dict(report: ReportValues) -> dict[str, Any]:
     """The report as plain data, ready for JSON.
 
     Returns
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _summary(report: EfficiencyReport) -> dict[str, Any]:
+def _summary(report: ReportValues) -> dict[str, Any]:
     numbers = {
         "verdict": verdict(report),
         "efficiency": report.efficiency,
@@ -102,7 +102,7 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
     return {name: _plain(number) for name, number in numbers.items()}
 
 
-def from_dict(data: Any) -> EfficiencyReport:
+def from_dict(data: Any) -> ReportValues:
     """The report that :func:`to_dict` made the data from.
 
     Raises
@@ -123,10 +123,10 @@ def from_dict(data: Any) -> EfficiencyReport:
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
     if "wall_seconds" in report:  # as it was called before there was a wall clock of the whole window
         report = {"cluster_seconds": report["wall_seconds"]} | report
-    return EfficiencyReport(**_read(report, "report", _READERS, optional=_LATER))
+    return ReportValues(**_read(report, "report", _READERS, optional=_LATER))
 
 
-def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the report as JSON.
 
     Parameters
@@ -142,7 +142,7 @@ def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_optio
         file.write(text.encode("ascii"))
 
 
-def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
+def load_report(path: str | os.PathLike[str], **storage_options: Any) -> ReportValues:
     """The report that was saved to a local path or fsspec URL.
 
     Parameters

@@ -23,7 +23,7 @@ from dask_efficiency.report.gpu_sections import (
     top_kernels,
     upper_bounds,
 )
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.page import folded, section
 from dask_efficiency.report.section import Section
 
@@ -41,7 +41,7 @@ SHORT_NAME = 64
 WHOLE_NAME = 1000
 
 
-def gpu_section(report: EfficiencyReport) -> Html:
+def gpu_section(report: ReportValues) -> Html:
     """The section of a page; empty where no GPU was watched."""
     found = summary(report.gpu)
     if found is None or not (found.meters or found.devices):
@@ -89,7 +89,7 @@ def _devices(part: Section, shown: Sequence[DeviceTime]) -> Html:
     return _with_bars(part, bars)
 
 
-def _all_devices(report: EfficiencyReport, found: GpuSummary) -> Html:
+def _all_devices(report: ReportValues, found: GpuSummary) -> Html:
     if len(found.devices) <= GPUS_WITH_BARS:
         return Html("")
     part = devices(report, found, in_full=MAX_GPUS)

@@ -29,7 +29,7 @@ from dask_efficiency.report.gpu import (
     waiting_seconds,
 )
 from dask_efficiency.report.kernel_name import kernel_name
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import Section, name_of, named, sentence
 
 #: GPUs that are listed; of more, those with the smallest share of kernels.
@@ -56,7 +56,7 @@ GOOD_FACTOR = 0.8
 NO_TASK = "(no task)"
 
 
-def gpu_sections(report: EfficiencyReport) -> tuple[Section, ...]:
+def gpu_sections(report: ReportValues) -> tuple[Section, ...]:
     """The GPUs, their time by prefix, and their kernels; nothing where no GPU was watched."""
     found = summary(report.gpu)
     if found is None or not (found.meters or found.devices):
@@ -64,7 +64,7 @@ def gpu_sections(report: EfficiencyReport) -> tuple[Section, ...]:
     return (devices(report, found), by_prefix(found), upper_bounds(found), kernels(found))
 
 
-def devices(report: EfficiencyReport, found: GpuSummary, *, in_full: int = GPUS_IN_FULL) -> Section:
+def devices(report: ReportValues, found: GpuSummary, *, in_full: int = GPUS_IN_FULL) -> Section:
     """What the GPUs did, the efficiencies, and each GPU's time; of ``in_full`` at most, all."""
     lines = [*sentences(report, found), *efficiencies(report, found), *meters(found)]
     shown = busiest_last(found)
@@ -96,7 +96,7 @@ def _device_row(device: DeviceTime) -> tuple[str, ...]:
     return name_of(device.label), worker, *map(format_percent, tenths), watched
 
 
-def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
+def sentences(report: ReportValues, found: GpuSummary) -> list[str]:
     """What the GPUs did as a whole, and how long tasks waited for them."""
     said = []
     if found.elapsed:
@@ -123,7 +123,7 @@ def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     return said
 
 
-def efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
+def efficiencies(report: ReportValues, found: GpuSummary) -> list[str]:
     """TALP's efficiencies, and what to do about a poor one."""
     said = []
     offload = offload_efficiency(report.breakdown, report.details)
@@ -237,7 +237,7 @@ def short_time(ns: float) -> str:
     return f"{ns / 1e3:.1f} us" if ns < 999_500 else format_seconds(ns / 1e9)
 
 
-def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
+def gpu_notes(report: ReportValues) -> tuple[str, ...]:
     """What a reader must know to trust the figures of the GPUs, a sentence each."""
     found = summary(report.gpu)
     if found is None:

@@ -18,7 +18,7 @@ from dask_efficiency.report.figures import format_percent, format_seconds, forma
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.gpu_html import gpu_section
 from dask_efficiency.report.lost_time import in_order, lost_time, parts_of, percent_of
-from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.report.model import PHASES, ReportValues
 from dask_efficiency.report.page import folded, headline, lines_and_table, page, section, whole_section
 from dask_efficiency.report.section import Section, name_of
 from dask_efficiency.report.sections import (
@@ -63,7 +63,7 @@ _RULES = """
 """
 
 
-def render_page(report: EfficiencyReport) -> str:
+def render_page(report: ReportValues) -> str:
     """The report as a self-contained document; its element ``#data`` holds the headline numbers and the timeline."""
     body = joined((_headline(report), *(part(report) for part in SECTIONS), _footer(report)))
     return page(
@@ -75,20 +75,20 @@ def render_page(report: EfficiencyReport) -> str:
     )
 
 
-def save_page(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save_page(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the page to a local path or any fsspec URL, as :func:`~dask_efficiency.report.files.save` does."""
     with writing(path, compression="infer", **storage_options) as file:
         file.write(render_page(report).encode("utf-8"))
 
 
-def _data(report: EfficiencyReport) -> dict[str, Any]:
+def _data(report: ReportValues) -> dict[str, Any]:
     # all of the report would take more room than what is shown of it
     whole = to_dict(report)
     timeline = None if report.timeline is None else timeline_figure.data(report.timeline)
     return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
 
 
-def _headline(report: EfficiencyReport) -> Html:
+def _headline(report: ReportValues) -> Html:
     figures = lost_time(report)
     named = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.cluster_seconds < math.inf:
@@ -104,21 +104,21 @@ def _headline(report: EfficiencyReport) -> Html:
     return joined((headline(title(report), context(report), report.verdict, named), breakdown_figure(figures.parts)))
 
 
-def _useful(report: EfficiencyReport) -> str:
+def _useful(report: ReportValues) -> str:
     return lost_time(report).useful.thread_time or "0"
 
 
-def _lost_time(report: EfficiencyReport) -> Html:
+def _lost_time(report: ReportValues) -> Html:
     return section(
         "Lost time, and what to do about it", *losses(lost_time(report), advised(report), not_counted(report))
     )
 
 
-def _factors(report: EfficiencyReport) -> Html:
+def _factors(report: ReportValues) -> Html:
     return whole_section(factors(report))
 
 
-def _timeline(report: EfficiencyReport) -> Html:
+def _timeline(report: ReportValues) -> Html:
     timeline = report.timeline
     if timeline is None or not any(map(any, timeline.activity.values())):
         return Html("")
@@ -138,7 +138,7 @@ def _timeline(report: EfficiencyReport) -> Html:
     )
 
 
-def _critical_path(report: EfficiencyReport) -> Html:
+def _critical_path(report: ReportValues) -> Html:
     if report.trace is None:
         return Html("")
     try:
@@ -147,7 +147,7 @@ def _critical_path(report: EfficiencyReport) -> Html:
         return Html("")
 
 
-def _workers(report: EfficiencyReport) -> Html:
+def _workers(report: ReportValues) -> Html:
     if len(report.by_worker) <= WORKERS_WITH_BARS:
         part = workers(report, in_full=WORKERS_WITH_BARS)
         rows = [report.by_worker[name] for name in least_useful_first(report)]
@@ -161,7 +161,7 @@ def _workers(report: EfficiencyReport) -> Html:
     )
 
 
-def _prefixes(report: EfficiencyReport) -> Html:
+def _prefixes(report: ReportValues) -> Html:
     part = prefixes(report, at_most=PREFIXES_WITH_BARS)
     rows = list(top_groups(report.by_prefix, "prefix", "prefixes", PREFIXES_WITH_BARS).values())
     everything = prefixes(report, at_most=MAX_PREFIXES)
@@ -170,11 +170,11 @@ def _prefixes(report: EfficiencyReport) -> Html:
     return section(part.title, joined(map(line, part.lines)), _with_bars(part, rows[:PREFIXES_WITH_BARS]), more)
 
 
-def _spans(report: EfficiencyReport) -> Html:
+def _spans(report: ReportValues) -> Html:
     return whole_section(spans(report))
 
 
-def _phases(report: EfficiencyReport) -> Html:
+def _phases(report: ReportValues) -> Html:
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
     took = {phase: report.phases[phase] for phase in order if 0 < report.phases.get(phase, 0) < math.inf}
     whole = max(report.window_seconds, sum(took.values()))
@@ -195,21 +195,21 @@ def _phases(report: EfficiencyReport) -> Html:
     return section("Client phases", table(("phase", "", "time", "%"), rows, words=(0, 1)))
 
 
-def _beside(report: EfficiencyReport) -> Html:
+def _beside(report: ReportValues) -> Html:
     outside = beside("Outside the thread slots (shown beside, not added)", report.outside)
     details = beside("Known more finely (shown beside, not added)", report.details)
     return joined(map(whole_section, (outside, details)))
 
 
-def _not_measured(report: EfficiencyReport) -> Html:
+def _not_measured(report: ReportValues) -> Html:
     return whole_section(not_measured(report))
 
 
-def _notes(report: EfficiencyReport) -> Html:
+def _notes(report: ReportValues) -> Html:
     return whole_section(notes(report))
 
 
-def _environment(report: EfficiencyReport) -> Html:
+def _environment(report: ReportValues) -> Html:
     rows = [(name_of(name), shorten(harmless(value), VALUE_LENGTH)) for name, value in report.environment.items()]
     settings = [row for row in rows if "." in row[0]]
     facts = [row for row in rows if "." not in row[0]]
@@ -219,11 +219,11 @@ def _environment(report: EfficiencyReport) -> Html:
     return section("Environment", Html(f'<div class="de-columns">{joined(tables)}</div>') if tables else "")
 
 
-def _repeats(report: EfficiencyReport) -> Html:
+def _repeats(report: ReportValues) -> Html:
     return whole_section(repeats(report))
 
 
-def _code(report: EfficiencyReport) -> Html:
+def _code(report: ReportValues) -> Html:
     pieces = []
     room = MAX_CODE
     for code in report.code:
@@ -237,7 +237,7 @@ def _code(report: EfficiencyReport) -> Html:
 
 
 #: The page from top to bottom; one that has nothing to say is empty.
-SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
+SECTIONS: tuple[Callable[[ReportValues], Html], ...] = (
     _lost_time,
     _factors,
     _timeline,
@@ -257,7 +257,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport], Html], ...] = (
 )
 
 
-def _footer(report: EfficiencyReport) -> Html:
+def _footer(report: ReportValues) -> Html:
     version = name_of(report.environment.get("dask-efficiency", ""))
     said = [f"Measured by dask-efficiency {version}".rstrip()]
     with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 #: Name of the one row of the whole cluster's accounts.
 ALL_WORKERS = "(all workers)"
@@ -145,7 +145,7 @@ class Change:
     joined: tuple[str, ...]
     left: tuple[str, ...]
     #: The accounts since they began.
-    life: EfficiencyReport
+    life: ReportValues
     #: Nanoseconds of all GPUs in kernels, copies and idle that heartbeats told of in between.
     gpu: Mapping[str, int] = field(default_factory=dict)
     #: How many they are.
@@ -164,9 +164,9 @@ class Change:
         return {name: ns / whole for name, ns in self.gpu.items()} if whole else {}
 
     @property
-    def report(self) -> EfficiencyReport:
+    def report(self) -> ReportValues:
         """The time between the readings as a report: of what threads did, whatever became of the tasks."""
-        return EfficiencyReport(
+        return ReportValues(
             name=f"last {self.seconds:.1f} s",
             started=0.0,
             window_seconds=self.seconds,
@@ -225,7 +225,7 @@ def change(then: Reading | None, now: Reading, *, source: str) -> Change:
         tasks={outcome: n for outcome, n in tasks.items() if n > 0},
         joined=tuple(sorted(now.workers.keys() - before.keys(), key=natural)) if whole else (),
         left=tuple(sorted(before.keys() - now.workers.keys(), key=natural)) if whole else (),
-        life=EfficiencyReport(
+        life=ReportValues(
             name="life",
             started=0.0,
             window_seconds=(now.at - now.started) / 1e9,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.report.figures import Scale, apportion, format_percent, money_scale, time_scale
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class LostTime:
         return (self.useful, *self.losses, *running, self.total)
 
 
-def lost_time(report: EfficiencyReport) -> LostTime:
+def lost_time(report: ReportValues) -> LostTime:
     """The report's thread time by cause, rounded together.
 
     Returns

@@ -1,4 +1,4 @@
-"""EfficiencyReport: the thread time of one window of a cluster's life, and what it means."""
+"""ReportValues: the thread time of one window of a cluster's life, and what it means."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.critical_paths.path import CriticalPath
+    from dask_efficiency.critical_paths.path import PathValues
     from dask_efficiency.critical_paths.summary import PathSummary
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.long_tail import LongTask
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
@@ -74,7 +74,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class EfficiencyReport:
+class ReportValues:
     """Where the threads of a cluster spent a window of time.
 
     All breakdowns are exact: the sum over the workers is their nthreads x elapsed time, in
@@ -175,7 +175,7 @@ class EfficiencyReport:
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()
     attendance: Mapping[str, int] = field(default_factory=dict)
-    trace: RunTrace | None = field(default=None, compare=False, repr=False)
+    trace: TraceTables | None = field(default=None, compare=False, repr=False)
 
     @property
     def breakdown(self) -> Breakdown:
@@ -327,7 +327,7 @@ class EfficiencyReport:
         ]
         return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
 
-    def critical_path(self, **scope: Any) -> CriticalPath:
+    def critical_path(self, **scope: Any) -> PathValues:
         """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
 
         Parameters

@@ -7,12 +7,12 @@ from html import escape
 from dask_efficiency.report.advice import advised
 from dask_efficiency.report.blocks import breakdown_figure, joined, line, losses, style, table
 from dask_efficiency.report.lost_time import lost_time
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import context, not_counted, sections, title
 
 
-def render_html(report: EfficiencyReport) -> str:
+def render_html(report: ReportValues) -> str:
     """The report as a self-contained fragment of HTML.
 
     Returns

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import CriticalPath
+from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.report.blocks import Html, joined, line, safe, style, table
 from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.page import headline, lines_and_table, page, section
@@ -37,14 +37,14 @@ _RULES = """
 """
 
 
-def render_html(path: CriticalPath) -> str:
+def render_html(path: PathValues) -> str:
     """The path as a self-contained fragment for a notebook: no script, no request and no id."""
     head = f'<div><b>{escape(title(path))}</b> <span class="de-dim">{escape(context(path))}</span></div>'
     body = joined((Html(head), Html(f'<div class="de-verdict">{escape(path.verdict)}.</div>'), *_parts(path)))
     return f'<div class="dask-efficiency"><style>{style()}{_RULES}</style>{body}</div>'
 
 
-def render_page(path: CriticalPath) -> str:
+def render_page(path: PathValues) -> str:
     """The path as a self-contained document; its element ``#data`` holds the figures."""
     figures = [("makespan", format_seconds(path.makespan_seconds))]
     if 0 < path.slot_bound_seconds < math.inf:
@@ -55,13 +55,13 @@ def render_page(path: CriticalPath) -> str:
     return page(title(path), joined((head, *_parts(path), _improvements(path))), data=to_dict(path), rules=_RULES)
 
 
-def save_page(path: CriticalPath, target: str | os.PathLike[str], **storage_options: Any) -> None:
+def save_page(path: PathValues, target: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the page to a local path or any fsspec URL."""
     with writing(target, compression="infer", **storage_options) as file:
         file.write(render_page(path).encode("utf-8"))
 
 
-def page_section(path: CriticalPath) -> Html:
+def page_section(path: PathValues) -> Html:
     """The path as a section of a page."""
     rules = Html(f"<style>{_RULES}</style>")
     return section(
@@ -69,7 +69,7 @@ def page_section(path: CriticalPath) -> Html:
     )
 
 
-def _parts(path: CriticalPath) -> tuple[Html, ...]:
+def _parts(path: PathValues) -> tuple[Html, ...]:
     names = [part for part in (by_name(path, "prefix"), by_name(path, "worker"), by_host(path)) if part.rows]
     return (
         _along(path),
@@ -80,7 +80,7 @@ def _parts(path: CriticalPath) -> tuple[Html, ...]:
     )
 
 
-def _along(path: CriticalPath) -> Html:
+def _along(path: PathValues) -> Html:
     """The path from the start to the end of the run, as a bar."""
     if not len(path.segments):
         return Html("")
@@ -95,7 +95,7 @@ def _along(path: CriticalPath) -> Html:
     return Html(f'{bar}<div class="de-ends de-dim">{ends}</div>')
 
 
-def _steps(path: CriticalPath) -> list[tuple[Kind, int, int]]:
+def _steps(path: PathValues) -> list[tuple[Kind, int, int]]:
     """The kind that fills most of each step, equal neighbours as one: kind, first step, step after the last."""
     segments, start = path.segments, path.scope.start
     length = path.scope.stop - start
@@ -123,7 +123,7 @@ def _marked(kind: str) -> Html:
     return Html(f'<svg class="de-mark" width="10" height="10" aria-hidden="true">{square}</svg>{kind}')
 
 
-def _by_kind(path: CriticalPath) -> Html:
+def _by_kind(path: PathValues) -> Html:
     part = kinds(path)
     rows = [(_marked(row[0]), *row[1:3], MEANINGS[Kind(row[0])] if row[0] in set(Kind) else "") for row in part.rows]
     return table((part.heads[0], *part.heads[1:3], "what it is"), rows, words=(0, 3))
@@ -145,7 +145,7 @@ def _bar(share: float) -> Html:
     return Html(f'<div class="de-share"><svg width="100%" height="12" aria-hidden="true">{shape}</svg></div>')
 
 
-def _improvements(path: CriticalPath) -> Html:
+def _improvements(path: PathValues) -> Html:
     """Where 10 % would help most, of a run that is replayed within a few seconds."""
     part = improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
     if not part.lines:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparison, compare_paths
-from dask_efficiency.critical_paths.path import NOBODY, CriticalPath
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues, compare_paths
+from dask_efficiency.critical_paths.path import NOBODY, PathValues
 from dask_efficiency.report.figures import (
     Scale,
     apportion,
@@ -32,12 +32,12 @@ BAR_LENGTH = 24
 HARDLY = 0.001
 
 
-def title(path: CriticalPath) -> str:
+def title(path: PathValues) -> str:
     """The run's name."""
     return f"Critical path of {name_of(path.trace.name) or 'a run'}"
 
 
-def context(path: CriticalPath) -> str:
+def context(path: PathValues) -> str:
     """How much it covers."""
     trace = path.trace
     counts = [_count(len(trace.tasks), "task"), _count(len(trace.workers), "worker")]
@@ -45,20 +45,20 @@ def context(path: CriticalPath) -> str:
     return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
 
 
-def sections(path: CriticalPath) -> tuple[Section, ...]:
+def sections(path: PathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (kinds(path), bounds(path), by_name(path, "prefix"), by_name(path, "worker"), by_host(path), notes(path))
     return tuple(section for section in found if section.lines or section.rows)
 
 
-def kinds(path: CriticalPath) -> Section:
+def kinds(path: PathValues) -> Section:
     """The makespan by kind, largest first; the last column is a bar."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
     return _table("What the makespan was spent on", "kind", _top(seconds, max(worth, 1)))
 
 
-def bounds(path: CriticalPath) -> Section:
+def bounds(path: PathValues) -> Section:
     """What the run could not have been faster than."""
     lines = []
     if 0 < path.floor_seconds < math.inf:
@@ -74,7 +74,7 @@ def bounds(path: CriticalPath) -> Section:
     return Section("Bounds", tuple(lines))
 
 
-def by_name(path: CriticalPath, by: str) -> Section:
+def by_name(path: PathValues, by: str) -> Section:
     """The makespan by task prefix, worker or host."""
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
@@ -83,13 +83,13 @@ def by_name(path: CriticalPath, by: str) -> Section:
     return _table(f"By {'task prefix' if by == 'prefix' else by}", by, named)
 
 
-def by_host(path: CriticalPath) -> Section:
+def by_host(path: PathValues) -> Section:
     """By host, where that says more than the workers do."""
     hosts = {worker.host for worker in path.trace.workers}
     return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
 
 
-def notes(path: CriticalPath) -> Section:
+def notes(path: PathValues) -> Section:
     """What a reader must know to trust the path."""
     lines = [shorten(harmless(note), NOTE_LENGTH) for note in path.trace.notes]
     dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
@@ -100,7 +100,7 @@ def notes(path: CriticalPath) -> Section:
     return Section("Notes", tuple(lines), caveat=True)
 
 
-def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
+def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Section, ...]:
     """What changes would do to a run.
 
     Parameters
@@ -121,7 +121,7 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
     return Section("What if", tuple(lines)), *differences(compare_paths(before, after), ("recorded", "what if"))
 
 
-def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
+def improvements(path: PathValues, percent: float = 10.0) -> Section:
     """Where an improvement by some percent would help most, by replays; the last column is a bar."""
     found = path.improvements(percent)
     largest = max((speedup.saved_seconds for speedup in found), default=0.0)
@@ -148,7 +148,7 @@ def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
     return Section(f"Where {percent:g} % would help most", tuple(lines), heads if rows else (), rows, words=(0, 4))
 
 
-def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
+def differences(comparison: PathComparisonValues, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
     """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
     return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
 

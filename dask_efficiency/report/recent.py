@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.cluster import ACTIVITIES
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.verdict import verdict
 
 #: A live view looks back this far.
@@ -163,7 +163,7 @@ def sentence(nanoseconds: Mapping[str, int], reasons: Mapping[str, str]) -> str:
     reasons
         Worker name to the reason why its time is not measured.
     """
-    recent = EfficiencyReport(
+    recent = ReportValues(
         name="recent",
         started=0.0,
         window_seconds=0.0,

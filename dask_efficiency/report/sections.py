@@ -19,7 +19,7 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
 from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order
-from dask_efficiency.report.model import OTHER_WORK, PHASES, EfficiencyReport
+from dask_efficiency.report.model import OTHER_WORK, PHASES, ReportValues
 from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.straggler.finding import Finding
@@ -39,7 +39,7 @@ MAX_STRAGGLERS = 20
 MAX_LONG_TASKS = 5
 
 
-def sections(report: EfficiencyReport) -> tuple[Section, ...]:
+def sections(report: ReportValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (
         factors(report),
@@ -59,12 +59,12 @@ def sections(report: EfficiencyReport) -> tuple[Section, ...]:
     return tuple(section for section in found if section.lines or section.rows)
 
 
-def title(report: EfficiencyReport) -> str:
+def title(report: ReportValues) -> str:
     """The report's name; "efficiency" where it has none."""
     return name_of(report.name) or "efficiency"
 
 
-def context(report: EfficiencyReport) -> str:
+def context(report: ReportValues) -> str:
     """How much the report covers: workers, threads, window and tasks."""
     covered = _who_was_there(report)
     if report.window_seconds > 0:
@@ -73,7 +73,7 @@ def context(report: EfficiencyReport) -> str:
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def not_counted(report: EfficiencyReport) -> str:
+def not_counted(report: ReportValues) -> str:
     """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
     ns = report.breakdown.ns(Bucket.NO_WORK)
     said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
@@ -82,7 +82,7 @@ def not_counted(report: EfficiencyReport) -> str:
     return f"Not counted: {' and '.join(said)}" if said else ""
 
 
-def _who_was_there(report: EfficiencyReport) -> list[str]:
+def _who_was_there(report: ReportValues) -> list[str]:
     there = report.attendance
     if not there:  # of a file of before they were counted
         threads = sum(report.nthreads.values())
@@ -97,7 +97,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def factors(report: EfficiencyReport) -> Section:
+def factors(report: ReportValues) -> Section:
     """The product that is the efficiency."""
     if math.isnan(report.efficiency):
         return Section("Factors")
@@ -120,14 +120,14 @@ def factors(report: EfficiencyReport) -> Section:
     return Section("Factors", tuple(lines))
 
 
-def phases(report: EfficiencyReport) -> Section:
+def phases(report: ReportValues) -> Section:
     """The client's phases in a line."""
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
     took = [f"{name_of(phase)} {format_seconds(report.phases[phase])}" for phase in order if report.phases.get(phase)]
     return Section("Client phases", (", ".join(took),) if took else ())
 
 
-def workers(report: EfficiencyReport, *, in_full: int = WORKERS_IN_FULL) -> Section:
+def workers(report: ReportValues, *, in_full: int = WORKERS_IN_FULL) -> Section:
     """The spread over the workers, and those that did least useful work; of ``in_full`` at most, all."""
     if report.by_worker.keys() == {ALL_WORKERS}:
         return Section("Workers", ("a report in retrospect does not tell them apart",))
@@ -152,12 +152,12 @@ def workers(report: EfficiencyReport, *, in_full: int = WORKERS_IN_FULL) -> Sect
     return Section("Workers", tuple(lines), heads, rows, words=(0, 5))
 
 
-def least_useful_first(report: EfficiencyReport) -> list[str]:
+def least_useful_first(report: ReportValues) -> list[str]:
     """The workers' names, those first whose time was useful least; those of which nothing settled come last."""
     return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
 
-def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
+def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
     row = report.by_worker[name]
     there = row.total_ns - row.ns(Bucket.NO_WORK)
     held = format_share(row.ns(*HELD) / there) if there else "-"
@@ -175,7 +175,7 @@ def _useful(row: Breakdown) -> float:
     return row.ns(*GOOD) / settled if settled else math.inf
 
 
-def prefixes(report: EfficiencyReport, *, at_most: int = TOP_GROUPS) -> Section:
+def prefixes(report: ReportValues, *, at_most: int = TOP_GROUPS) -> Section:
     """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
     groups = top_groups(report.by_prefix, "prefix", "prefixes", at_most)
     if not groups:
@@ -203,7 +203,7 @@ def prefixes(report: EfficiencyReport, *, at_most: int = TOP_GROUPS) -> Section:
     return Section(f"Prefixes by time held (thread-{scale.unit})", lines, heads, tuple(rows))
 
 
-def spans(report: EfficiencyReport) -> Section:
+def spans(report: ReportValues) -> Section:
     """The spans where there is more than one, and how much of the time was other work."""
     if len(report.by_span) < 2:
         return Section("Spans")
@@ -224,7 +224,7 @@ def spans(report: EfficiencyReport) -> Section:
     return Section("Spans", lines, ("span", f"held, thread-{scale.unit}", "%", "useful"), rows)
 
 
-def repeats(report: EfficiencyReport) -> Section:
+def repeats(report: ReportValues) -> Section:
     """What was computed again because it was asked for again, the prefixes with most such tasks first."""
     heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
@@ -243,7 +243,7 @@ def repeats(report: EfficiencyReport) -> Section:
     return Section(heading, tuple(lines), ("prefix", "tasks", "computed up to"), rows)
 
 
-def stragglers(report: EfficiencyReport) -> Section:
+def stragglers(report: ReportValues) -> Section:
     """Who was slow, why, and how much longer it took; before that, what each cause means and what to look at."""
     findings = report.stragglers
     if not findings:
@@ -282,7 +282,7 @@ def long_task(one: LongTask) -> str:
     return f"{took} of its prefix" + (f", its input is {larger:.3g} times as large" if larger >= SIZES_DIFFER else "")
 
 
-def long_tail(report: EfficiencyReport) -> Section:
+def long_tail(report: ReportValues) -> Section:
     """The tasks that took far longer than the others of their prefix."""
     return Section("Long tail", tuple(long_task(one) for one in report.long_tail[:MAX_LONG_TASKS]))
 
@@ -329,7 +329,7 @@ def beside(heading: str, seconds: Mapping[str, float]) -> Section:
     return Section(heading, lines, ("activity", "time") if rows else (), rows)
 
 
-def not_measured(report: EfficiencyReport) -> Section:
+def not_measured(report: ReportValues) -> Section:
     """The reasons for unmeasured time, each with the workers that it concerns."""
     by_reason: dict[str, list[str]] = {}
     for worker, reason in report.not_measured.items():
@@ -342,6 +342,6 @@ def not_measured(report: EfficiencyReport) -> Section:
     return Section("Not measured", tuple(lines), caveat=True)
 
 
-def notes(report: EfficiencyReport) -> Section:
+def notes(report: ReportValues) -> Section:
     """What a reader must know to trust the numbers."""
     return Section("Notes", (*map(sentence, report.notes), *gpu_notes(report)), caveat=True)

@@ -6,7 +6,7 @@ import math
 
 from dask_efficiency.report.blocks import Html, joined, line, table
 from dask_efficiency.report.figures import format_share
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.page import section
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import MAX_STRAGGLERS, format_times, stragglers
@@ -36,7 +36,7 @@ RULES = """
 """
 
 
-def straggler_section(report: EfficiencyReport) -> Html:
+def straggler_section(report: ReportValues) -> Html:
     """The section of a page; empty without stragglers."""
     part = stragglers(report)
     if not part.rows:

@@ -15,7 +15,7 @@ from dask_efficiency.report.bar import cells, letters, packed
 from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import shorten
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, percent_of
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import context, not_counted, sections, title
 
@@ -32,7 +32,7 @@ NARROWEST = 40
 SHORTEST_WORD = 8
 
 
-def show(report: EfficiencyReport, file: IO[str] | None = None) -> None:
+def show(report: ReportValues, file: IO[str] | None = None) -> None:
     """Print the report: in colour on a terminal that can and where rich is installed, else plain.
 
     Parameters
@@ -58,7 +58,7 @@ def show_either(coloured: object, plain: Callable[[int], str], file: IO[str] | N
     print(plain(shutil.get_terminal_size().columns), file=stream)
 
 
-def render_plain(report: EfficiencyReport, width: int = 80) -> str:
+def render_plain(report: ReportValues, width: int = 80) -> str:
     """The report as ASCII text.
 
     Parameters
@@ -108,7 +108,7 @@ def _plain_bar(table: LostTime, width: int) -> list[str]:
     return [f"[{letters(table.parts, width - 2)}]", *legend]
 
 
-def _plain_losses(report: EfficiencyReport, table: LostTime, width: int) -> list[str]:
+def _plain_losses(report: ReportValues, table: LostTime, width: int) -> list[str]:
     if not table.parts and table.running is None:
         return wrapped(not_counted(report), width)
     todo = advised(report)
@@ -165,7 +165,7 @@ def _column_widths(
     return widths
 
 
-def render_rich(report: EfficiencyReport, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+def render_rich(report: ReportValues, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
     """The report as renderables of rich, for a console's own width, encoding and colours.
 
     Parameters
@@ -221,7 +221,7 @@ def _rich_legend(table: LostTime, width: int, coloured: bool) -> Text:
     return Text("\n").join(Text("  ").join(items[i] for i in line) for line in lines)
 
 
-def _rich_losses(report: EfficiencyReport, table: LostTime, width: int, coloured: bool) -> Iterator[RenderableType]:
+def _rich_losses(report: ReportValues, table: LostTime, width: int, coloured: bool) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 

@@ -7,7 +7,7 @@ from dask_efficiency.report.advice import LIBRARIES
 from dask_efficiency.report.figures import format_seconds, format_share, format_thread_time, harmless, shorten
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import sentence
 from dask_efficiency.report.sections import long_task, slow_worker
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
@@ -36,7 +36,7 @@ DESCRIPTIONS: dict[Bucket, str] = {
 }
 
 
-def verdict(report: EfficiencyReport) -> str:
+def verdict(report: ReportValues) -> str:
     """The report in one sentence, without a full stop.
 
     Its thread times are those of the table of lost time: rounded together, so that they agree.
@@ -68,12 +68,12 @@ def verdict(report: EfficiencyReport) -> str:
     return "; ".join([first, *clauses[1:]])
 
 
-def _path(report: EfficiencyReport) -> list[str]:
+def _path(report: ReportValues) -> list[str]:
     """The best witness first: what the run waited for."""
     return [] if report.path is None or not report.path.verdict else [sentence(report.path.verdict)]
 
 
-def _stragglers(report: EfficiencyReport) -> list[str]:
+def _stragglers(report: ReportValues) -> list[str]:
     """The one that is most certain, and how many more there are."""
     if not report.stragglers:
         return []
@@ -82,7 +82,7 @@ def _stragglers(report: EfficiencyReport) -> list[str]:
     return [f"{slow_worker(first)}{others}"]
 
 
-def _efficiency(report: EfficiencyReport, table: LostTime, unit: str) -> str:
+def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
     if not report.useful_seconds:
         useful = "none"
     elif not report.losses:
@@ -92,7 +92,7 @@ def _efficiency(report: EfficiencyReport, table: LostTime, unit: str) -> str:
     return f"{format_share(report.efficiency)} efficient: {useful} of {table.settled} {unit} were useful"
 
 
-def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[str]:
+def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:
     if not report.losses:
         return []
     largest = table.losses[0]
@@ -108,7 +108,7 @@ def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[
     return clauses
 
 
-def _repeats(report: EfficiencyReport) -> list[str]:
+def _repeats(report: ReportValues) -> list[str]:
     """How many tasks computed what had been computed before, where that is worth words."""
     again, tasks = sum(repeat.tasks for repeat in report.repeats.values()), sum(report.tasks.values())
     if not tasks or again < MANY_REPEATS * tasks:
@@ -117,7 +117,7 @@ def _repeats(report: EfficiencyReport) -> list[str]:
     return [f"{again} of {tasks} tasks made what had been made before, up to {times} times: persist() it"]
 
 
-def _gpus(report: EfficiencyReport) -> list[str]:
+def _gpus(report: ReportValues) -> list[str]:
     found = summary(report.gpu)
     if found is None or not found.elapsed:
         return []
@@ -125,6 +125,6 @@ def _gpus(report: EfficiencyReport) -> list[str]:
     return [f"the GPU{'s were' if len(found.own) > 1 else ' was'} idle {idle} of the time"]
 
 
-def _reason(report: EfficiencyReport) -> str:
+def _reason(report: ReportValues) -> str:
     reasons = set(report.not_measured.values())
     return f" ({shorten(harmless(reasons.pop()), 80)})" if len(reasons) == 1 else ""

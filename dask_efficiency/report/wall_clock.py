@@ -8,7 +8,7 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05
@@ -25,16 +25,16 @@ NO_WORKERS = "without any worker"
 #: What the client does for Dask in its own time; the rest of that time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
 
-#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.EfficiencyReport.ideal_bounds`.
+#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.ReportValues.ideal_bounds`.
 _BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its longest chain of tasks"}
 
 
-def wall_clock_known(report: EfficiencyReport) -> bool:
+def wall_clock_known(report: ReportValues) -> bool:
     """Whether the report knows how long anything took."""
     return 0 < report.cluster_seconds < math.inf and math.isfinite(report.window_seconds)
 
 
-def parts(report: EfficiencyReport) -> dict[str, float]:
+def parts(report: ReportValues) -> dict[str, float]:
     """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
     found = {
         ON_CLUSTER: report.cluster_seconds,
@@ -45,7 +45,7 @@ def parts(report: EfficiencyReport) -> dict[str, float]:
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
-def client(report: EfficiencyReport) -> str:
+def client(report: ReportValues) -> str:
     """What the time without outstanding work was, as far as is known."""
     if not report.phases:
         return "without work"
@@ -56,7 +56,7 @@ def client(report: EfficiencyReport) -> str:
     return f"on the client, mostly its {most}"
 
 
-def ideally(report: EfficiencyReport) -> str:
+def ideally(report: ReportValues) -> str:
     """The ideal runtime and what binds it; empty where it is not known, or nothing could be saved."""
     whole = report.breakdown
     there = whole.total_ns - whole.ns(Bucket.NO_WORK)
@@ -71,13 +71,13 @@ def ideally(report: EfficiencyReport) -> str:
     return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
 
 
-def unexplained_seconds(report: EfficiencyReport) -> float:
+def unexplained_seconds(report: ReportValues) -> float:
     """Thread-seconds in tasks off the CPU, less waiting for cores and GPUs and what libraries computed meanwhile."""
     explained = report.core_wait_seconds + report.library_seconds + waiting_seconds(report.details)
     return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - explained)
 
 
-def took(report: EfficiencyReport) -> str:
+def took(report: ReportValues) -> str:
     """How long the window was and what it went to, in a clause; empty where that is not known."""
     if not wall_clock_known(report):
         return ""
@@ -94,12 +94,12 @@ def took(report: EfficiencyReport) -> str:
     return f"it took {whole}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
 
 
-def largest_is_elsewhere(report: EfficiencyReport) -> bool:
+def largest_is_elsewhere(report: ReportValues) -> bool:
     """Whether most of the window was not work on the cluster: then that is said first."""
     return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
 
 
-def lines(report: EfficiencyReport) -> list[str]:
+def lines(report: ReportValues) -> list[str]:
     """How the ideal runtime comes about, and what is not known of it."""
     bounds = report.ideal_bounds
     if not report.useful_seconds or not wall_clock_known(report):

@@ -13,7 +13,7 @@ from dask_efficiency.report.blocks import Html, joined, mark, table
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.figures import format_share
 from dask_efficiency.report.lost_time import in_order
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import name_of
 from dask_efficiency.report.sections import least_useful_first
 
@@ -54,7 +54,7 @@ SCRIPT = r"""
 _Share = Callable[[Breakdown], float]
 
 
-def strips(report: EfficiencyReport) -> Html:
+def strips(report: ReportValues) -> Html:
     """A table: cause, strip, and the workers' least, median and largest share.
 
     The workers stand in the same order in every strip, those first whose time was useful least.

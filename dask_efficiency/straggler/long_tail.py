@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.straggler.tables import sizes_of_work
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING
 
 #: A task is told of if it took this many times the median of its prefix, and this part of the run.
@@ -54,7 +54,7 @@ class LongTask:
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
 
 
-def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
+def long_tail(trace: TraceTables) -> tuple[LongTask, ...]:
     """The longest task of each prefix, where it took far longer than the others and a good part of the run.
 
     Returns

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.trace.run_trace import RunTrace, Series
+from dask_efficiency.trace.run_trace import Series, TraceTables
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Samples:
         return [self.only(np.array(positions)) for positions in groups.values()]
 
 
-def samples_of(run: Samples | RunTrace | pd.DataFrame) -> Samples:
+def samples_of(run: Samples | TraceTables | pd.DataFrame) -> Samples:
     """The samples of a recorded run, or of a table.
 
     Parameters
@@ -152,10 +152,10 @@ def samples_of(run: Samples | RunTrace | pd.DataFrame) -> Samples:
     """
     if isinstance(run, Samples):
         return run
-    return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
+    return _of_trace(run) if isinstance(run, TraceTables) else _of_table(run)
 
 
-def _of_trace(trace: RunTrace) -> Samples:
+def _of_trace(trace: TraceTables) -> Samples:
     series = trace.series.take(trace.series.at != MISSING)
     if not len(series):
         raise ValueError(f"the run {trace.name[:80]!r} has no series; expected the heartbeats of its workers")

@@ -18,7 +18,7 @@ from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
 from dask_efficiency.straggler.signals import SIGNALS
 from dask_efficiency.straggler.tables import Run, run_of_table, run_of_trace
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Float64
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    Source: TypeAlias = RunTrace | pd.DataFrame
+    Source: TypeAlias = TraceTables | pd.DataFrame
 
 #: Of :func:`~dask_efficiency.straggler.score.threshold`.
 FACTOR = 1.0
@@ -126,14 +126,14 @@ def judge(
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
-    if isinstance(source, RunTrace):
+    if isinstance(source, TraceTables):
         return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
     return found
 
 
 def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
     """What is usual in runs in which nothing was wrong, by signal."""
-    sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
+    sources = [history] if isinstance(history, TraceTables) or hasattr(history, "columns") else history
     by_signal: dict[str, list[tuple[Readings, int]]] = {}
     for source in sources:
         run = _run(source)
@@ -143,7 +143,7 @@ def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
 
 
 def _run(source: Source) -> Run:
-    return run_of_trace(source) if isinstance(source, RunTrace) else run_of_table(source)
+    return run_of_trace(source) if isinstance(source, TraceTables) else run_of_table(source)
 
 
 def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
@@ -310,21 +310,21 @@ def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
     return level, math.hypot(healthy_spread(level), SIGNALS[one.signal].floor)
 
 
-def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _with_cost(trace: TraceTables, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(
         replace(one, seconds_lost=seconds_lost(trace, one)) if number < REPLAYS and one.cause in REPLAYED else one
         for number, one in enumerate(findings)
     )
 
 
-def seconds_lost(trace: RunTrace, finding: Finding) -> float:
+def seconds_lost(trace: TraceTables, finding: Finding) -> float:
     """By how much shorter a run is when it is replayed with a worker, or all of a host, at the level of its peers."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
     names = {finding.worker} if finding.worker else on_host
     return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)
 
 
-def _makespan(trace: RunTrace) -> float:
+def _makespan(trace: TraceTables) -> float:
     runs = trace.runs
     known = runs.reported != MISSING
     return (

@@ -16,7 +16,7 @@ from dask_efficiency.straggler.metric_series import WORSE, Samples, Values, caus
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: Samples are put together in blocks of so many seconds, and of this many samples at least.
 BLOCK_SECONDS = 15.0
@@ -69,7 +69,7 @@ class Apart:
 
 
 def find_apart(
-    run: Samples | RunTrace | pd.DataFrame,
+    run: Samples | TraceTables | pd.DataFrame,
     *,
     threshold: float = 0.8,
     continuity_seconds: float = 270.0,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_efficiency.straggler.observations import MIN_BYTES, Readings, Work, compare_by, readings_of
-from dask_efficiency.trace.run_trace import Outcome, RunTrace
+from dask_efficiency.trace.run_trace import Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _by_host(readings: Readings, hosts: Sequence[str]) -> Readings:
     return Readings(readings.signal, work=work, kinds=tuple(kinds), **columns)
 
 
-def run_of_trace(trace: RunTrace) -> Run:
+def run_of_trace(trace: TraceTables) -> Run:
     """Read a recorded run.
 
     Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
@@ -175,7 +175,7 @@ def run_of_trace(trace: RunTrace) -> Run:
     return Run(names, hosts, tuple(readings for readings in found if len(readings.value)))
 
 
-def sizes_of_work(trace: RunTrace) -> Float64:
+def sizes_of_work(trace: TraceTables) -> Float64:
     """By task, bytes of its inputs; where it has none, as what reads a file, of its result."""
     own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
@@ -183,7 +183,7 @@ def sizes_of_work(trace: RunTrace) -> Float64:
     return np.where(inputs > 0, inputs, own)
 
 
-def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:
+def _of_transfers(trace: TraceTables, names: Sequence[str]) -> list[Readings]:
     """Seconds a byte: each receiver against others that got from the same sender, and the other way round."""
     moved = trace.transfers
     took = (moved.stop - moved.start) / 1e9
@@ -201,7 +201,7 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Readings]:
     ]
 
 
-def _of_series(trace: RunTrace) -> list[Readings]:
+def _of_series(trace: TraceTables) -> list[Readings]:
     """What heartbeats tell: the event loop's lag, and time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))

@@ -1,4 +1,4 @@
-"""From a recording to a RunTrace: the scheduler's transitions joined with the workers' rows, on one clock."""
+"""From a recording to a TraceTables: the scheduler's transitions joined with the workers' rows, on one clock."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dask_efficiency.trace.run_trace import (
     Phases,
     Releases,
     Runs,
-    RunTrace,
     Series,
     Stimuli,
     Tasks,
+    TraceTables,
     Transfers,
     Transitions,
     WorkerEvents,
@@ -54,7 +54,7 @@ def build(
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
     notes: Sequence[str] = (),
-) -> RunTrace:
+) -> TraceTables:
     """The trace of a recording.
 
     Parameters
@@ -75,7 +75,7 @@ def build(
 
     Returns
     -------
-    RunTrace
+    TraceTables
         From ``start`` to the instant of the recording.
     """
     clock = _Clock(recording)
@@ -95,7 +95,7 @@ def build(
         }
     )
     starts, dependencies = _dependencies(columns, len(tasks))
-    trace = RunTrace(
+    trace = TraceTables(
         name=name,
         start=begin + clock.epoch,
         stop=facts["stopped"] + clock.epoch,
@@ -375,7 +375,7 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
 # -- a part ----------------------------------------------------------------------------------
 
 
-def _since(trace: RunTrace) -> RunTrace:
+def _since(trace: TraceTables) -> TraceTables:
     """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
     start = trace.start
     ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import PHASES, Outcome, RunTrace
+from dask_efficiency.trace.run_trace import PHASES, Outcome, TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool
 
 _GATHER = PHASES.index("gather")
@@ -29,7 +29,7 @@ class _Log:
 class ClientLog:
     """What each client did, and which results it waited for before it went on."""
 
-    def __init__(self, trace: RunTrace) -> None:
+    def __init__(self, trace: TraceTables) -> None:
         self._logs: dict[int, _Log] = {}
         self._everyone = _Log()
         phases, graphs, runs, tasks = trace.phases, trace.graphs, trace.runs, trace.tasks
@@ -91,7 +91,7 @@ class ClientLog:
         return [*steps, (since, False)], MISSING
 
 
-def told(trace: RunTrace) -> Bool:
+def told(trace: TraceTables) -> Bool:
     """By run: whether a client was told of its end, as of a result that it wanted or of a failure that was the last."""
     runs, tasks = trace.runs, len(trace.tasks)
     found = np.zeros(len(runs), np.bool_)

@@ -23,10 +23,10 @@ from dask_efficiency.trace.run_trace import (
     Phases,
     Releases,
     Runs,
-    RunTrace,
     Series,
     Stimuli,
     Tasks,
+    TraceTables,
     Transfers,
     Transitions,
     WorkerEvents,
@@ -79,8 +79,8 @@ class TraceFileError(ValueError):
     """What was read is not a trace that this version understands."""
 
 
-def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a trace; what :meth:`RunTrace.save` does.
+def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write a trace; what :meth:`TraceTables.save` does.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options:
         archive.writestr(_DESCRIPTION, json.dumps(_description(trace) | {"columns": groups}, default=_plain))
 
 
-def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+def _columns(trace: TraceTables) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     yield from ((name, getattr(trace, name).columns()) for name in _TABLES)
     yield "keys", {"block": trace.keys.block}
     yield "key_offsets", {"offsets": trace.keys.offsets}
@@ -125,7 +125,7 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     yield "constraints", {"task": rows[:, 0], "constraint": rows[:, 1]}
 
 
-def _distinct(trace: RunTrace) -> dict[str, int]:
+def _distinct(trace: TraceTables) -> dict[str, int]:
     """The constraints that tasks have, as JSON, numbered."""
     return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
 
@@ -143,7 +143,7 @@ def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
     return column.view(np.int64) if column.dtype == np.float64 else column
 
 
-def _description(trace: RunTrace) -> dict[str, Any]:
+def _description(trace: TraceTables) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -159,13 +159,13 @@ def _description(trace: RunTrace) -> dict[str, Any]:
     }
 
 
-def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
+def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> TraceTables:
     """The trace that was saved to a local path or fsspec URL.
 
     Parameters
     ----------
     path
-        As given to :meth:`RunTrace.save`.
+        As given to :meth:`TraceTables.save`.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -192,7 +192,7 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
         ) from error
 
 
-def _trace(archive: zipfile.ZipFile) -> RunTrace:
+def _trace(archive: zipfile.ZipFile) -> TraceTables:
     described = _described(archive)
     groups = _field(described, "columns", dict)
     # of any type: mypy cannot follow that each has the type of its name
@@ -202,7 +202,7 @@ def _trace(archive: zipfile.ZipFile) -> RunTrace:
     }
     arrays = {name: _unpacked(archive, groups, name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
-        trace = RunTrace(
+        trace = TraceTables(
             name=_field(described, "name", str),
             start=_field(described, "start", int),
             stop=_field(described, "stop", int),

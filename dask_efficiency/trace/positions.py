@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, STATES, Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import BLOCKED_BY, PHASES, STATES, Outcome, TraceTables, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 
 #: By table and column: the field of the trace that its numbers are positions in.
@@ -39,7 +39,7 @@ _FIXED = {
 }
 
 
-def check_positions(trace: RunTrace) -> None:
+def check_positions(trace: TraceTables) -> None:
     """See that all parts of a trace fit each other; a position may be ``MISSING``.
 
     Raises
@@ -58,7 +58,7 @@ def check_positions(trace: RunTrace) -> None:
         raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
 
 
-def _check_dependencies(trace: RunTrace) -> None:
+def _check_dependencies(trace: TraceTables) -> None:
     starts, edges, tasks = trace.dependency_starts, trace.dependencies, len(trace.tasks)
     if len(starts) != tasks + 1:
         raise ValueError(f"dependency_starts has {len(starts)} rows; expected {tasks + 1}, one more than tasks")

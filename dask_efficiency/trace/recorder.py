@@ -37,7 +37,7 @@ SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
 #: What the scheduler knows of a task when it is first met: its prefix, the name of its span, its priority (the
 #: user's, the graph's, the order in the graph), the keys of its dependencies, and its constraints, as in
-#: :attr:`~dask_efficiency.trace.run_trace.RunTrace.constraints`; None where it has none.
+#: :attr:`~dask_efficiency.trace.run_trace.TraceTables.constraints`; None where it has none.
 TaskFacts = tuple[str, str, tuple[int, int, int], Sequence[Any], Mapping[str, Any] | None]
 
 

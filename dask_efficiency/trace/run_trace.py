@@ -1,4 +1,4 @@
-"""RunTrace: what happened in a run of a cluster, as columns, on the scheduler's clock."""
+"""TraceTables: what happened in a run of a cluster, as columns, on the scheduler's clock."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class WorkerChange(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tasks(Table):
-    """A row for each task; its position is what other tables call ``task``. Keys are in :attr:`RunTrace.keys`."""
+    """A row for each task; its position is what other tables call ``task``. Keys are in :attr:`TraceTables.keys`."""
 
-    #: Position in :attr:`RunTrace.prefixes`.
+    #: Position in :attr:`TraceTables.prefixes`.
     prefix: Int32
-    #: Position in :attr:`RunTrace.spans`.
+    #: Position in :attr:`TraceTables.spans`.
     span: Int32
     #: Position in :class:`Graphs`, of the graph that brought it first.
     graph: Int32
@@ -64,7 +64,7 @@ class Tasks(Table):
 class Graphs(Table):
     """A row for each graph that a client submitted, in order."""
 
-    #: Position in :attr:`RunTrace.clients`.
+    #: Position in :attr:`TraceTables.clients`.
     client: Int32
     #: When the scheduler began to take it in, and when its tasks were there.
     received: Int64
@@ -102,7 +102,7 @@ class Transitions(Table):
 class Stimuli(Table):
     """A row for each stimulus of the scheduler that made transitions, in order."""
 
-    #: Position in :attr:`RunTrace.stimulus_kinds`, such as ``task-finished`` or ``update-graph``.
+    #: Position in :attr:`TraceTables.stimulus_kinds`, such as ``task-finished`` or ``update-graph``.
     kind: Int16
     #: When it was made, by the clock of the process that made it, put on the scheduler's.
     at: Int64
@@ -270,7 +270,7 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class RunTrace:
+class TraceTables:
     """A recorded run: every task, transition and transfer, from which its time can be explained.
 
     Instants are integer nanoseconds since the epoch on the scheduler's clock; durations are integer
@@ -370,4 +370,4 @@ class RunTrace:
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
-        return f"<RunTrace {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"
+        return f"<TraceTables {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"

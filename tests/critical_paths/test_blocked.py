@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency import critical_path
 from dask_efficiency.critical_paths.blocked import loop_causes, relabel
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.critical_paths.segments import Segments
 from dask_efficiency.trace.run_trace import BLOCKED_BY, Blocked, Runs
 from dask_efficiency.trace.tables import MISSING

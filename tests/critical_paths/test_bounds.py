@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS
-from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.replay.changes import Changes
 from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import RunTrace, WorkerChange, WorkerEvents
+from dask_efficiency.trace.run_trace import WorkerChange, WorkerEvents
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import EPOCH, MS, SAMPLES, Graph, damaged_traces, simulate, traces
 

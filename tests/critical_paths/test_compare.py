@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import compare_paths, critical_path
 from tests.trace.samples import MS, SAMPLES, Graph, simulate
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.critical_paths.nested import Nested
-from dask_efficiency.critical_paths.path import critical_path
-from dask_efficiency.trace.run_trace import Graphs, RunTrace, Stimuli, Transitions
+from dask_efficiency.trace.run_trace import Graphs, Stimuli, Transitions
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import MS, Graph, simulate
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dask_efficiency
-from dask_efficiency.critical_paths.path import NOBODY, critical_path
+from dask_efficiency import critical_path
+from dask_efficiency.critical_paths.path import NOBODY
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.trace.run_trace import Runs
 from tests.trace.samples import MS, SAMPLES, Graph, simulate

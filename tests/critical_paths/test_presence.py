@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.presence import without_workers
-from dask_efficiency.trace.run_trace import RunTrace, WorkerChange, WorkerEvents
+from dask_efficiency.trace.run_trace import WorkerChange, WorkerEvents
 from tests.trace.samples import EPOCH, MS, Graph, simulate, traces
 
 JOINED, LEFT = WorkerChange.JOINED, WorkerChange.LEFT

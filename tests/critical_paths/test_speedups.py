@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import critical_path
 from dask_efficiency.critical_paths.speedups import REPLAYS, RUNS, replays, speedups
 from dask_efficiency.replay.changes import Changes
 from tests.trace.samples import SAMPLES

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import Outcome, RunTrace, Transfers, Transitions, WorkerChange
+from dask_efficiency.trace.run_trace import Outcome, Transfers, Transitions, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import (
     EPOCH,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
 
-from dask_efficiency import EfficiencyPlugin, NotRegisteredError, efficiency_report, get_trace, unregister
+from dask_efficiency import EfficiencyPlugin, NotRegisteredError, RunTrace, efficiency_report, get_trace, unregister
 from dask_efficiency.plugins.worker.recorder import MIN_AT_DISK_NS
-from dask_efficiency.trace.run_trace import BLOCKED_BY, STATES, Outcome, RunTrace, WorkerChange
+from dask_efficiency.trace.run_trace import BLOCKED_BY, STATES, Outcome, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.plugins.tasks import (
     Diary,

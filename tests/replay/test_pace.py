@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dask_efficiency import RunTrace
 from dask_efficiency.replay.pace import paces, repaired
-from dask_efficiency.trace.run_trace import RunTrace
 from tests.trace.samples import MS, Graph, simulate, wide
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import Runs, RunTrace
+from dask_efficiency.trace.run_trace import Runs
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import MS, SAMPLES, Graph, damaged_traces, simulate, traces
 

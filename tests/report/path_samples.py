@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, critical_path
 from tests.report.samples import HOSTILE_NAMES
 from tests.trace.samples import transfer_bound, tree
 

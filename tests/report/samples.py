@@ -6,12 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ACTIVITIES
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import PHASES, EfficiencyReport, Repeat
+from dask_efficiency.report.model import PHASES, Repeat
 from dask_efficiency.straggler.finding import Cause, Evidence, Finding
 from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.timeline import Timeline

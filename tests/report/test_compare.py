@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dask_efficiency.results import Comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.compare import Comparison, Difference, compare
+from dask_efficiency.report.compare import Difference
 from dask_efficiency.report.files import ReportFileError
-from dask_efficiency.report.model import EfficiencyReport
 from tests.report.comparison_samples import runs, sides
 from tests.report.samples import by_hand, report_of, seconds
 

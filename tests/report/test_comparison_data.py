@@ -3,8 +3,7 @@ import json
 import pytest
 from hypothesis import given
 
-from dask_efficiency.report.compare import compare
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency import EfficiencyReport, compare
 from tests.report.comparison_samples import sides
 from tests.report.samples import by_hand, report_of, seconds
 

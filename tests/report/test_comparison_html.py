@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.report.compare import compare
+from dask_efficiency import compare
 from dask_efficiency.report.comparison_html import document, fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 

@@ -3,8 +3,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.report.compare import compare
 from dask_efficiency.report.comparison_sections import (
     causes,
     context,
@@ -15,7 +15,6 @@ from dask_efficiency.report.comparison_sections import (
     sections,
     title,
 )
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import TOP_GROUPS
 from tests.report.comparison_samples import sides

@@ -2,9 +2,8 @@ from decimal import Decimal
 
 from hypothesis import given
 
-from dask_efficiency.report.compare import compare
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.comparison_table import NOT_BY_CAUSE, Row, comparison_table
-from dask_efficiency.report.model import EfficiencyReport
 from tests.report.comparison_samples import sides
 from tests.report.samples import by_hand, report_of, seconds
 

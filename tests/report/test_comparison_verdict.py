@@ -3,9 +3,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.compare import compare
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.comparison_verdict import caveats, excess, format_rise, verdict
-from dask_efficiency.report.model import EfficiencyReport
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.report.files import ReportFileError, from_dict, load_report, save, to_dict
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.files import ReportFileError, from_dict, save, to_dict
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.timeline import Timeline
 from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, with_gpus
 

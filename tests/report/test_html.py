@@ -6,9 +6,10 @@ import re
 import pytest
 from hypothesis import given, settings
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.html import MAX_CODE, PREFIXES_WITH_BARS, SECTIONS, WORKERS_WITH_BARS, render_page
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.timeline import MAX_BINS, Timeline
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 from tests.report.test_notebook import Reader

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.lost_time import loss_cells, lost_time
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.timeline import Timeline
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds, with_gpus
 from tests.report.test_html import large

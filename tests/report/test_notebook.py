@@ -4,7 +4,8 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.notebook import render_html
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency import critical_path
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import critical_path
 from dask_efficiency.critical_paths.segments import Segments
 from dask_efficiency.report.html import render_page as report_page
 from dask_efficiency.report.path_data import to_dict

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import compare_paths, critical_path
 from dask_efficiency.report.path_sections import (
     bounds,
     by_host,

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from dask_efficiency.critical_paths.compare import compare_paths
-from dask_efficiency.critical_paths.path import CriticalPath, critical_path
+from dask_efficiency import CriticalPath, compare_paths, critical_path
 from dask_efficiency.report.path_text import path_document, what_if_document
 from tests.report.path_samples import hostile, transfers
 from tests.trace.samples import SAMPLES

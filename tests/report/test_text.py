@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.text import render_plain, show, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds
 

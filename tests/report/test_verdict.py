@@ -1,7 +1,8 @@
 from hypothesis import given
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
 from tests.report.samples import by_hand, gpu_totals, report_of, reports, seconds, with_gpus
 

@@ -5,9 +5,9 @@ import math
 import pytest
 from hypothesis import given
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import lines, parts, took
 from tests.report.samples import report_of, reports, seconds

@@ -2,9 +2,9 @@ import json
 import re
 from html import unescape
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.worker_strips import MAX_CELLS, SHADES, strips
 from tests.report.samples import HOSTILE_NAMES, report_of, seconds
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dask_efficiency import RunTrace
 from dask_efficiency.cli import main
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.straggler.offline import find_stragglers
-from dask_efficiency.trace.run_trace import RunTrace
 from tests.trace.samples import MS, Graph, simulate
 
 GIANT = 13

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_efficiency import RunTrace
 from dask_efficiency.straggler.finding import Cause
 from dask_efficiency.straggler.metric_series import Samples, cause_of, filled, samples_of
-from dask_efficiency.trace.run_trace import RunTrace, Series, WorkerSpec
+from dask_efficiency.trace.run_trace import Series, WorkerSpec
 from dask_efficiency.trace.tables import Texts
 
 

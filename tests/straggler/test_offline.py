@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency import RunTrace
 from dask_efficiency.replay.replay import replay
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.straggler.offline import cause_of, find_stragglers, judge, seconds_lost, usual
-from dask_efficiency.trace.run_trace import RunTrace, Series
+from dask_efficiency.trace.run_trace import Series
 from tests.straggler.tables_of_tasks import slowed, tasks
 from tests.trace.samples import MS, Graph, simulate, transfer_bound
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import RunTrace
 from dask_efficiency.straggler.disk import AGAINST_USUAL
 from dask_efficiency.straggler.offline import find_stragglers, judge_run
 from dask_efficiency.straggler.tables import Run, TableError, run_of_table, run_of_trace
-from dask_efficiency.trace.run_trace import RunTrace
 from tests.straggler.tables_of_tasks import slowed, tasks
 from tests.trace.samples import SAMPLES, damaged_traces
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import RunTrace
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.tables import Table
 
 

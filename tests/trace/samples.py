@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.run_trace import (
     STATES,
     Graphs,
@@ -19,7 +20,6 @@ from dask_efficiency.trace.run_trace import (
     Phases,
     Releases,
     Runs,
-    RunTrace,
     Stimuli,
     Tasks,
     Transfers,

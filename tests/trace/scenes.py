@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.recorder import Recorder, Recording, TaskFacts
-from dask_efficiency.trace.run_trace import RunTrace
 from dask_efficiency.trace.tables import MISSING
 
 #: The scheduler's clock of the day, when its monotonic clock is at zero.

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.causes import Causes, RunsByTask
-from dask_efficiency.trace.run_trace import Outcome, Runs, RunTrace, Transitions
+from dask_efficiency.trace.run_trace import Outcome, Runs, Transitions
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import SAMPLES, damaged_traces, traces
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.path import critical_path
+from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written
-from dask_efficiency.trace.run_trace import BLOCKED_BY, Blocked, Outcome, RunTrace, Series, WorkerEvents
+from dask_efficiency.trace.run_trace import BLOCKED_BY, Blocked, Outcome, Series, WorkerEvents
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.perfetto import FAULTS, query, query_each
 from tests.trace.samples import MS, SAMPLES, seceded, spilling, transfer_bound, tree, wide

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.clients import ClientLog, told
-from dask_efficiency.trace.run_trace import PHASES, Graphs, Outcome, Phases, Runs, RunTrace, Tasks
+from dask_efficiency.trace.run_trace import PHASES, Graphs, Outcome, Phases, Runs, Tasks
 from dask_efficiency.trace.tables import MISSING, Texts
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.files import TraceFileError, load_trace, save_trace
-from dask_efficiency.trace.run_trace import Blocked, RunTrace, Series, WorkerSpec
+from dask_efficiency import RunTrace, load_trace
+from dask_efficiency.trace.files import TraceFileError, save_trace
+from dask_efficiency.trace.run_trace import Blocked, Series, WorkerSpec
 from dask_efficiency.trace.tables import MISSING, Table, Texts
 from tests.trace.equal import assert_same
 from tests.trace.samples import SAMPLES, random_graph, simulate, tree

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dask_efficiency import RunTrace
 from dask_efficiency.trace.positions import POINTS_INTO, check_positions
-from dask_efficiency.trace.run_trace import Blocked, Releases, RunTrace, Series
+from dask_efficiency.trace.run_trace import Blocked, Releases, Series
 from dask_efficiency.trace.tables import MISSING
 from tests.trace.samples import SAMPLES, lost_worker, tree
 

@@ -17,7 +17,7 @@ from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import OTHER_WORK, EfficiencyReport, Repeat
+from dask_efficiency.report.model import OTHER_WORK, Repeat, ReportValues
 from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
@@ -185,7 +185,7 @@ def of_live(meter: ClusterMeter) -> dict[str, Any]:
     }
 
 
-def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
+def life_report(payload: Mapping[str, Any]) -> ReportValues:
     """The report of a cluster's whole life."""
     return report_of(payload, name="cluster life", started=float(payload["since"]))
 
@@ -200,7 +200,7 @@ def report_of(
     settings: Mapping[str, str] | None = None,
     code: tuple[str, ...] = (),
     arrivals: tuple[Arrival, ...] = (),
-) -> EfficiencyReport:
+) -> ReportValues:
     """The report that a scheduler's answer makes.
 
     ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
@@ -216,7 +216,7 @@ def report_of(
             ),
         ]
     )
-    return EfficiencyReport(
+    return ReportValues(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,

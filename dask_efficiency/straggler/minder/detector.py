@@ -21,7 +21,7 @@ from dask_efficiency.straggler.outliers import confidence_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: Length of a window, as in the paper.
 WINDOW_SAMPLES = 8
@@ -87,7 +87,7 @@ class Minder:
         """The metrics it knows, in the order in which they are tried."""
         return tuple(self.models)
 
-    def find(self, run: Samples | RunTrace | pd.DataFrame) -> list[Finding]:
+    def find(self, run: Samples | TraceTables | pd.DataFrame) -> list[Finding]:
         """The workers at fault.
 
         Parameters

@@ -17,7 +17,7 @@ from dask_efficiency.straggler.minder.windows import normalised, windowed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.trace.run_trace import TraceTables
 
 #: The paper's: one layer.
 HIDDEN = 4
@@ -34,7 +34,7 @@ _DIVERGENCE = 1e-4
 
 
 def train_minder(
-    runs: Sequence[Samples | RunTrace | pd.DataFrame],
+    runs: Sequence[Samples | TraceTables | pd.DataFrame],
     faulty: Sequence[Collection[str]] | None = None,
     *,
     steps: int = 800,
@@ -76,7 +76,7 @@ def train_minder(
 
 
 def _by_part(
-    runs: Sequence[Samples | RunTrace | pd.DataFrame], faulty: Sequence[Collection[str]]
+    runs: Sequence[Samples | TraceTables | pd.DataFrame], faulty: Sequence[Collection[str]]
 ) -> list[Collection[str]]:
     if len(faulty) != len(runs):
         raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(runs)}")
