@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from dask_efficiency.straggler.lasting import independent, lasting
 from dask_efficiency.straggler.metric_series import Samples, filled
-from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded
+from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
 from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores, standardised
-from dask_efficiency.straggler.minder.files import load_minder
 from dask_efficiency.straggler.minder.network import Autoencoder
 from dask_efficiency.straggler.minder.train import fit, train_minder
 from dask_efficiency.straggler.minder.windows import normalised, windowed

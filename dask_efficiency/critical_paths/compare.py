@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 from dask_efficiency.critical_paths.path import GROUPS, NOBODY, PathValues
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: What changes are told by; workers of two runs need not be the same.
+COMPARED = GROUPS[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,16 @@ class PathComparisonValues:
     after: PathValues
     changes: tuple[PathChange, ...]
 
+    @classmethod
+    def of(cls, before: PathValues, after: PathValues) -> Self:
+        """What differs between two paths."""
+        found: list[PathChange] = []
+        for by in COMPARED:
+            was, now = before.seconds(by), after.seconds(by)
+            changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
+            found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+        return cls(before, after, tuple(found))
+
     @property
     def verdict(self) -> str:
         """How much longer or shorter, and the kind and the prefix that made most of it; without a full stop."""
@@ -88,36 +102,6 @@ class PathComparisonValues:
             },
             index=pd.Index([change.name for change in rows], name=by),
         )
-
-    def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import comparison_document
-
-        return comparison_document(self).plain()
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import comparison_document
-
-        yield comparison_document(self)
-
-
-#: What changes are told by; workers of two runs need not be the same.
-COMPARED = GROUPS[:2]
-
-
-def compare_paths(before: PathValues, after: PathValues) -> PathComparisonValues:
-    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
-
-    Parameters
-    ----------
-    before, after
-        Paths of two runs, or of a run and of a what-if.
-    """
-    found: list[PathChange] = []
-    for by in COMPARED:
-        was, now = before.seconds(by), after.seconds(by)
-        changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
-        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-    return PathComparisonValues(before, after, tuple(found))
 
 
 def _most(changes: list[PathChange], sign: int) -> str:

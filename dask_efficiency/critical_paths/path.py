@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -23,8 +22,6 @@ from dask_efficiency.critical_paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.chrome import PathSlice, save_chrome
-from dask_efficiency.trace.events import Written
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -72,6 +69,22 @@ class PathValues:
     scope: Scope
     segments: Segments
     causes: Causes
+
+    @classmethod
+    def of(cls, trace: TraceTables, question: Question) -> Self:
+        """What a question's stretch of the run was spent on.
+
+        Raises
+        ------
+        EmptyTraceError
+            If no task ended in what was asked for.
+        UnknownNameError
+            If there is no such task or span.
+        """
+        scope = question.scope(trace)
+        causes = Causes(trace)
+        segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
+        return cls(trace, question, scope, segments, causes)
 
     @property
     def makespan_seconds(self) -> float:
@@ -176,30 +189,6 @@ class PathValues:
             }
         )
 
-    def slices(self) -> list[PathSlice]:
-        """The segments as :func:`~dask_efficiency.trace.chrome.save_chrome` takes them."""
-        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
-
-    def to_chrome(
-        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
-    ) -> Written:
-        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
-
-        Parameters
-        ----------
-        path, only_critical, **storage_options
-            As of :func:`~dask_efficiency.trace.chrome.save_chrome`.
-        """
-        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.path_html import save_page
-
-        save_page(self, path, **storage_options)
-
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:
         return work_ns(self.trace, self.scope)
@@ -300,13 +289,14 @@ class PathValues:
 
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
-    ) -> PathValues:
+    ) -> Self:
         """The path of the same run with changes; its arguments and errors are those of `replay`.
 
         All times follow anew from their causes, the slots and the queue: the answer is the path of another run, not
         this one with parts left out. It is an estimate, and what a replay cannot know is in its notes.
         """
-        return self._of(replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes))
+        again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
+        return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
         """Where an improvement by some percent would help most: replays for each prefix and part. Needs pandas.
@@ -357,10 +347,6 @@ class PathValues:
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 
-    def _of(self, trace: TraceTables) -> PathValues:
-        """The same question of another trace of this run."""
-        return _path(trace, self._question_of_a_replay())
-
     def _question_of_a_replay(self) -> Question:
         if self.question.window is None:
             return self.question
@@ -368,71 +354,6 @@ class PathValues:
         run = self.scope.run
         task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
-
-    def __repr__(self) -> str:
-        from dask_efficiency.report.path_text import path_document
-
-        return path_document(self).plain()
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.path_text import path_document
-
-        yield path_document(self)
-
-    def _repr_html_(self) -> str:
-        from dask_efficiency.report.path_html import render_html
-
-        return render_html(self)
-
-
-def critical_path(
-    trace: TraceTables,
-    *,
-    target: str | None = None,
-    span: str | None = None,
-    window: tuple[int, int] | None = None,
-) -> PathValues:
-    """What every second of a run's wall clock was spent on.
-
-    From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
-    start to the input, the slot or the message that came last, and so on, to the client's first activity.
-
-    Parameters
-    ----------
-    trace
-        A recorded run, or a replayed one.
-    target
-        Only what the end of the task with this key waited for.
-    span
-        Only what the end of this span's last task waited for.
-    window
-        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
-
-    Returns
-    -------
-    PathValues
-        Its segments tile the makespan exactly.
-
-    Raises
-    ------
-    EmptyTraceError
-        If no task ended in what was asked for.
-    UnknownNameError
-        If there is no such task or span.
-    ValueError
-        If more than one of the restrictions is given, or the window does not end after its start.
-    """
-    given = [name for name, value in (("target", target), ("span", span), ("window", window)) if value is not None]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
-    return _path(trace, Question(target, span, window))
-
-
-def _path(trace: TraceTables, question: Question) -> PathValues:
-    scope = question.scope(trace)
-    causes = Causes(trace)
-    segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
-    return PathValues(trace, question, scope, segments, causes)
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:

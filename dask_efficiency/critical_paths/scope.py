@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -33,6 +33,11 @@ class Question:
     target: str | None = None
     span: str | None = None
     window: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
 
     def scope(self, trace: TraceTables) -> Scope:
         """Where it is answered."""

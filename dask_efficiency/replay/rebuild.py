@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,10 +20,12 @@ _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
 #: Instants of a run in which it is on its worker.
 _ON_WORKER = ("received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded")
 
+Trace = TypeVar("Trace", bound=TraceTables)
+
 
 def rebuild(
-    trace: TraceTables, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
-) -> TraceTables:
+    trace: Trace, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
+) -> Trace:
     """Every table with its new times; rows are in order again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,14 +17,17 @@ from dask_efficiency.replay.schedule import Clockwork
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.run_trace import TraceTables
 
+#: A replay is of the recorded run's own class.
+Trace = TypeVar("Trace", bound=TraceTables)
+
 
 def replay(
-    trace: TraceTables,
+    trace: Trace,
     *,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
     repair: Iterable[str] = (),
-) -> TraceTables:
+) -> Trace:
     """A recorded run again, with changes; without any it happens as it did.
 
     Tasks compute for as long as they did, and all other delays that were recorded are kept; when a task begins
@@ -43,7 +47,7 @@ def replay(
 
     Returns
     -------
-    TraceTables
+    RunTrace
         To be read as any other. What cannot follow from the changes is left out: series, blocked event loops.
 
     Raises
@@ -63,7 +67,7 @@ def replay(
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
 
-def replay_with(trace: TraceTables, changed: Changes, causes: Causes | None = None) -> TraceTables:
+def replay_with(trace: Trace, changed: Changes, causes: Causes | None = None) -> Trace:
     """The same with changes of any kind."""
     if not len(trace.runs):
         return trace

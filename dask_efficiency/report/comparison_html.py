@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report import comparison_sections as parts
@@ -12,10 +14,12 @@ from dask_efficiency.report.blocks import Html, joined, legend, line, mark, stac
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.compare import ComparisonValues
 from dask_efficiency.report.comparison_data import to_dict
+from dask_efficiency.report.comparison_verdict import verdict
 from dask_efficiency.report.figures import format_seconds, format_share
 from dask_efficiency.report.lost_time import Part, percent_of, settled_parts
 from dask_efficiency.report.page import headline, page, section
 from dask_efficiency.report.section import Section
+from dask_efficiency.storage import writing
 
 #: Width of the column of bars, in pixels, and the height of a bar.
 _WIDTH, _HEIGHT = 120, 10
@@ -33,7 +37,7 @@ def document(comparison: ComparisonValues) -> str:
     name = parts.title(comparison)
     body = joined(
         [
-            headline(name, parts.context(comparison), comparison.verdict, _stats(comparison)),
+            headline(name, parts.context(comparison), verdict(comparison), _stats(comparison)),
             _sides(comparison),
             *(section(part.title, *_content(comparison, part), caveat=part.caveat) for part in _sections(comparison)),
         ]
@@ -41,12 +45,18 @@ def document(comparison: ComparisonValues) -> str:
     return page(name, body, data=to_dict(comparison), rules=_RULES)
 
 
+def save_page(comparison: ComparisonValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the document to a local path or any fsspec URL."""
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(document(comparison).encode("utf-8"))
+
+
 def fragment(comparison: ComparisonValues) -> str:
     """The comparison as a self-contained piece of HTML without script, request or id."""
     name, said = escape(parts.title(comparison)), escape(parts.context(comparison))
     body = [
         f'<div><b>{name}</b> <span class="de-dim">{said}</span></div>',
-        f'<div class="de-verdict">{escape(comparison.verdict)}.</div>',
+        f'<div class="de-verdict">{escape(verdict(comparison))}.</div>',
         _sides(comparison),
     ]
     for position, part in enumerate(_sections(comparison)):

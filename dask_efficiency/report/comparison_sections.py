@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
+from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise
 from dask_efficiency.report.figures import Scale, format_share
 from dask_efficiency.report.section import NAMES_IN_A_LINE, Section, name_of
@@ -277,4 +278,4 @@ def _values(values: Sequence[str]) -> str:
 
 def caveats(comparison: ComparisonValues) -> Section:
     """Why the two sides may not be comparable."""
-    return Section("Mind when comparing", comparison.caveats[:TOP_LABELS], caveat=True)
+    return Section("Mind when comparing", caveats_of(comparison)[:TOP_LABELS], caveat=True)

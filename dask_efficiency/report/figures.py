@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -157,3 +158,8 @@ def shorten(text: str, length: int = NAME_LENGTH, ellipsis: str = "...") -> str:
     kept = length - len(ellipsis)
     head = kept - kept // 3
     return text[:head] + ellipsis + text[len(text) - kept // 3 :]
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts ``worker-2`` before ``worker-10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

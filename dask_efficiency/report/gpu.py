@@ -11,7 +11,7 @@ from typing import Any
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import GPU_ACTIVITIES
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.live import natural
+from dask_efficiency.report.figures import natural
 
 MEANINGS = {
     "kernels": "at least one kernel ran",

@@ -11,6 +11,8 @@ from itertools import zip_longest
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.report import path_html, timeline_figure, worker_strips
 from dask_efficiency.report.advice import advised
 from dask_efficiency.report.blocks import Html, breakdown_figure, joined, legend, line, losses, small_bar, table
@@ -38,6 +40,7 @@ from dask_efficiency.report.sections import (
 )
 from dask_efficiency.report.straggler_html import RULES as STRAGGLER_RULES
 from dask_efficiency.report.straggler_html import straggler_section
+from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.errors import EmptyTraceError
@@ -101,7 +104,7 @@ def _headline(report: ReportValues) -> Html:
         named.append((f"useful of all thread-{figures.thread_scale.unit}", f"{_useful(report)} of {figures.settled}"))
     if figures.money_scale is not None:
         named.append(("cost, useful and lost", figures.total.money))
-    return joined((headline(title(report), context(report), report.verdict, named), breakdown_figure(figures.parts)))
+    return joined((headline(title(report), context(report), verdict(report), named), breakdown_figure(figures.parts)))
 
 
 def _useful(report: ReportValues) -> str:
@@ -142,7 +145,7 @@ def _critical_path(report: ReportValues) -> Html:
     if report.trace is None:
         return Html("")
     try:
-        return path_html.page_section(report.critical_path())
+        return path_html.page_section(PathValues.of(report.trace, Question()))
     except EmptyTraceError:  # no task ended in the window
         return Html("")
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.model import ReportValues
-
-#: Name of the one row of the whole cluster's accounts.
-ALL_WORKERS = "(all workers)"
+from dask_efficiency.report.figures import natural
+from dask_efficiency.report.model import ALL_WORKERS, ReportValues
+from dask_efficiency.report.verdict import verdict
 
 #: Readings are compared over this many heartbeats at least: between two, a worker has said nothing.
 HEARTBEATS = 2
@@ -181,7 +179,7 @@ class Change:
             "scheduler": self.source,
             "seconds": self.seconds,
             "nthreads": self.nthreads,
-            "verdict": report.verdict,
+            "verdict": verdict(report),
             "efficiency": _finite(report.efficiency),
             "threads": self.threads,
             "tasks": dict(self.tasks),
@@ -192,7 +190,7 @@ class Change:
             "gpus": {"number": self.gpus, "shares": self.gpu_shares} if self.gpus else None,
             "life": {
                 "seconds": self.life.window_seconds,
-                "verdict": self.life.verdict,
+                "verdict": verdict(self.life),
                 "efficiency": _finite(self.life.efficiency),
                 "thread_seconds": dict(self.life.breakdown),
             },
@@ -244,11 +242,6 @@ def _gpus_did(now: Mapping[str, Mapping[str, int]], then: Mapping[str, Mapping[s
         before = then.get(gpu, {})
         did.update({activity: max(0, ns - before.get(activity, 0)) for activity, ns in row.items()})
     return dict(did)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts ``worker-2`` before ``worker-10``."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def _activity(reading: Reading | None, name: str) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from dask_efficiency.report.lost_time import lost_time
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import context, not_counted, sections, title
+from dask_efficiency.report.verdict import verdict
 
 
 def render_html(report: ReportValues) -> str:
@@ -24,7 +25,7 @@ def render_html(report: ReportValues) -> str:
     figures = lost_time(report)
     body = [
         f'<div><b>{escape(title(report))}</b> <span class="de-dim">{escape(context(report))}</span></div>',
-        f'<div class="de-verdict">{escape(report.verdict)}.</div>',
+        f'<div class="de-verdict">{escape(verdict(report))}.</div>',
         breakdown_figure(figures.parts),
         *losses(figures, advised(report), not_counted(report)),
         *map(_section, sections(report)),

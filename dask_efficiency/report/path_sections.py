@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues, compare_paths
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues
 from dask_efficiency.critical_paths.path import NOBODY, PathValues
 from dask_efficiency.report.figures import (
     Scale,
@@ -118,7 +118,9 @@ def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Sectio
         lines.append(
             "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
         )
-    return Section("What if", tuple(lines)), *differences(compare_paths(before, after), ("recorded", "what if"))
+    return Section("What if", tuple(lines)), *differences(
+        PathComparisonValues.of(before, after), ("recorded", "what if")
+    )
 
 
 def improvements(path: PathValues, percent: float = 10.0) -> Section:

@@ -12,10 +12,9 @@ from operator import itemgetter
 
 from dask_efficiency.cluster import Presence
 from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.report.figures import format_share
+from dask_efficiency.report.figures import format_share, natural
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.report.labels import label
-from dask_efficiency.report.live import natural
 
 #: Of more GPUs than these, a view with other figures beside it shows those that are idle most.
 FEW_GPUS = 16

@@ -14,6 +14,7 @@ from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import apportion, format_seconds, format_share, harmless, shorten
 from dask_efficiency.report.live import Change, WorkerChange
 from dask_efficiency.report.lost_time import Part
+from dask_efficiency.report.verdict import verdict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -145,7 +146,7 @@ def _verdict(change: Change) -> str:
         return f"No heartbeat came in {format_seconds(change.seconds)}."
     if change.seconds >= change.life.window_seconds:
         return ""  # the sentence on its life says it
-    return f"Last {format_seconds(change.seconds)}: {change.report.verdict}."
+    return f"Last {format_seconds(change.seconds)}: {verdict(change.report)}."
 
 
 def _legend(change: Change, shown: Sequence[Part]) -> list[str]:
@@ -172,7 +173,7 @@ def _events(change: Change) -> str:
 
 
 def _life(change: Change) -> str:
-    return f"Since {format_seconds(change.life.window_seconds)} ago: {change.life.verdict}."
+    return f"Since {format_seconds(change.life.window_seconds)} ago: {verdict(change.life)}."
 
 
 def _if_room(lines: list[str], change: Change, rows: int | None) -> list[str]:

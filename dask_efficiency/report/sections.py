@@ -17,9 +17,8 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.gpu_sections import gpu_notes, gpu_sections
-from dask_efficiency.report.live import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order
-from dask_efficiency.report.model import OTHER_WORK, PHASES, ReportValues
+from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK, PHASES, ReportValues
 from dask_efficiency.report.section import Section, name_of, named, sentence
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.straggler.finding import Finding

@@ -18,6 +18,7 @@ from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, pe
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.section import Section
 from dask_efficiency.report.sections import context, not_counted, sections, title
+from dask_efficiency.report.verdict import verdict
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -75,7 +76,7 @@ def render_plain(report: ReportValues, width: int = 80) -> str:
     table = lost_time(report)
     blocks = [
         [title(report), *wrapped(context(report), width)],
-        wrapped(report.verdict + ".", width),
+        wrapped(verdict(report) + ".", width),
         _plain_bar(table, width),
         _plain_losses(report, table, width),
         *(plain_section(section, width) for section in sections(report)),
@@ -185,7 +186,7 @@ def render_rich(report: ReportValues, console: Console, options: ConsoleOptions)
     yield Text(title(report), style="bold")
     if said := context(report):
         yield Text(said, style="dim")
-    yield Text(report.verdict + ".", style="bold")
+    yield Text(verdict(report) + ".", style="bold")
     if table.parts:
         yield Text()
         yield _rich_bar(table, width) if coloured else Text(f"[{letters(table.parts, width - 2)}]")

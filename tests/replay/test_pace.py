@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,5 +38,5 @@ def test_a_slow_worker_is_slow_and_repaired_it_is_as_the_others() -> None:
 def test_a_prefix_that_a_worker_never_ran_would_be_as_slow_there_as_the_rest() -> None:
     trace = equal_tasks(slow={1: 2.0})
     elsewhere = trace.runs.take((trace.runs.task < 30) | (trace.runs.worker != 1))
-    found = paces(RunTrace(**{name: getattr(trace, name) for name in trace.__slots__} | {"runs": elsewhere}))
+    found = paces(replace(trace, runs=elsewhere))
     assert found[1, 1] == pytest.approx(60e6)

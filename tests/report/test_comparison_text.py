@@ -1,10 +1,10 @@
 import pytest
-from dask_efficiency.results import Comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.comparison_text import comparison_document
+from dask_efficiency.results import Comparison
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 from tests.report.test_text import Screen

@@ -2,8 +2,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.model import ALL_WORKERS, Repeat
 from dask_efficiency.report.sections import (
     beside,
     context,

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from dask_efficiency.plugins.scheduler.recorder import recording_of
 from dask_efficiency.plugins.scheduler.replies import report_of
 from dask_efficiency.plugins.worker.meter import NAME
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.results import EfficiencyReport, RunTrace
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.trace.build import build
-from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -59,7 +58,7 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
     payload = await ask(caller, "life")
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
+    return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
@@ -67,13 +66,13 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     payload = await ask(caller, "history", last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
-    return report_of(payload, name=name, started=time.time() - seconds)
+    return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
 
 
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
     payload = await ask(caller, "trace")
-    return await asyncio.to_thread(build, recording_of(payload), name="trace")
+    return RunTrace.of(await asyncio.to_thread(build, recording_of(payload), name="trace"))
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:

@@ -30,6 +30,7 @@ from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.worker.meter import LAST_WORDS, NAME
+from dask_efficiency.report.files import save
 from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
 from dask_efficiency.wire import RefusedSnapshot, decode_window
@@ -627,7 +628,7 @@ class ClusterMeter:
             self.cluster.close_departed(at=time.monotonic_ns(), grace=0)
             self._follow()
             report = replies.life_report(replies.of_life(self))
-            await asyncio.to_thread(report.save, path)
+            await asyncio.to_thread(save, report, path)
             logger.info("dask_efficiency wrote the cluster's report to %s", path)
         except Exception:
             logger.exception("dask_efficiency could not write the cluster's report to %s", path)

@@ -16,8 +16,7 @@ from dask_efficiency.plugins.client import source
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.live import ALL_WORKERS
-from dask_efficiency.report.model import OTHER_WORK, Repeat, ReportValues
+from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK, Repeat, ReportValues
 from dask_efficiency.report.recent_gpus import own_gpus
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline

@@ -14,6 +14,7 @@ from dask_efficiency.straggler.finding import Evidence, Finding
 from dask_efficiency.straggler.lasting import lasting
 from dask_efficiency.straggler.metric_series import REACH_SECONDS, WORSE, Samples, cause_of, filled, samples_of
 from dask_efficiency.straggler.minder.distances import robust_scores
+from dask_efficiency.straggler.minder.files import SETTINGS, read_detector, write_detector
 from dask_efficiency.straggler.minder.network import Autoencoder
 from dask_efficiency.straggler.minder.windows import normalised, windowed
 from dask_efficiency.straggler.outliers import confidence_of
@@ -147,9 +148,8 @@ class Minder:
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the detector to a local path or any fsspec URL; :func:`load_minder` reads it."""
-        from dask_efficiency.straggler.minder.files import save_minder
-
-        save_minder(self, path, **storage_options)
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        write_detector(path, self.models, settings, **storage_options)
 
     def _finding(
         self, samples: Samples, metric: str, worker: int, first: int, scores: NDArray[np.float32], stride: int
@@ -166,6 +166,26 @@ class Minder:
             effect=None,
             evidence=(evidence_of(samples, metric, worker, start, score * self.threshold),),
         )
+
+
+def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
+    """The detector that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`Minder.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    MinderFileError
+        If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return read_detector(path, lambda models, settings: Minder(models, **settings), **storage_options)
 
 
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -6,20 +6,23 @@ import io
 import os
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.storage import writing
-from dask_efficiency.straggler.minder.detector import Minder
 from dask_efficiency.straggler.minder.network import Autoencoder
+
+Made = TypeVar("Made")
 
 FORMAT = "dask-efficiency-minder"
 VERSION = 1
 
-_SETTINGS = ("threshold", "continuity_seconds", "share")
+#: What a detector has beside its models.
+SETTINGS = ("threshold", "continuity_seconds", "share")
 _WEIGHTS = tuple(field.name for field in fields(Autoencoder))
 
 #: A detector takes a few kilobytes a metric; more than this is no detector.
@@ -30,35 +33,50 @@ class MinderFileError(ValueError):
     """What was read is not a detector that this version understands."""
 
 
-def save_minder(minder: Minder, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a detector; what :meth:`Minder.save` does.
+def write_detector(
+    path: str | os.PathLike[str],
+    models: Mapping[str, Autoencoder],
+    settings: Mapping[str, float],
+    **storage_options: Any,
+) -> None:
+    """Write what a detector is made of.
 
     Parameters
     ----------
     path
         A local path or any fsspec URL; ``.npz`` is a good ending. A local file is replaced as a whole or not at all.
+    models
+        By metric, in the order in which they are tried.
+    settings
+        Each of :data:`SETTINGS`.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
     """
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array([FORMAT]),
         "version": np.array([VERSION]),
-        "metrics": np.array(minder.metrics),
-        "settings": np.array([getattr(minder, name) for name in _SETTINGS], np.float64),
+        "metrics": np.array(tuple(models)),
+        "settings": np.array([settings[name] for name in SETTINGS], np.float64),
     }
-    for number, model in enumerate(minder.models.values()):
+    for number, model in enumerate(models.values()):
         arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
     with writing(path, **storage_options) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
-    """The detector that was saved to a local path or fsspec URL.
+def read_detector(
+    path: str | os.PathLike[str],
+    make: Callable[[dict[str, Autoencoder], dict[str, float]], Made],
+    **storage_options: Any,
+) -> Made:
+    """What is made of the models and settings in a file.
 
     Parameters
     ----------
     path
-        As given to :meth:`Minder.save`.
+        As given to :func:`write_detector`.
+    make
+        Makes it; a ValueError says that the file is forged.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -75,7 +93,7 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     with fsspec.open(target, "rb", compression=None, **storage_options) as file:
         content = file.read(MAX_BYTES + 1)
     try:
-        return _minder(_arrays(content))
+        return make(*_models_and_settings(_arrays(content)))
     except MinderFileError as error:
         raise MinderFileError(f"{target}: {error}") from error.__cause__
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, NotImplementedError, OSError) as error:
@@ -93,7 +111,7 @@ def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
         return {name: archive[name] for name in archive.files}
 
 
-def _minder(arrays: dict[str, NDArray[Any]]) -> Minder:
+def _models_and_settings(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
     kind = _part(arrays, "format", 1, "U")
     if str(kind[0]) != FORMAT:
         raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
@@ -103,7 +121,7 @@ def _minder(arrays: dict[str, NDArray[Any]]) -> Minder:
             f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
         )
     metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
-    settings = _part(arrays, "settings", len(_SETTINGS), "f").tolist()
+    settings = _part(arrays, "settings", len(SETTINGS), "f").tolist()
     known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
     if set(arrays) != known or len(set(metrics)) != len(metrics):
         raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
@@ -111,7 +129,7 @@ def _minder(arrays: dict[str, NDArray[Any]]) -> Minder:
         name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
         for number, name in enumerate(metrics)
     }
-    return Minder(models, **dict(zip(_SETTINGS, settings, strict=True)))
+    return models, dict(zip(SETTINGS, settings, strict=True))
 
 
 def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:

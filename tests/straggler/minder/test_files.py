@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dask_efficiency.straggler.minder import files
-from dask_efficiency.straggler.minder.detector import Minder
-from dask_efficiency.straggler.minder.files import MinderFileError, load_minder
+from dask_efficiency.straggler.minder.detector import Minder, load_minder
+from dask_efficiency.straggler.minder.files import MinderFileError
 from tests.straggler.minder.test_network import random_autoencoder
 
 MINDER = Minder(
