@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from distributed.core import Status
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
-
-    from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -62,6 +60,19 @@ _LOOK_BACK_NS = 50_000_000
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
 
+class WorkerHalf(Protocol):
+    """What a meter reads of the plugin that the scheduler sent to its worker, and the hook that it puts there."""
+
+    session: str
+    max_prefixes: int
+    windows: list[str]
+    recording: str | None
+    gpu: str
+
+    def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
+        """Dask's hook."""
+
+
 class _Seceded:
     """A task that left its slot: what it held, (CPU, wall) that it used until then, and since when."""
 
@@ -73,7 +84,7 @@ class _Seceded:
         self.at = at
 
 
-def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
+def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
     """Meter a worker; one that this session metered a moment ago goes on with the same accounts."""
     meter = _METERS.get(worker)
     if meter is None or meter.session != plugin.session or meter.off is not None:
@@ -86,7 +97,7 @@ def attach(worker: Worker, plugin: EfficiencyWorkerPlugin) -> WorkerMeter:
 class WorkerMeter:
     """One worker's meter: the hooks, the executors' measurements, and the answers to the scheduler."""
 
-    def __init__(self, worker: Worker, plugin: EfficiencyWorkerPlugin) -> None:
+    def __init__(self, worker: Worker, plugin: WorkerHalf) -> None:
         self.worker = worker
         self.session = plugin.session
         #: Why it measures nothing any more; None while it works.
@@ -139,7 +150,7 @@ class WorkerMeter:
 
     # -- coming and going --------------------------------------------------------------------
 
-    def attach(self, plugin: EfficiencyWorkerPlugin) -> None:
+    def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
         # Bound to the instance: upstream looks it up by name at each transition.
