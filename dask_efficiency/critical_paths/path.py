@@ -14,7 +14,7 @@ from dask_efficiency.critical_paths.bounds import longest_chain, slack_ns, usefu
 from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.critical_paths.presence import name_without_workers, slots
 from dask_efficiency.critical_paths.scope import Question, Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import CODES, Segments
 from dask_efficiency.critical_paths.speedups import Speedup, replays, speedups
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.critical_paths.verdict import verdict
@@ -284,7 +284,7 @@ class PathValues:
 
     def seconds_computing(self) -> dict[str, float]:
         """Seconds of the makespan in which tasks computed, by prefix; largest first."""
-        computing = np.isin(self.segments.kind, [KINDS.index(kind) for kind in COMPUTE])
+        computing = np.isin(self.segments.kind, [CODES[kind] for kind in COMPUTE])
         return self._seconds("prefix", computing)
 
     def what_if(

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import Interval, Row, Segments, relabelled
 from dask_efficiency.trace.run_trace import TraceTables, WorkerChange
-
-Interval = tuple[int, int]
 
 #: What goes on whether there is a worker or not, and what was lost with one.
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
@@ -66,21 +60,7 @@ def name_without_workers(segments: Segments, trace: TraceTables, scope: Scope) -
     gaps = without_workers(trace, scope)
     if not gaps:
         return segments
-    columns = (column.tolist() for column in segments.columns().values())
-    rows = [row for given in zip(*columns, strict=True) for row in _cut(given, gaps)]
-    names = Segments.dtypes()
-    return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
-
-
-def _cut(row: tuple[int, ...], gaps: list[Interval]) -> Iterator[tuple[int, ...]]:
-    kind, start, stop, *rest = row
-    if KINDS[kind] not in _NEEDS_NO_WORKER:
-        for first, last in gaps:
-            first, last = max(first, start), min(last, stop)
-            if first < last:
-                if start < first:
-                    yield (kind, start, first, *rest)
-                yield (KINDS.index(Kind.NO_WORKERS), first, last, *rest)
-                start = last
-    if start < stop:
-        yield (kind, start, stop, *rest)
+    parts: list[Row] = []
+    for row in segments.rows():
+        parts += [row] if KINDS[row[0]] in _NEEDS_NO_WORKER else relabelled(row, gaps, Kind.NO_WORKERS)
+    return Segments.from_rows(parts)

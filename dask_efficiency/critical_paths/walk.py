@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.nested import Nested
 from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import CODES, Row, Segments
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
 from dask_efficiency.trace.run_trace import STATES, Outcome, TraceTables
@@ -17,7 +17,6 @@ from dask_efficiency.trace.tables import MISSING, Int64
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(INSTANTS))
 
-_CODE = {kind: i for i, kind in enumerate(KINDS)}
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
@@ -48,7 +47,7 @@ class _Walk:
         self._reports: list[int] | None = None
         #: By task: the transition by which it was queued; made when first needed.
         self._queued: Int64 | None = None
-        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._rows: list[Row] = []
         self.at = scope.stop
 
     def segments(self) -> Segments:
@@ -66,9 +65,7 @@ class _Walk:
                 continue
             self._seen.add(run)
             following = self._through(run, stage)
-        columns = list(zip(*reversed(self._rows), strict=True)) or [()] * 7
-        names = Segments.dtypes()
-        return Segments(**{name: np.array(c, d) for (name, d), c in zip(names.items(), columns, strict=True)})
+        return Segments.from_rows(reversed(self._rows))
 
     def _to(self, since: int, kind: Kind, run: int = MISSING, *, sender: int = MISSING, task: int = MISSING) -> None:
         """What came before :attr:`at`, down to ``since``, was of this kind."""
@@ -80,7 +77,7 @@ class _Walk:
             worker = int(self._trace.runs.worker[run])
             if task == MISSING:
                 task = int(self._trace.runs.task[run])
-        self._rows.append((_CODE[kind], since, self.at, task, run, worker, sender))
+        self._rows.append((CODES[kind], since, self.at, task, run, worker, sender))
         self.at = since
 
     # Where the walk begins, and where it goes on when it knows no cause
