@@ -1,4 +1,4 @@
-"""Blocked: what was really a process that did not listen, told apart from messages, transfers and waits."""
+"""Blocked: finds the parts of messages, transfers and waits in which a busy event loop was the reason."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dask_efficiency.critical_paths.segments import CODES, Interval, Row, Segmen
 from dask_efficiency.trace.run_trace import BLOCKED_BY, TraceTables
 from dask_efficiency.trace.tables import MISSING
 
-#: Of these, the part in which a process at either end was blocked is that process's.
-#: GRAPH_UPDATE is not here: taking a graph in is what blocks the scheduler then.
+#: Of segments of these kinds, the part in which the event loop of this process was blocked is attributed to it.
+#: GRAPH_UPDATE is in none of them, because taking a graph in is itself what blocks the scheduler.
 _BY_SCHEDULER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.SCHEDULER_QUEUE, Kind.RESULT_GATHER}
 _BY_WORKER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.READY_WAIT}
 _BY_SENDER = {Kind.TRANSFER}
-#: Of these, what a loop did about data is part of them, whoever's data it was.
+#: Segments of these kinds keep the time in which an event loop moved data, no matter whose data it was.
 _MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
 
 
 def relabel(segments: Segments, trace: TraceTables) -> Segments:
-    """The same segments, cut up where a process was blocked; they tile as before.
+    """The same segments, cut up where an event loop was blocked; they tile the makespan as before.
 
-    A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
-    read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task or because
-    its memory was full, it is ``spill`` or ``unspill``. While a loop reads or writes data itself, a transfer stays one.
+    The time in which a message lies unread in a busy scheduler becomes ``scheduler-transition``. In a busy worker it
+    becomes ``worker-loop``; or ``spill`` or ``unspill`` while that worker writes to disk or reads from it, for any task
+    or because its memory is full. A transfer stays a transfer while the loop itself reads or writes data.
     """
     table = trace.blocked
     blocked = _by_process(table.worker, table.start, table.stop)
-    # When in such a time it moved data is not known: taken as its beginning.
+    # It is not known when in such a time the loop moved data; it is counted as the beginning.
     otherwise = _by_process(table.worker, table.start + np.maximum(table.moving_ns, 0), table.stop)
     disk = {
         Kind.SPILL: _disk(trace, "spill", "spill_ns", "ended"),
@@ -42,7 +42,7 @@ def relabel(segments: Segments, trace: TraceTables) -> Segments:
         kind, worker, sender = KINDS[row[0]], row[5], row[6]
         parts: Iterable[Row] = [row]
         when = otherwise if kind in _MOVES else blocked
-        # MISSING among workers is no worker, not the scheduler.
+        # A segment's MISSING worker is no worker, while a blocked row's MISSING worker is the scheduler.
         if kind in _BY_WORKER and worker != MISSING:
             parts = _cut(parts, when.get(worker, ()), kind, Kind.WORKER_LOOP)
         if kind in _BY_SENDER and sender != MISSING:
@@ -56,7 +56,7 @@ def relabel(segments: Segments, trace: TraceTables) -> Segments:
 
 
 def loop_causes(segments: Segments, trace: TraceTables) -> dict[str, float]:
-    """Seconds of ``worker-loop`` by what kept the loop busy, largest first: of those of which that was recorded."""
+    """Seconds of ``worker-loop`` by what kept the event loop busy, largest first, as far as that was recorded."""
     blocked = trace.blocked
     found: dict[str, int] = {}
     rows = segments.take(segments.kind == CODES[Kind.WORKER_LOOP])
@@ -86,7 +86,7 @@ def _cut_at_own_worker(rows: Iterable[Row], intervals: dict[int, list[Interval]]
 
 
 def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[Interval]]:
-    """Intervals by worker, sorted and merged."""
+    """By worker, its intervals, sorted and merged."""
     found: dict[int, list[Interval]] = {}
     for process, first, last in sorted(zip(map(int, worker), map(int, start), map(int, stop), strict=True)):
         intervals = found.setdefault(process, [])
@@ -98,7 +98,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
 
 
 def _disk(trace: TraceTables, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
-    """When each worker's event loop was at the disk: as it was seen there, and as its tasks say."""
+    """When each worker's event loop read from disk or wrote to it, as the loop and its tasks recorded it."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)

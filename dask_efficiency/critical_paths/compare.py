@@ -1,4 +1,4 @@
-"""Two critical paths set against each other: what moved onto the path, and what off it."""
+"""Compares the critical paths of two runs: what moved onto the path, and what moved off it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-#: What changes are told by; workers of two runs need not be the same.
+#: What changes are grouped by. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """Seconds of the makespan that one kind, prefix, worker or host made up, before and after."""
+    """Seconds of the makespan that one kind or prefix made up, before and after."""
 
-    #: One of :data:`~dask_efficiency.critical_paths.path.GROUPS`.
+    #: What it is a change of, one of :data:`COMPARED`.
     by: str
     name: str
     before: float
@@ -32,7 +32,7 @@ class PathChange:
 
     @property
     def moved(self) -> str:
-        """Whether it is new on the path, gone from it, or neither: ``onto``, ``off`` or nothing."""
+        """``onto`` if it is new on the path, ``off`` if it is gone from it, else an empty string."""
         if not self.before:
             return "onto"
         return "" if self.after else "off"
@@ -47,7 +47,8 @@ class PathComparisonValues:
     before, after
         The paths.
     changes
-        By kind, then by prefix; within each the largest change first. Their sum, in each, is the makespan's.
+        First by kind, then by prefix, each with the largest change first. Each group adds up to the change of the
+        makespan.
     """
 
     before: PathValues
@@ -66,7 +67,7 @@ class PathComparisonValues:
 
     @property
     def verdict(self) -> str:
-        """How much longer or shorter, and the kind and the prefix that made most of it; without a full stop."""
+        """How much longer or shorter the run took, and which kind and prefix changed most; without a full stop."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:
             return f"no difference: both took {now:.3g} s"

@@ -28,24 +28,24 @@ from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What segments can be added up by.
+#: What segments can be grouped by.
 GROUPS = ("kind", "prefix", "worker", "host")
 
-#: How many prefixes a table of speed-ups tries.
+#: How many prefixes a table of speed-ups tries at most.
 CANDIDATES = 10
 
-#: Kinds that each part of a replay's changes is about.
+#: By part that a replay can change, the kinds that it is about.
 PARTS = {
     "transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
     "spill": (Kind.SPILL, Kind.UNSPILL),
     "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
 }
 
-#: Where a segment belongs to no task or worker: the client's and the graph's own time.
+#: Stands for no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 
 
-# Without slots: what takes long is worked out when it is first asked for.
+# It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True)
 class PathValues:
     """The chain of events that a run's end waited for; its segments tile the makespan exactly.
@@ -55,13 +55,13 @@ class PathValues:
     trace
         The recorded run.
     question
-        What was asked for.
+        What the path was asked to explain.
     scope
         The stretch of the run that answers it.
     segments
-        In time order; the first begins where the scope does, each other where the one before stops.
+        In time order. The first one begins where the scope does, and each other where the one before it stops.
     causes
-        What each run came after.
+        What caused each run of a task.
     """
 
     trace: TraceTables
@@ -72,7 +72,7 @@ class PathValues:
 
     @classmethod
     def of(cls, trace: TraceTables, question: Question) -> Self:
-        """What a question's stretch of the run was spent on.
+        """Find the path that answers a question about a run.
 
         Raises
         ------
@@ -93,13 +93,13 @@ class PathValues:
 
     @property
     def unattributed(self) -> float:
-        """Share of the makespan that nothing recorded explains, in [0, 1]."""
+        """Share of the makespan that cannot be explained from what was recorded, in [0, 1]."""
         return self.seconds("kind").get(Kind.UNATTRIBUTED, 0.0) / self.makespan_seconds if len(self.segments) else 0.0
 
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the makespan by kind, prefix, worker or host; largest first. Their sum is the makespan.
 
-        Time of no task, or of no worker, is under :data:`NOBODY`.
+        Time that belongs to no task, or to no worker, is under :data:`NOBODY`.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class PathValues:
         return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
 
     def _grouped(self, by: str) -> tuple[Int64, list[str]]:
-        """By segment a position in the names; -1 is nobody."""
+        """By segment, the position of its group in the list of names; -1 where it is in none."""
         if by == "kind":
             return self.segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
         if by == "prefix":
@@ -205,12 +205,12 @@ class PathValues:
 
     @cached_property
     def floor_seconds(self) -> float:
-        """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
+        """Seconds that the longest chain of tasks computes: no cluster, however large, is faster with these tasks."""
         return self._chain[0] / 1e9
 
     @property
     def longest_task_seconds(self) -> float:
-        """The longest task on that path: where it is most of it, one task is what takes long, and no chain."""
+        """Seconds of the longest task on that chain; if it is most of the chain, a single task takes long."""
         return self._chain[1] / 1e9
 
     @cached_property
@@ -229,7 +229,7 @@ class PathValues:
 
     @property
     def slot_bound_seconds(self) -> float:
-        """Work divided by :attr:`slots`: all slots computing all the time; infinite without slots."""
+        """Seconds of the run if all slots compute all the time: work divided by :attr:`slots`; infinite without any."""
         work, there = float(self._work[0].sum()) / 1e9, self.slots
         return work / there if there else float("inf") if work else 0.0
 
@@ -239,13 +239,13 @@ class PathValues:
         return slack_ns(self.trace, self.causes, self.scope)
 
     def slack(self) -> pd.Series[float]:
-        """Seconds that each task could have ended later without delaying the end; all else as it was. Needs pandas.
+        """How many seconds later each task could have ended without delaying the end, all else unchanged. Needs pandas.
 
         Returns
         -------
         Series
-            By key, at least 0; 0 on the path. Tasks that did not end in the scope are left out. Of a task
-            that was done more than once, the least.
+            By key, at least 0, and 0 on the path. Tasks that did not end in the scope are left out. For a task that
+            ran more than once, it is the smallest.
         """
         import pandas as pd
 
@@ -272,7 +272,7 @@ class PathValues:
         )
 
     def to_summary(self) -> PathSummary:
-        """What this path says, small enough to be kept with a report."""
+        """The main figures of this path, small enough to be kept with a report."""
         return PathSummary(
             verdict=self.verdict,
             makespan_seconds=self.makespan_seconds,
@@ -290,16 +290,17 @@ class PathValues:
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
     ) -> Self:
-        """The path of the same run with changes; its arguments and errors are those of `replay`.
+        """The path of the same run with changes.
 
-        All times follow anew from their causes, the slots and the queue: the answer is the path of another run, not
-        this one with parts left out. It is an estimate, and what a replay cannot know is in its notes.
+        The arguments and errors are those of :func:`~dask_efficiency.replay.replay.replay`. All times are worked out
+        anew from their causes, the slots and the queue. So the answer is the path of another run, and not this path
+        with parts left out. It is an estimate, and its trace's notes say that it is a replay.
         """
         again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
         return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
-        """Where an improvement by some percent would help most: replays for each prefix and part. Needs pandas.
+        """Where an improvement by some percent would help most, by replays for each prefix and part. Needs pandas.
 
         Parameters
         ----------
@@ -309,11 +310,11 @@ class PathValues:
         Returns
         -------
         DataFrame
-            By ``what``, a prefix or one of :data:`PARTS` in parentheses, most helpful first: ``saved_seconds`` of the
-            makespan; ``error_seconds``, the standard error of that over several replays (NaN of a large trace, which
-            is replayed once); and ``saved``, the share of the makespan. Of the prefixes, the :data:`CANDIDATES` that
-            are longest on the path. What is not clearly above its error may be nothing, or less: a faster part can
-            also put tasks into a worse order.
+            By ``what``, a prefix or one of :data:`PARTS` in parentheses, the most helpful first: ``saved_seconds`` of
+            the makespan; ``error_seconds``, the standard error of that over several replays (NaN for a large trace,
+            which is replayed once); and ``saved``, the share of the makespan. Of the prefixes, only those
+            :data:`CANDIDATES` are tried that take longest on the path. A saving that is not clearly above its error
+            may be none at all: a faster part can also put tasks into a worse order.
 
         Raises
         ------
@@ -332,7 +333,7 @@ class PathValues:
         return frame
 
     def improvements(self, percent: float = 10.0) -> list[Speedup]:
-        """What :meth:`speedups` tells, without pandas."""
+        """The same as :meth:`speedups`, as a list."""
         if not 0 < percent <= 100:
             raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
         factor, kinds = 1.0 - percent / 100, self.seconds("kind")
@@ -350,12 +351,12 @@ class PathValues:
     def _question_of_a_replay(self) -> Question:
         if self.question.window is None:
             return self.question
-        # The window's times mean nothing there; the task that ended it does.
+        # A replay has other times, so the window is replaced by the task that ended it.
         run = self.scope.run
         task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:
-    """Positions, MISSING where they are out of range."""
+    """The positions, with MISSING for those that are out of range."""
     return np.where((position >= 0) & (position < length), position, MISSING).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Presence: when each worker of a trace was there, how many slots that made, and when there was no worker."""
+"""Presence: when each worker of a trace was there, how many slots there were, and when there was no worker."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dask_efficiency.critical_paths.scope import Scope
 from dask_efficiency.critical_paths.segments import Interval, Row, Segments, relabelled
 from dask_efficiency.trace.run_trace import TraceTables, WorkerChange
 
-#: What goes on whether there is a worker or not, and what was lost with one.
+#: Kinds that need no worker, and the time that was lost with one.
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
 def presence(trace: TraceTables, scope: Scope) -> list[list[Interval]]:
-    """When each worker was there during a scope, nanoseconds; one of which no coming is known, from its start."""
+    """When each worker was there during a scope, in nanoseconds; from its start, if no arrival was recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[Interval]] = [[] for _ in trace.workers]
     events = trace.worker_events
@@ -56,7 +56,7 @@ def slots(trace: TraceTables, scope: Scope) -> float:
 
 
 def name_without_workers(segments: Segments, trace: TraceTables, scope: Scope) -> Segments:
-    """The same segments, those parts named :attr:`Kind.NO_WORKERS` in which work waited for a worker to come."""
+    """The same segments, with :attr:`Kind.NO_WORKERS` where work waited while there was no worker."""
     gaps = without_workers(trace, scope)
     if not gaps:
         return segments
