@@ -350,7 +350,7 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
     ----------
     before, after
         A report, the path or fsspec URL of a saved one, or several of them: then medians are
-        compared, and a change is told from the difference that runs have among themselves.
+        compared, and each change is set against how much the runs of one side differ among themselves.
     **storage_options
         For the file systems of the paths, as in :func:`fsspec.open`.
 
