@@ -12,44 +12,47 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
-    from dask_efficiency.critical_paths.compare import compare_paths
-    from dask_efficiency.critical_paths.path import CriticalPath, critical_path
     from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
     from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-    from dask_efficiency.report.compare import compare
-    from dask_efficiency.report.files import load_report
-    from dask_efficiency.report.model import EfficiencyReport
+    from dask_efficiency.results import (
+        CriticalPath,
+        EfficiencyReport,
+        RunTrace,
+        compare,
+        compare_paths,
+        critical_path,
+        load_report,
+        load_trace,
+    )
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.minder.detector import load_minder
     from dask_efficiency.straggler.minder.train import train_minder
     from dask_efficiency.straggler.offline import find_stragglers
     from dask_efficiency.straggler.outliers import find_outliers
-    from dask_efficiency.trace.files import load_trace
-    from dask_efficiency.trace.run_trace import RunTrace
 
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
     "Bucket": "dask_efficiency.buckets",
-    "CriticalPath": "dask_efficiency.critical_paths.path",
+    "CriticalPath": "dask_efficiency.results",
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler.plugin",
-    "EfficiencyReport": "dask_efficiency.report.model",
+    "EfficiencyReport": "dask_efficiency.results",
     "Finding": "dask_efficiency.straggler.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
-    "RunTrace": "dask_efficiency.trace.run_trace",
-    "compare": "dask_efficiency.report.compare",
-    "compare_paths": "dask_efficiency.critical_paths.compare",
-    "critical_path": "dask_efficiency.critical_paths.path",
+    "RunTrace": "dask_efficiency.results",
+    "compare": "dask_efficiency.results",
+    "compare_paths": "dask_efficiency.results",
+    "critical_path": "dask_efficiency.results",
     "dask_setup": "dask_efficiency.plugins.preload",
     "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
     "find_outliers": "dask_efficiency.straggler.outliers",
     "find_stragglers": "dask_efficiency.straggler.offline",
     "get_trace": "dask_efficiency.plugins.client.calls",
     "load_minder": "dask_efficiency.straggler.minder.detector",
-    "load_report": "dask_efficiency.report.files",
-    "load_trace": "dask_efficiency.trace.files",
+    "load_report": "dask_efficiency.results",
+    "load_trace": "dask_efficiency.results",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
     "train_minder": "dask_efficiency.straggler.minder.train",

@@ -15,8 +15,7 @@ from dask_efficiency.cli.options import scheduler_options
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.critical_paths.path import CriticalPath
-    from dask_efficiency.trace.run_trace import RunTrace
+    from dask_efficiency.results import CriticalPath, RunTrace
 
 
 def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -109,9 +108,9 @@ def command(
             data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
     elif earlier is not None:
-        from dask_efficiency.critical_paths.compare import compare_paths
         from dask_efficiency.report.sections.path import comparison_document
         from dask_efficiency.report.terminal.coloured import show
+        from dask_efficiency.results import compare_paths
 
         show(comparison_document(compare_paths(earlier, found)))
     elif speedups:
@@ -144,7 +143,7 @@ def _recorded(source: str, connection: Connection) -> RunTrace:
             "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
             "or the address of a scheduler that records"
         )
-    from dask_efficiency.trace.files import load_trace
+    from dask_efficiency.results import load_trace
 
     return load_trace(given.where)
 
@@ -153,7 +152,7 @@ def _paths(
     trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[CriticalPath, CriticalPath | None]:
     """The path as recorded, and with changes where there are any."""
-    from dask_efficiency.critical_paths.path import critical_path
+    from dask_efficiency.results import critical_path
 
     found = critical_path(trace, **scope)
     return found, found.what_if(**changes) if any(changes.values()) else None

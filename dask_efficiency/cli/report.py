@@ -13,7 +13,7 @@ from dask_efficiency.cli.options import scheduler_options, timedelta
 from dask_efficiency.cli.source import Kind, Source, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.report import EfficiencyReport
+    from dask_efficiency.results import EfficiencyReport
 
 
 @click.command("report")
@@ -63,6 +63,6 @@ def _found(source: Source, last: float | None, connection: Connection) -> Effici
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):
         raise source.refusal("a saved report or a scheduler's address")
-    from dask_efficiency.report import load_report
+    from dask_efficiency.results import load_report
 
     return load_report(source.where)

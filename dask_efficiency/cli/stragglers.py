@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.plugins.client.questions import Caller
+    from dask_efficiency.results import RunTrace
     from dask_efficiency.straggler.offline import Judgement
-    from dask_efficiency.trace.run_trace import RunTrace
 
 
 @click.command("stragglers")
@@ -84,7 +84,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
 
 
 def _of_report(source: Source) -> Judgement:
-    from dask_efficiency.report import load_report
+    from dask_efficiency.results import load_report
     from dask_efficiency.straggler.offline import Judgement
 
     report = load_report(source.where)
@@ -99,7 +99,7 @@ def _run(source: Source) -> RunTrace | pd.DataFrame:
     if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
         raise source.refusal("a recorded run or a table of tasks")
     if not is_table and source.kind is not Kind.PARQUET:
-        from dask_efficiency.trace.files import load_trace
+        from dask_efficiency.results import load_trace
 
         return load_trace(source.where)
     import pandas as pd

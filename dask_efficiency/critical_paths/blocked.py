@@ -1,42 +1,36 @@
-"""Blocked: what was really a process that did not listen, told apart from messages, transfers and waits."""
+"""Blocked: finds the parts of messages, transfers and waits in which a busy event loop was the reason."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import CODES, Interval, Row, Segments, overlaps, relabelled
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
-Interval = tuple[int, int]
-
-#: Of these, the part in which a process at either end was blocked is that process's.
-#: GRAPH_UPDATE is not here: taking a graph in is what blocks the scheduler then.
+#: Of segments of these kinds, the part in which the event loop of this process was blocked is attributed to it.
+#: GRAPH_UPDATE is in none of them, because taking a graph in is itself what blocks the scheduler.
 _BY_SCHEDULER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.SCHEDULER_QUEUE, Kind.RESULT_GATHER}
 _BY_WORKER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.READY_WAIT}
 _BY_SENDER = {Kind.TRANSFER}
-#: Of these, what a loop did about data is part of them, whoever's data it was.
+#: Segments of these kinds keep the time in which an event loop moved data, no matter whose data it was.
 _MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
-
-_CODE = {kind: i for i, kind in enumerate(KINDS)}
-_Row = tuple[int, ...]
 
 
 def relabel(segments: Segments, trace: TraceTables) -> Segments:
-    """The same segments, cut up where a process was blocked; they tile as before.
+    """The same segments, cut up where an event loop was blocked; they tile the makespan as before.
 
-    A report that lies unread in a busy scheduler is ``scheduler-transition``; what a busy worker did not
-    read is ``worker-loop``, and where that worker wrote to disk or read from it meanwhile, for whatever task or because
-    its memory was full, it is ``spill`` or ``unspill``. While a loop reads or writes data itself, a transfer stays one.
+    The time in which a message lies unread in a busy scheduler becomes ``scheduler-transition``. In a busy worker it
+    becomes ``worker-loop``; or ``spill`` or ``unspill`` while that worker writes to disk or reads from it, for any task
+    or because its memory is full. A transfer stays a transfer while the loop itself reads or writes data.
     """
     table = trace.blocked
     blocked = _by_process(table.worker, table.start, table.stop)
-    # When in such a time it moved data is not known: taken as its beginning.
+    # It is not known when in such a time the loop moved data; it is counted as the beginning.
     otherwise = _by_process(table.worker, table.start + np.maximum(table.moving_ns, 0), table.stop)
     disk = {
         Kind.SPILL: _disk(trace, "spill", "spill_ns", "ended"),
@@ -44,12 +38,12 @@ def relabel(segments: Segments, trace: TraceTables) -> Segments:
     }
     if not blocked and not any(disk.values()):
         return segments
-    rows: list[_Row] = []
-    for row in zip(*(column.tolist() for column in segments.columns().values()), strict=True):
+    rows: list[Row] = []
+    for row in segments.rows():
         kind, worker, sender = KINDS[row[0]], row[5], row[6]
-        parts: Iterable[_Row] = [row]
+        parts: Iterable[Row] = [row]
         when = otherwise if kind in _MOVES else blocked
-        # MISSING among workers is no worker, not the scheduler.
+        # A segment's MISSING worker is no worker, while a blocked row's MISSING worker is the scheduler.
         if kind in _BY_WORKER and worker != MISSING:
             parts = _cut(parts, when.get(worker, ()), kind, Kind.WORKER_LOOP)
         if kind in _BY_SENDER and sender != MISSING:
@@ -59,59 +53,41 @@ def relabel(segments: Segments, trace: TraceTables) -> Segments:
         for name, intervals in disk.items():
             parts = _cut_at_own_worker(parts, intervals, name)
         rows.extend(parts)
-    names = Segments.dtypes()
-    return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
+    return Segments.from_rows(rows)
 
 
 def loop_causes(segments: Segments, trace: TraceTables) -> dict[str, float]:
-    """Seconds of ``worker-loop`` by what kept the loop busy, largest first: of those of which that was recorded."""
+    """Seconds of ``worker-loop`` by what kept the event loop busy, largest first, as far as that was recorded."""
     blocked = trace.blocked
     found: dict[str, int] = {}
-    rows = segments.take(segments.kind == _CODE[Kind.WORKER_LOOP])
+    rows = segments.take(segments.kind == CODES[Kind.WORKER_LOOP])
     for number, cause in enumerate(BLOCKED_BY):
         mine = blocked.take(blocked.cause == number)
         intervals = _by_process(mine.worker, mine.start, mine.stop)
         for worker, start, stop in zip(rows.worker.tolist(), rows.start.tolist(), rows.stop.tolist(), strict=True):
-            for first, last in _overlaps(intervals.get(worker, []), start, stop):
+            for first, last in overlaps(intervals.get(worker, []), start, stop):
                 found[cause] = found.get(cause, 0) + last - first
     return {cause: ns / 1e9 for cause, ns in sorted(found.items(), key=lambda item: -item[1])}
 
 
 def _cut(
-    rows: Iterable[_Row], intervals: Sequence[Interval], kind: Kind, to: Kind, *, worker: int | None = None
-) -> Iterator[_Row]:
-    """Rows of a kind, with the parts that lie in intervals turned into another."""
+    rows: Iterable[Row], intervals: Sequence[Interval], kind: Kind, to: Kind, *, worker: int | None = None
+) -> Iterator[Row]:
+    """Rows, of which those of one kind have another kind within some intervals."""
     for row in rows:
-        if not intervals or KINDS[row[0]] != kind:
+        if intervals and row[0] == CODES[kind]:
+            yield from relabelled(row, intervals, to, worker=worker)
+        else:
             yield row
-            continue
-        start, stop = row[1], row[2]
-        for first, last in _overlaps(intervals, start, stop):
-            if start < first:
-                yield (row[0], start, first, *row[3:])
-            yield (_CODE[to], first, last, *row[3:5], row[5] if worker is None else worker, row[6])
-            start = last
-        if start < stop:
-            yield (row[0], start, stop, *row[3:])
 
 
-def _cut_at_own_worker(rows: Iterable[_Row], intervals: dict[int, list[Interval]], to: Kind) -> Iterator[_Row]:
+def _cut_at_own_worker(rows: Iterable[Row], intervals: dict[int, list[Interval]], to: Kind) -> Iterator[Row]:
     for row in rows:
         yield from _cut([row], intervals.get(row[5], []), Kind.WORKER_LOOP, to)
 
 
-def _overlaps(intervals: Sequence[Interval], start: int, stop: int) -> Iterator[Interval]:
-    """The parts of disjoint, sorted intervals within (start, stop)."""
-    for i in range(max(bisect_right(intervals, (start, start)) - 1, 0), len(intervals)):
-        first, last = intervals[i]
-        if first >= stop:
-            return
-        if last > start:
-            yield max(first, start), min(last, stop)
-
-
 def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[Interval]]:
-    """Intervals by worker, sorted and merged."""
+    """By worker, its intervals, sorted and merged."""
     found: dict[int, list[Interval]] = {}
     for process, first, last in sorted(zip(map(int, worker), map(int, start), map(int, stop), strict=True)):
         intervals = found.setdefault(process, [])
@@ -123,7 +99,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
 
 
 def _disk(trace: TraceTables, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
-    """When each worker's event loop was at the disk: as it was seen there, and as its tasks say."""
+    """When each worker's event loop read from disk or wrote to it, as the loop and its tasks recorded it."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)

@@ -1,4 +1,4 @@
-"""Bounds: how fast a run could have been, and how much each task had to spare."""
+"""Bounds: how fast a run could have been at best, and by how much each task could have been later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def work_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
-    """Of each task: for how long it computed within a scope, and when it began; the first time that it succeeded.
+    """For how long each task computed within a scope, and when it began, in the first run of it that succeeded.
 
     Returns
     -------
@@ -27,14 +27,14 @@ def work_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     good = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
     rows = np.flatnonzero(good & (begin <= end))[::-1]
     work, start = np.zeros(tasks, np.int64), np.full(tasks, MISSING, np.int64)
-    # The first success is written last.
+    # The rows go backwards, so that the first success of a task is the one that stays.
     work[runs.task[rows]] = (end - begin)[rows]
     start[runs.task[rows]] = begin[rows]
     return work, start
 
 
 def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
-    """As :func:`work_ns`, but only for how long each task's thread computed or waited for the GPU's work for it."""
+    """As :func:`work_ns`, counting only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
     used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
@@ -45,13 +45,15 @@ def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
 
 
 def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, int]:
-    """Longest path of pure computing through the graph (CPM): infinitely many workers, free links, no scheduler.
+    """The longest chain of tasks that need one another, by computing time: the critical path method (CPM).
+
+    It is how long the run would take with any number of workers, without transfers and without a scheduler.
 
     Returns
     -------
     length, largest
-        Nanoseconds: of all of it, never more than the makespan, as far as inputs were computed before what needed
-        them; and of its longest task.
+        Nanoseconds of the whole chain, and of the longest task on it. The chain is never longer than the makespan if
+        every input was computed before the tasks that needed it.
     """
     starts = trace.dependency_starts
     needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
@@ -59,7 +61,7 @@ def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, i
     finish: list[int] = work.tolist()
     needed: list[int] = trace.dependencies.tolist()
     rows = zip(needing.tolist(), starts[needing].tolist(), starts[needing + 1].tolist(), strict=True)
-    # Without inputs, a task's finish is its own work: half of the tasks of a tree need no turn of the loop.
+    # A task without inputs finishes after its own work, so the loop leaves it out: half of the tasks of a tree.
     for task, first, last in rows:
         if last - first == 1:
             finish[task] += finish[needed[first]]
@@ -70,7 +72,7 @@ def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, i
         return 0, 0
     task = finish.index(length)
     largest = int(work[task])
-    for _ in range(len(finish)):  # a graph that is damaged may have circles
+    for _ in range(len(finish)):  # the graph of a damaged trace may have circles
         before = needed[starts[task] : starts[task + 1]]
         task_before = max(before, key=finish.__getitem__, default=task)
         if not before or finish[task_before] + int(work[task]) != finish[task]:
@@ -81,10 +83,11 @@ def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, i
 
 
 def slack_ns(trace: TraceTables, causes: Causes, scope: Scope) -> Int64:
-    """By run: by how much it could have been reported later without delaying the end, all else as it was.
+    """By run: how much later it could have been reported without delaying the end, if all else stayed as it was.
 
-    Inputs, the order on each slot, the order of the scheduler's queue, tries of the same task, and a client that
-    waits for one result before it asks for the next bind runs to each other; the delays between them are kept.
+    Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
+    of the same task, and clients that wait for one result before they ask for the next. The delays between runs that
+    depend on each other are kept.
 
     Returns
     -------
@@ -110,13 +113,13 @@ def slack_ns(trace: TraceTables, causes: Causes, scope: Scope) -> Int64:
 
 
 def _constraints(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64, Int64]:
-    """Which run had to end before which, and how much later it could have."""
+    """Pairs of runs, the first of which had to end before the second, and how much later it could have ended."""
     runs = trace.runs
     waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
     making, needing = causes.inputs(trace)
     last_input = np.full(len(runs), MISSING, np.int64)
     np.maximum.at(last_input, needing, runs.reported[making])
-    # Where an input's end was the cause, it is there already. A try that follows on a failed one comes after that.
+    # An input's end that was the cause is in the pairs of inputs already. A new try comes after the failed one.
     caused = np.flatnonzero((causes.run != MISSING) & (causes.queued | (runs.reported[causes.run] > last_input)))
     last = last_input.copy()
     last[caused] = np.maximum(last[caused], runs.reported[causes.run[caused]])
@@ -134,7 +137,7 @@ def _constraints(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64, Int6
 
 
 def _slot_order(trace: TraceTables) -> tuple[Int64, Int64]:
-    """Runs that followed on each other in a slot."""
+    """Pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
     place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
@@ -145,7 +148,7 @@ def _slot_order(trace: TraceTables) -> tuple[Int64, Int64]:
 
 
 def _client_order(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64]:
-    """Results that a client waited for, and the runs that it asked for next."""
+    """Pairs of the run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
     roots: dict[int, list[int]] = {}
     for run in np.flatnonzero(causes.graph != MISSING).tolist():

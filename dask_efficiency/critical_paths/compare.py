@@ -1,9 +1,9 @@
-"""Two critical paths set against each other: what moved onto the path, and what off it."""
+"""Compares the critical paths of two runs: what moved onto the path, and what moved off it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 from dask_efficiency.critical_paths.path import GROUPS, NOBODY, PathValues
 
@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: What changes are grouped by. The workers of two runs need not be the same, so changes by worker mean nothing.
+COMPARED = GROUPS[:2]
+
+
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """Seconds of the makespan that one kind, prefix, worker or host made up, before and after."""
+    """Seconds of the makespan that one kind or prefix made up, before and after."""
 
-    #: One of :data:`~dask_efficiency.critical_paths.path.GROUPS`.
+    #: What it is a change of, one of :data:`COMPARED`.
     by: str
     name: str
     before: float
@@ -28,7 +32,7 @@ class PathChange:
 
     @property
     def moved(self) -> str:
-        """Whether it is new on the path, gone from it, or neither: ``onto``, ``off`` or nothing."""
+        """``onto`` if it is new on the path, ``off`` if it is gone from it, else an empty string."""
         if not self.before:
             return "onto"
         return "" if self.after else "off"
@@ -43,16 +47,27 @@ class PathComparisonValues:
     before, after
         The paths.
     changes
-        By kind, then by prefix; within each the largest change first. Their sum, in each, is the makespan's.
+        First by kind, then by prefix, each with the largest change first. Each group adds up to the change of the
+        makespan.
     """
 
     before: PathValues
     after: PathValues
     changes: tuple[PathChange, ...]
 
+    @classmethod
+    def of(cls, before: PathValues, after: PathValues) -> Self:
+        """What differs between two paths."""
+        found: list[PathChange] = []
+        for by in COMPARED:
+            was, now = before.seconds(by), after.seconds(by)
+            changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
+            found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+        return cls(before, after, tuple(found))
+
     @property
     def verdict(self) -> str:
-        """How much longer or shorter, and the kind and the prefix that made most of it; without a full stop."""
+        """How much longer or shorter the run took, and which kind and prefix changed most; without a full stop."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:
             return f"no difference: both took {now:.3g} s"
@@ -88,38 +103,6 @@ class PathComparisonValues:
             },
             index=pd.Index([change.name for change in rows], name=by),
         )
-
-    def __repr__(self) -> str:
-        from dask_efficiency.report.sections.path import comparison_document
-        from dask_efficiency.report.terminal.plain import plain
-
-        return plain(comparison_document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.sections.path import comparison_document
-        from dask_efficiency.report.terminal.coloured import renderables
-
-        yield from renderables(comparison_document(self), console, options)
-
-
-#: What changes are told by; workers of two runs need not be the same.
-COMPARED = GROUPS[:2]
-
-
-def compare_paths(before: PathValues, after: PathValues) -> PathComparisonValues:
-    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
-
-    Parameters
-    ----------
-    before, after
-        Paths of two runs, or of a run and of a what-if.
-    """
-    found: list[PathChange] = []
-    for by in COMPARED:
-        was, now = before.seconds(by), after.seconds(by)
-        changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
-        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-    return PathComparisonValues(before, after, tuple(found))
 
 
 def _most(changes: list[PathChange], sign: int) -> str:

@@ -8,27 +8,27 @@ from enum import StrEnum
 class Kind(StrEnum):
     """What a stretch of the critical path was spent on."""
 
-    #: The client optimised and sent a graph, or your own code was thinking.
+    #: The client optimised and sent a graph, or the user's own code ran.
     CLIENT_SUBMIT = "client-submit"
-    #: The scheduler took a graph in, and gave the first task out.
+    #: The scheduler took a graph in and assigned its first task.
     GRAPH_UPDATE = "graph-update"
-    #: The scheduler was busy: between two steps that follow on each other, or with something else.
+    #: The scheduler was busy, with this task or with something else.
     SCHEDULER_TRANSITION = "scheduler-transition"
-    #: Waited on the scheduler for a worker with room.
+    #: A task waited on the scheduler for a worker with room.
     SCHEDULER_QUEUE = "scheduler-queue"
     #: The message to the worker.
     SCHEDULER_TO_WORKER = "scheduler-to-worker"
-    #: Waited on the worker for its turn to fetch an input.
+    #: A worker waited for its turn to fetch an input.
     TRANSFER_QUEUE = "transfer-queue"
     #: An input came from another worker.
     TRANSFER = "transfer"
-    #: Could have run, but no slot was free; the path follows the task that held it.
+    #: A task could have run, but no slot was free; the path goes on with the task that held the slot.
     READY_WAIT = "ready-wait"
     #: Inputs were read back from disk.
     UNSPILL = "unspill"
     #: Results were written to disk.
     SPILL = "spill"
-    #: From the event loop to the thread.
+    #: The task was handed over from the event loop to its thread.
     EXECUTOR_HANDOFF = "executor-handoff"
     #: The task's thread computed.
     COMPUTE_CPU = "compute-cpu"
@@ -42,11 +42,11 @@ class Kind(StrEnum):
     REPORT = "report"
     #: The client fetched results.
     RESULT_GATHER = "result-gather"
-    #: There was no worker at all, and work that waited for one.
+    #: There was no worker, and work waited for one.
     NO_WORKERS = "no-workers"
-    #: Lost with a worker that vanished: what it ran, or results that were only there.
+    #: Time that was lost with a worker: what it ran, or results that only it had.
     LOST_WORKER = "lost-worker"
-    #: Nothing that was recorded explains it.
+    #: Nothing that was recorded explains this time.
     UNATTRIBUTED = "unattributed"
 
 

@@ -1,4 +1,4 @@
-"""Nested: which tasks a task asked for itself, and waited for, outside of its slot."""
+"""Nested tasks: those that a task submitted itself, and waited for after it left its slot."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
-#: How Dask names the clients that workers have for their tasks (``worker_client``, ``get_client``).
+#: The names of the clients that workers have for their tasks (``worker_client``, ``get_client``) begin with this.
 WORKER_CLIENT = "Client-worker-"
 
 
 class Nested:
-    """Graphs that came from tasks which had seceded, by those tasks' runs.
+    """Which graphs came from tasks that had seceded, and from which run of these tasks.
 
-    A worker has one client for all of its tasks, and its name does not say whose: the worker is the one on which most
-    of the graphs came from while a seceded task ran, the task the one of these that began last.
+    A worker has one client for all of its tasks, and the client's name does not say which worker it belongs to. So the
+    worker is the one on which a seceded task was running when most of the graphs came in, and the task is, of those
+    that were running there when a graph came in, the one that began last.
     """
 
     def __init__(self, trace: TraceTables) -> None:
@@ -59,11 +60,11 @@ class Nested:
             results.sort()
 
     def parent(self, graph: int) -> int:
-        """The run that sent a graph; MISSING for one of a client of its own."""
+        """The run that submitted a graph; MISSING for a graph that no task submitted."""
         return self._parents.get(graph, MISSING)
 
     def last_result(self, run: int, at: int) -> int:
-        """The run that made the last result that this run had asked for, by then; MISSING without any."""
+        """The run that made the last of the results that a run had asked for and got by then; MISSING without any."""
         results = self._results.get(run, [])
         found = bisect_right(results, (at, len(results) + (1 << 62))) - 1
         return results[found][1] if found >= 0 else MISSING

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from dask_efficiency.critical_paths.bounds import longest_chain, slack_ns, usefu
 from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.critical_paths.presence import name_without_workers, slots
 from dask_efficiency.critical_paths.scope import Question, Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import CODES, Segments
 from dask_efficiency.critical_paths.speedups import Speedup, replays, speedups
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.critical_paths.verdict import verdict
@@ -23,32 +22,30 @@ from dask_efficiency.critical_paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.replay import replay_with
 from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.chrome import PathSlice, save_chrome
-from dask_efficiency.trace.events import Written
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What segments can be added up by.
+#: What segments can be grouped by.
 GROUPS = ("kind", "prefix", "worker", "host")
 
-#: How many prefixes a table of speed-ups tries.
+#: How many prefixes a table of speed-ups tries at most.
 CANDIDATES = 10
 
-#: Kinds that each part of a replay's changes is about.
+#: By part that a replay can change, the kinds that it is about.
 PARTS = {
     "transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
     "spill": (Kind.SPILL, Kind.UNSPILL),
     "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
 }
 
-#: Where a segment belongs to no task or worker: the client's and the graph's own time.
+#: Stands for no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 
 
-# Without slots: what takes long is worked out when it is first asked for.
+# It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True)
 class PathValues:
     """The chain of events that a run's end waited for; its segments tile the makespan exactly.
@@ -58,13 +55,13 @@ class PathValues:
     trace
         The recorded run.
     question
-        What was asked for.
+        What the path was asked to explain.
     scope
         The stretch of the run that answers it.
     segments
-        In time order; the first begins where the scope does, each other where the one before stops.
+        In time order. The first one begins where the scope does, and each other where the one before it stops.
     causes
-        What each run came after.
+        What caused each run of a task.
     """
 
     trace: TraceTables
@@ -73,6 +70,22 @@ class PathValues:
     segments: Segments
     causes: Causes
 
+    @classmethod
+    def of(cls, trace: TraceTables, question: Question) -> Self:
+        """Find the path that answers a question about a run.
+
+        Raises
+        ------
+        EmptyTraceError
+            If no task ended in what was asked for.
+        UnknownNameError
+            If there is no such task or span.
+        """
+        scope = question.scope(trace)
+        causes = Causes(trace)
+        segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
+        return cls(trace, question, scope, segments, causes)
+
     @property
     def makespan_seconds(self) -> float:
         """Wall clock from the client's first activity to the last result."""
@@ -80,13 +93,13 @@ class PathValues:
 
     @property
     def unattributed(self) -> float:
-        """Share of the makespan that nothing recorded explains, in [0, 1]."""
+        """Share of the makespan that cannot be explained from what was recorded, in [0, 1]."""
         return self.seconds("kind").get(Kind.UNATTRIBUTED, 0.0) / self.makespan_seconds if len(self.segments) else 0.0
 
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the makespan by kind, prefix, worker or host; largest first. Their sum is the makespan.
 
-        Time of no task, or of no worker, is under :data:`NOBODY`.
+        Time that belongs to no task, or to no worker, is under :data:`NOBODY`.
 
         Raises
         ------
@@ -109,7 +122,7 @@ class PathValues:
         return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
 
     def _grouped(self, by: str) -> tuple[Int64, list[str]]:
-        """By segment a position in the names; -1 is nobody."""
+        """By segment, the position of its group in the list of names; -1 where it is in none."""
         if by == "kind":
             return self.segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
         if by == "prefix":
@@ -176,31 +189,6 @@ class PathValues:
             }
         )
 
-    def slices(self) -> list[PathSlice]:
-        """The segments as :func:`~dask_efficiency.trace.chrome.save_chrome` takes them."""
-        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
-
-    def to_chrome(
-        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
-    ) -> Written:
-        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
-
-        Parameters
-        ----------
-        path, only_critical, **storage_options
-            As of :func:`~dask_efficiency.trace.chrome.save_chrome`.
-        """
-        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.html.render import save_page
-        from dask_efficiency.report.sections.path import page
-
-        save_page(page(self), path, **storage_options)
-
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:
         return work_ns(self.trace, self.scope)
@@ -217,12 +205,12 @@ class PathValues:
 
     @cached_property
     def floor_seconds(self) -> float:
-        """Longest path of pure computing through the graph: no cluster, however large, is faster with these tasks."""
+        """Seconds that the longest chain of tasks computes: no cluster, however large, is faster with these tasks."""
         return self._chain[0] / 1e9
 
     @property
     def longest_task_seconds(self) -> float:
-        """The longest task on that path: where it is most of it, one task is what takes long, and no chain."""
+        """Seconds of the longest task on that chain; if it is most of the chain, a single task takes long."""
         return self._chain[1] / 1e9
 
     @cached_property
@@ -241,7 +229,7 @@ class PathValues:
 
     @property
     def slot_bound_seconds(self) -> float:
-        """Work divided by :attr:`slots`: all slots computing all the time; infinite without slots."""
+        """Seconds of the run if all slots compute all the time: work divided by :attr:`slots`; infinite without any."""
         work, there = float(self._work[0].sum()) / 1e9, self.slots
         return work / there if there else float("inf") if work else 0.0
 
@@ -251,13 +239,13 @@ class PathValues:
         return slack_ns(self.trace, self.causes, self.scope)
 
     def slack(self) -> pd.Series[float]:
-        """Seconds that each task could have ended later without delaying the end; all else as it was. Needs pandas.
+        """How many seconds later each task could have ended without delaying the end, all else unchanged. Needs pandas.
 
         Returns
         -------
         Series
-            By key, at least 0; 0 on the path. Tasks that did not end in the scope are left out. Of a task
-            that was done more than once, the least.
+            By key, at least 0, and 0 on the path. Tasks that did not end in the scope are left out. For a task that
+            ran more than once, it is the smallest.
         """
         import pandas as pd
 
@@ -284,7 +272,7 @@ class PathValues:
         )
 
     def to_summary(self) -> PathSummary:
-        """What this path says, small enough to be kept with a report."""
+        """The main figures of this path, small enough to be kept with a report."""
         return PathSummary(
             verdict=self.verdict,
             makespan_seconds=self.makespan_seconds,
@@ -296,21 +284,23 @@ class PathValues:
 
     def seconds_computing(self) -> dict[str, float]:
         """Seconds of the makespan in which tasks computed, by prefix; largest first."""
-        computing = np.isin(self.segments.kind, [KINDS.index(kind) for kind in COMPUTE])
+        computing = np.isin(self.segments.kind, [CODES[kind] for kind in COMPUTE])
         return self._seconds("prefix", computing)
 
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
-    ) -> PathValues:
-        """The path of the same run with changes; its arguments and errors are those of `replay`.
+    ) -> Self:
+        """The path of the same run with changes.
 
-        All times follow anew from their causes, the slots and the queue: the answer is the path of another run, not
-        this one with parts left out. It is an estimate, and what a replay cannot know is in its notes.
+        The arguments and errors are those of :func:`~dask_efficiency.replay.replay.replay`. All times are worked out
+        anew from their causes, the slots and the queue. So the answer is the path of another run, and not this path
+        with parts left out. It is an estimate, and its trace's notes say that it is a replay.
         """
-        return self._of(replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes))
+        again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
+        return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
-        """Where an improvement by some percent would help most: replays for each prefix and part. Needs pandas.
+        """Where an improvement by some percent would help most, by replays for each prefix and part. Needs pandas.
 
         Parameters
         ----------
@@ -320,11 +310,11 @@ class PathValues:
         Returns
         -------
         DataFrame
-            By ``what``, a prefix or one of :data:`PARTS` in parentheses, most helpful first: ``saved_seconds`` of the
-            makespan; ``error_seconds``, the standard error of that over several replays (NaN of a large trace, which
-            is replayed once); and ``saved``, the share of the makespan. Of the prefixes, the :data:`CANDIDATES` that
-            are longest on the path. What is not clearly above its error may be nothing, or less: a faster part can
-            also put tasks into a worse order.
+            By ``what``, a prefix or one of :data:`PARTS` in parentheses, the most helpful first: ``saved_seconds`` of
+            the makespan; ``error_seconds``, the standard error of that over several replays (NaN for a large trace,
+            which is replayed once); and ``saved``, the share of the makespan. Of the prefixes, only those
+            :data:`CANDIDATES` are tried that take longest on the path. A saving that is not clearly above its error
+            may be none at all: a faster part can also put tasks into a worse order.
 
         Raises
         ------
@@ -343,7 +333,7 @@ class PathValues:
         return frame
 
     def improvements(self, percent: float = 10.0) -> list[Speedup]:
-        """What :meth:`speedups` tells, without pandas."""
+        """The same as :meth:`speedups`, as a list."""
         if not 0 < percent <= 100:
             raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
         factor, kinds = 1.0 - percent / 100, self.seconds("kind")
@@ -358,87 +348,15 @@ class PathValues:
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 
-    def _of(self, trace: TraceTables) -> PathValues:
-        """The same question of another trace of this run."""
-        return _path(trace, self._question_of_a_replay())
-
     def _question_of_a_replay(self) -> Question:
         if self.question.window is None:
             return self.question
-        # The window's times mean nothing there; the task that ended it does.
+        # A replay has other times, so the window is replaced by the task that ended it.
         run = self.scope.run
         task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
 
-    def __repr__(self) -> str:
-        from dask_efficiency.report.sections.path import document
-        from dask_efficiency.report.terminal.plain import plain
-
-        return plain(document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.sections.path import document
-        from dask_efficiency.report.terminal.coloured import renderables
-
-        yield from renderables(document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        from dask_efficiency.report.html.render import fragment
-        from dask_efficiency.report.sections.path import document
-
-        return fragment(document(self))
-
-
-def critical_path(
-    trace: TraceTables,
-    *,
-    target: str | None = None,
-    span: str | None = None,
-    window: tuple[int, int] | None = None,
-) -> PathValues:
-    """What every second of a run's wall clock was spent on.
-
-    From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
-    start to the input, the slot or the message that came last, and so on, to the client's first activity.
-
-    Parameters
-    ----------
-    trace
-        A recorded run, or a replayed one.
-    target
-        Only what the end of the task with this key waited for.
-    span
-        Only what the end of this span's last task waited for.
-    window
-        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
-
-    Returns
-    -------
-    PathValues
-        Its segments tile the makespan exactly.
-
-    Raises
-    ------
-    EmptyTraceError
-        If no task ended in what was asked for.
-    UnknownNameError
-        If there is no such task or span.
-    ValueError
-        If more than one of the restrictions is given, or the window does not end after its start.
-    """
-    given = [name for name, value in (("target", target), ("span", span), ("window", window)) if value is not None]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
-    return _path(trace, Question(target, span, window))
-
-
-def _path(trace: TraceTables, question: Question) -> PathValues:
-    scope = question.scope(trace)
-    causes = Causes(trace)
-    segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
-    return PathValues(trace, question, scope, segments, causes)
-
 
 def _within(position: Int32 | Int64, length: int) -> Int64:
-    """Positions, MISSING where they are out of range."""
+    """The positions, with MISSING for those that are out of range."""
     return np.where((position >= 0) & (position < length), position, MISSING).astype(np.int64)

@@ -1,25 +1,19 @@
-"""Presence: when each worker of a trace was there, how many slots that made, and when there was no worker."""
+"""Presence: when each worker of a trace was there, how many slots there were, and when there was no worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import Interval, Row, Segments, relabelled
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import WorkerChange
 
-Interval = tuple[int, int]
-
-#: What goes on whether there is a worker or not, and what was lost with one.
+#: Kinds that need no worker, and the time that was lost with one.
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
 def presence(trace: TraceTables, scope: Scope) -> list[list[Interval]]:
-    """When each worker was there during a scope, nanoseconds; one of which no coming is known, from its start."""
+    """When each worker was there during a scope, in nanoseconds; from its start, if no arrival was recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[Interval]] = [[] for _ in trace.workers]
     events = trace.worker_events
@@ -63,25 +57,11 @@ def slots(trace: TraceTables, scope: Scope) -> float:
 
 
 def name_without_workers(segments: Segments, trace: TraceTables, scope: Scope) -> Segments:
-    """The same segments, those parts named :attr:`Kind.NO_WORKERS` in which work waited for a worker to come."""
+    """The same segments, with :attr:`Kind.NO_WORKERS` where work waited while there was no worker."""
     gaps = without_workers(trace, scope)
     if not gaps:
         return segments
-    columns = (column.tolist() for column in segments.columns().values())
-    rows = [row for given in zip(*columns, strict=True) for row in _cut(given, gaps)]
-    names = Segments.dtypes()
-    return Segments(**{n: np.array(c, d) for (n, d), c in zip(names.items(), zip(*rows, strict=True), strict=True)})
-
-
-def _cut(row: tuple[int, ...], gaps: list[Interval]) -> Iterator[tuple[int, ...]]:
-    kind, start, stop, *rest = row
-    if KINDS[kind] not in _NEEDS_NO_WORKER:
-        for first, last in gaps:
-            first, last = max(first, start), min(last, stop)
-            if first < last:
-                if start < first:
-                    yield (kind, start, first, *rest)
-                yield (KINDS.index(Kind.NO_WORKERS), first, last, *rest)
-                start = last
-    if start < stop:
-        yield (kind, start, stop, *rest)
+    parts: list[Row] = []
+    for row in segments.rows():
+        parts += [row] if KINDS[row[0]] in _NEEDS_NO_WORKER else relabelled(row, gaps, Kind.NO_WORKERS)
+    return Segments.from_rows(parts)

@@ -1,8 +1,8 @@
-"""Scope: which stretch of a trace a critical path is asked for, and the run that ended it."""
+"""Scope: the stretch of a trace that a critical path explains, and the run that ended it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -21,22 +21,33 @@ class Scope:
 
     start: int
     stop: int
-    #: Position of the run whose report the end waited for; MISSING where a client's own doing came last.
+    #: Position of the run whose report the end waited for; MISSING where the end waited for none.
     run: int
-    #: Position in the trace's phases of the client's gathering at the end; MISSING where there was none.
+    #: Position in the trace's phases of the gathering with which it ends; MISSING where it ends with a report.
     gather: int = MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a path is asked for: all of a trace, or one of these."""
+    """What a path is asked to explain: a task, a span, a window, or all of a trace where none of them is given.
+
+    Raises
+    ------
+    ValueError
+        If more than one is given.
+    """
 
     target: str | None = None
     span: str | None = None
     window: tuple[int, int] | None = None
 
+    def __post_init__(self) -> None:
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
+
     def scope(self, trace: TraceTables) -> Scope:
-        """Where it is answered."""
+        """The stretch of a trace that answers it."""
         if self.target is not None:
             return of_target(trace, self.target)
         if self.span is not None:
@@ -52,7 +63,7 @@ def whole(trace: TraceTables) -> Scope:
 
 
 def within(trace: TraceTables, start: int, stop: int) -> Scope:
-    """From a client's first activity in a window, or the window's start if there was work then, to its last result.
+    """From a client's first activity in a window to its last result; from the window's start, if there was work then.
 
     Raises
     ------
@@ -126,7 +137,7 @@ def _of(trace: TraceTables, chosen: Bool, what: str) -> Scope:
     graphs = graphs[(graphs >= 0) & (graphs < len(trace.graphs))]
     begin = trace.start
     if len(graphs):
-        # The client's work on the first of its graphs counts too.
+        # The client's own work on the first of the graphs counts too.
         first = int(graphs.min())
         received = int(trace.graphs.received[first])
         before = trace.phases.stop[
@@ -139,7 +150,7 @@ def _of(trace: TraceTables, chosen: Bool, what: str) -> Scope:
 
 
 def _begin(trace: TraceTables, start: int, stop: int) -> int:
-    """When the work began, in a stretch."""
+    """When work began between two instants."""
     runs = trace.runs
     if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
         return start
@@ -149,7 +160,7 @@ def _begin(trace: TraceTables, start: int, stop: int) -> int:
 
 
 def _of_tasks(trace: TraceTables, chosen: Bool) -> Bool:
-    """By run: whether it is of a task that is chosen."""
+    """By run: whether its task is chosen."""
     task = trace.runs.task
     inside = (task >= 0) & (task < len(chosen))
     return inside & chosen[np.where(inside, task, 0)] if len(chosen) else inside

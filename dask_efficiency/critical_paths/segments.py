@@ -1,24 +1,84 @@
-"""Segments: the stretches of a critical path, in time order, without gaps."""
+"""Segments: the stretches of a critical path, in time order and without gaps."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.trace.tables import Int8, Int32, Int64, Table
+
+#: A row of :class:`Segments`, its values in the order of the columns.
+Row = tuple[int, ...]
+
+#: From an instant to another one, in nanoseconds.
+Interval = tuple[int, int]
+
+#: By kind, its position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
+CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Segments(Table):
-    """A row for each stretch of a path, in time order; each begins where the one before stops."""
+    """A row for each stretch of a path, in time order; each begins where the one before it stops."""
 
     #: Position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
     kind: Int8
     #: Nanoseconds since the epoch, on the scheduler's clock.
     start: Int64
     stop: Int64
-    #: Positions in the trace: of the task, of the run of it, and of the worker.
+    #: Positions in the trace: of the task, of its run, and of the worker.
     task: Int32
     run: Int32
     worker: Int32
     #: The worker at the other end of a transfer.
     sender: Int32
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Row]) -> Self:
+        """The table of some rows."""
+        names = cls.dtypes()
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        return cls(**{name: np.array(c, dtype) for (name, dtype), c in zip(names.items(), columns, strict=True)})
+
+    def rows(self) -> Iterator[Row]:
+        """The rows, in order."""
+        return zip(*(column.tolist() for column in self.columns().values()), strict=True)
+
+
+def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: int | None = None) -> Iterator[Row]:
+    """One row, cut up so that its parts within some intervals have another kind.
+
+    Parameters
+    ----------
+    row
+        A row of :class:`Segments`.
+    intervals
+        Sorted and disjoint.
+    kind
+        Of the parts within the intervals.
+    worker
+        Of the parts within the intervals; None leaves the row's own.
+    """
+    code, start, stop, task, run, own, sender = row
+    for first, last in overlaps(intervals, start, stop):
+        if start < first:
+            yield (code, start, first, task, run, own, sender)
+        yield (CODES[kind], first, last, task, run, own if worker is None else worker, sender)
+        start = last
+    if start < stop:
+        yield (code, start, stop, task, run, own, sender)
+
+
+def overlaps(intervals: Sequence[Interval], start: int, stop: int) -> Iterator[Interval]:
+    """The parts of sorted, disjoint intervals that lie between two instants."""
+    for i in range(max(bisect_right(intervals, (start, start)) - 1, 0), len(intervals)):
+        first, last = intervals[i]
+        if first >= stop:
+            return
+        if last > start:
+            yield max(first, start), min(last, stop)

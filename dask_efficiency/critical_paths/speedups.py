@@ -1,4 +1,4 @@
-"""Speedup: how much an improvement would save, averaged over replays that differ a little."""
+"""Speedup: how much an improvement would save, as the mean over replays with small random differences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from statistics import fmean, stdev
 
 from dask_efficiency.replay.changes import Changes
 
-#: Replays of each improvement: as many as there is room for below this number of runs in all, and at most these.
+#: Number of runs that all replays of one improvement may have together, unless a single replay has more.
 RUNS = 20_000
+
+#: Replays of one improvement, at most.
 REPLAYS = 8
 
 
@@ -19,28 +21,27 @@ class Speedup:
     """What one improvement would save."""
 
     what: str
-    #: Of the makespan; below 0 where it makes the run longer.
+    #: How much shorter the makespan would be; below 0 where it would be longer.
     saved_seconds: float
-    #: Standard error of that; NaN after one replay.
+    #: Standard error of that; NaN after a single replay.
     error_seconds: float
 
 
 def replays(runs: int) -> int:
-    """How many replays of a trace with so many runs an average is of."""
+    """How many replays to take the mean over, for a trace with so many runs."""
     return min(max(RUNS // max(runs, 1), 1), REPLAYS)
 
 
 def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Changes], number: int) -> list[Speedup]:
     """What each improvement would save, the most helpful first.
 
-    A schedule as it happened is one of many that could have, and often one of the luckier ones: any small change may
-    make it longer. So runs are compared that differ at random in all computing times, in the same way with the
-    improvement and without.
+    The recorded schedule is one of many that could have happened, and often a lucky one: any small change may make it
+    longer. So all computing times are changed a little at random, in the same way with and without the improvement.
 
     Parameters
     ----------
     makespan
-        Seconds that a replay with changes takes.
+        The makespan in seconds of a replay with changes.
     improvements
         Changes by name.
     number

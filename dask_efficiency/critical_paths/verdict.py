@@ -8,7 +8,7 @@ from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
 
 EVENT_LOOPS = "the workers' event loops"
 
-#: What keeps an event loop busy: by its name in a trace, words for it, and what helps.
+#: What keeps an event loop busy, by its name in a trace: how a sentence says it, and what helps.
 LOOPS = {
     "computing": (", which computed", "shorter coroutines and callbacks, smaller results, and fewer and longer tasks"),
     "core": (", which waited for a core", "more cores, or fewer threads on them"),
@@ -16,7 +16,7 @@ LOOPS = {
     "call": (", which stood in calls that block", "coroutines that await instead of blocking"),
 }
 
-#: Kinds that one measure helps against, by what they are called in a sentence, and that measure.
+#: By what a sentence calls it: the kinds that one measure helps against, and that measure.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "waiting until there was any worker": (
         (Kind.NO_WORKERS,),
@@ -50,13 +50,13 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "work that was lost with a worker": ((Kind.LOST_WORKER,), "workers that live: see why it died"),
 }
 
-#: A bound is what the run is up against when it makes up this share of the makespan.
+#: From this share of the makespan on, a bound is what limits the run.
 CLOSE = 0.8
 
-#: A task is what a run is up against when it alone makes up this share of the makespan.
+#: From this share of the makespan on, a single task is what limits the run.
 ONE_TASK = 0.5
 
-#: Share of the tasks' time in which they wait that is worth words.
+#: From this share of the tasks' time on, it is said that they wait.
 WORTH_SAYING = 0.1
 
 
@@ -75,7 +75,8 @@ def verdict(
     Parameters
     ----------
     makespan, floor, slot_bound, longest_task
-        Seconds; the last is of the longest task on the path that sets the floor.
+        Seconds of the whole run, of its longest chain of tasks, of its work divided by its slots, and of the longest
+        task on that chain.
     kinds
         Seconds of the makespan by kind.
     compute
@@ -114,7 +115,7 @@ def verdict(
     return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, bound, order)
 
 
-#: What tasks are up against, by words for it: one of them, one another, the slots, or nothing of these.
+#: By what limits the run (one task, a chain of tasks, the slots, or none of these): how a sentence says it.
 _ORDERS = {
     "task": ", one of which takes {longest:.3g} s, {share}",
     "chain": ", one after the other",
@@ -122,7 +123,7 @@ _ORDERS = {
     "": "",
 }
 
-#: What helps tasks that compute, by the same; the prefix that is longest on the path is put in.
+#: By the same: what helps tasks that compute. The longest prefix on the path is filled in.
 _HELPS = {
     "task": "to split that task, or a faster {}; more workers do not help",
     "chain": "a faster {}; more workers do not help",
@@ -140,13 +141,13 @@ def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float
 
 
 def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
-    """Tasks that mostly compute: a faster one helps; on a cluster that is full, more threads do too."""
+    """What is said of tasks that mostly compute: faster ones help, and more threads do if all slots are busy."""
     said = f" that mostly compute ({_share(waiting, 1.0)} waiting)" if waiting >= WORTH_SAYING else " that compute"
     return f"{said}{order}: what helps most is {_HELPS[bound].format(longest)}"
 
 
 def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
-    """Tasks that are mostly off the CPU: nobody knows why, so no promise is made of more workers."""
+    """What is said of tasks that are mostly off the CPU. The reason is not known, so nothing is promised to help."""
     said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
     return f"{said}: see what {longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
 

@@ -1,13 +1,13 @@
-"""The walk: backwards from the end of a run, from each event to the one that let it happen last."""
+"""Finds the critical path: walks backwards from the end of a run, from each event to the one that caused it last."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.nested import Nested
 from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import Segments
+from dask_efficiency.critical_paths.segments import CODES, Row, Segments
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import ClientLog
 from dask_efficiency.trace.run_trace import TraceTables
@@ -17,22 +17,21 @@ from dask_efficiency.trace.tables import MISSING, Int64
 #: A stage of a run is a position in its instants.
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))
 
-_CODE = {kind: i for i, kind in enumerate(KINDS)}
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
 def walk(trace: TraceTables, scope: Scope, causes: Causes) -> Segments:
-    """The path that ends a scope: segments that tile it exactly.
+    """The critical path of a scope, as segments that tile it exactly.
 
-    A segment is cut off where the one after it begins, so clocks that disagree make no overlaps, and
-    what no rule explains is ``unattributed``, so there are no gaps. No run is walked through twice, but for one that
-    waited for tasks of its own: it is come back to once for each of them.
+    Each segment is cut off where the next one begins, so that clocks that disagree make no overlaps. Time that no rule
+    explains is ``unattributed``, so that there are no gaps. The walk passes through each run once, except through one
+    that waited for tasks that it submitted: it comes back to that one after each of these tasks.
     """
     return _Walk(trace, scope, causes).segments()
 
 
 class _Walk:
-    """Everything before :attr:`at` is still to be explained."""
+    """The state of a walk: everything after :attr:`at` is explained, and everything before it is not yet."""
 
     def __init__(self, trace: TraceTables, scope: Scope, causes: Causes) -> None:
         self._trace = trace
@@ -44,11 +43,11 @@ class _Walk:
         self._instants = np.stack([getattr(runs, name) for name in RUN_INSTANTS], axis=1)
         self._transfers = _TransferIndex(trace)
         self._seen: set[int] = set()
-        #: Runs by when they were reported; made when the thread is lost for the first time.
+        #: Runs in the order of their reports; made when a cause is unknown for the first time.
         self._reports: list[int] | None = None
-        #: By task: the transition by which it was queued; made when first needed.
+        #: By task: the transition by which it was queued; made when it is first needed.
         self._queued: Int64 | None = None
-        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._rows: list[Row] = []
         self.at = scope.stop
 
     def segments(self) -> Segments:
@@ -56,7 +55,7 @@ class _Walk:
         following = self._end()
         while self.at > self._scope.start:
             if following is None:
-                following = self._lost_thread()
+                following = self._without_cause()
                 if following is None:
                     self._to(self._scope.start, Kind.UNATTRIBUTED)
                     break
@@ -66,12 +65,10 @@ class _Walk:
                 continue
             self._seen.add(run)
             following = self._through(run, stage)
-        columns = list(zip(*reversed(self._rows), strict=True)) or [()] * 7
-        names = Segments.dtypes()
-        return Segments(**{name: np.array(c, d) for (name, d), c in zip(names.items(), columns, strict=True)})
+        return Segments.from_rows(reversed(self._rows))
 
     def _to(self, since: int, kind: Kind, run: int = MISSING, *, sender: int = MISSING, task: int = MISSING) -> None:
-        """What came before :attr:`at`, down to ``since``, was of this kind."""
+        """Explain the time from ``since`` to :attr:`at` by one kind, and go on from ``since``."""
         since = max(since, self._scope.start)
         if since >= self.at:
             return
@@ -80,10 +77,10 @@ class _Walk:
             worker = int(self._trace.runs.worker[run])
             if task == MISSING:
                 task = int(self._trace.runs.task[run])
-        self._rows.append((_CODE[kind], since, self.at, task, run, worker, sender))
+        self._rows.append((CODES[kind], since, self.at, task, run, worker, sender))
         self.at = since
 
-    # Where the walk begins, and where it goes on when it knows no cause
+    # Where the walk begins, and where it goes on when a cause is unknown
 
     def _end(self) -> tuple[int, int] | None:
         scope = self._scope
@@ -91,8 +88,8 @@ class _Walk:
             return self._client(int(self._trace.phases.client[scope.gather]))
         return (scope.run, _REPORTED) if scope.run != MISSING else None
 
-    def _lost_thread(self) -> tuple[int, int] | None:
-        """No cause is known: what was reported last before now, that has not been walked through."""
+    def _without_cause(self) -> tuple[int, int] | None:
+        """No cause is known: go on with the last run that was reported before, if the walk has not been there."""
         reported = self._trace.runs.reported
         if self._reports is None:
             rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
@@ -107,20 +104,20 @@ class _Walk:
     # A run
 
     def _through(self, run: int, stage: int) -> tuple[int, int] | None:
-        """From an instant of a run back to what came before it was given out."""
+        """Walk from an instant of a run back to what caused the run to be assigned."""
         runs = self._trace.runs
         row = self._instants[run].tolist()
         if runs.outcome[run] == Outcome.LOST:
             stage = self._cut_off(run, min(stage, _ENDED), row, Kind.LOST_WORKER)
         elif runs.outcome[run] == Outcome.CANCELLED and row[_START] == MISSING:
-            # It did not run: another worker took it, or it was taken back, while it waited here.
+            # It did not run here: it was stolen or cancelled while it waited.
             stage = self._cut_off(run, min(stage, _EXECUTING), row, Kind.READY_WAIT)
         while stage > _ASSIGNED:
             before = stage - 1
             while before > _ASSIGNED and row[before] == MISSING:
                 before -= 1
             if before < stage - 1 or row[before] == MISSING:
-                # One was not recorded: nobody knows what the time between its neighbours went to.
+                # An instant was not recorded, so nobody knows what the time between its neighbours was spent on.
                 if row[before] == MISSING:
                     return None
                 self._to(row[before], Kind.UNATTRIBUTED, run)
@@ -132,7 +129,7 @@ class _Walk:
         return self._cause(run)
 
     def _cut_off(self, run: int, stage: int, row: list[int], kind: Kind) -> int:
-        """The last instant of a run that was cut off; what came after it is of this kind."""
+        """Find the last instant of a run that was cut off, and explain the time after it by this kind."""
         while stage > _ASSIGNED and (row[stage] == MISSING or row[stage] > self.at):
             stage -= 1
         if row[stage] != MISSING:
@@ -140,7 +137,7 @@ class _Walk:
         return stage
 
     def _step(self, run: int, stage: int, row: list[int]) -> tuple[int, int] | None:
-        """From one instant of a run back to the one before; another run where that one had the slot."""
+        """Walk from one instant of a run to the one before it; gives another run to go on with, if there is one."""
         runs = self._trace.runs
         since = row[stage - 1]
         if stage == _REPORTED:
@@ -164,7 +161,7 @@ class _Walk:
         return None
 
     def _compute(self, run: int, start: int, stop: int) -> tuple[int, int] | None:
-        """CPU, GPU and the rest in proportion, also of a part; where it waited for tasks of its own, on to them."""
+        """Split computing into CPU, GPU and the rest; go on with a task that this one submitted and waited for."""
         if stop <= start:
             return None
         runs = self._trace.runs
@@ -181,12 +178,12 @@ class _Walk:
         self._to(since, Kind.COMPUTE_CPU, run)
         if child == MISSING:
             return None
-        # It is come back to, where it asked for the child. That ends, as no child is gone to twice.
+        # The walk comes back to this run from its child. That ends, because it goes to no child twice.
         self._seen.discard(run)
         return child, _REPORTED
 
     def _slot(self, run: int, ready: int) -> tuple[int, int] | None:
-        """It had to wait for a slot: go on with the task that had it."""
+        """If the run had to wait for a slot, go on with the run that held it."""
         runs = self._trace.runs
         worker = runs.worker[run]
         holder, freed = MISSING, MISSING
@@ -201,7 +198,7 @@ class _Walk:
         return holder, (_STOP if runs.seceded[holder] != MISSING else _ENDED)
 
     def _inputs(self, run: int, received: int) -> None:
-        """The input that arrived last, and tries to get it that failed."""
+        """Explain the wait for inputs by the transfers of the run's inputs, failed tries included."""
         transfers = self._trace.transfers
         for i in self._transfers.of(run):
             start, stop = int(transfers.start[i]), int(transfers.stop[i])
@@ -217,7 +214,7 @@ class _Walk:
                 self._to(max(queued, received), Kind.TRANSFER_QUEUE, run, sender=sender, task=task)
         self._to(received, Kind.WORKER_LOOP, run)
 
-    # What gave a run to its worker
+    # What caused a run to be assigned
 
     def _cause(self, run: int) -> tuple[int, int] | None:
         causes, outcome = self._causes, self._trace.runs.outcome
@@ -225,7 +222,7 @@ class _Walk:
         earlier = causes.by_task.before(run)
         row = int(causes.transition[run])
         if row == MISSING:
-            # A stolen task makes no transition.
+            # A task that is stolen makes no transition.
             return (earlier, _REPORTED) if earlier != MISSING else self._inferred(task)
         if causes.graph[run] != MISSING:
             return self._graph(int(causes.graph[run]), run)
@@ -233,18 +230,18 @@ class _Walk:
         if cause == MISSING and causes.queued[run]:
             return self._queue(task, row, run)
         if cause != MISSING and outcome[cause] == Outcome.LOST and earlier != MISSING:
-            # Of all that was lost with the worker, its own.
+            # Of all runs that were lost with the worker, go on with the one of the same task.
             cause = earlier if outcome[earlier] == Outcome.LOST else cause
         if cause != MISSING:
             return self._after(cause, row, run)
         if earlier != MISSING:
-            # Its result was lost, and with it what had been done since.
+            # Its earlier result was lost with a worker, and so was the time since then.
             self._to(int(self._trace.runs.reported[earlier]), Kind.LOST_WORKER, run)
             return earlier, _REPORTED
         return self._inferred(task)
 
     def _after(self, cause: int, row: int, run: int) -> tuple[int, int]:
-        """In the stimulus that a run's end made."""
+        """The run was assigned in the stimulus of another run's end: go on with that one."""
         reported = int(self._trace.runs.reported[cause])
         if reported == MISSING:
             reported = int(self._trace.transitions.at[row])
@@ -252,7 +249,7 @@ class _Walk:
         return cause, _REPORTED
 
     def _queue(self, task: int, row: int, run: int) -> tuple[int, int] | None:
-        """Room came with something else than a task's end, such as a new worker: go on where it was queued."""
+        """Room came in another way than by a task's end, such as a new worker: go on where the task was queued."""
         transitions, stimuli = self._trace.transitions, self._trace.stimuli
         if self._queued is None:
             self._queued = np.full(len(self._trace.tasks), MISSING, np.int64)
@@ -276,7 +273,7 @@ class _Walk:
         return self._after(cause, entry, run) if cause != MISSING else self._inferred(task)
 
     def _inferred(self, task: int) -> tuple[int, int] | None:
-        """No transition says it: after the last input that was there, or after the graph."""
+        """No transition says what the cause was: go on with the last input that was there, or with the graph."""
         trace = self._trace
         if not 0 <= task < len(trace.tasks):
             return None
@@ -295,7 +292,7 @@ class _Walk:
         return None
 
     def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
-        """A graph came in, when its client sent it."""
+        """Go on with the client, or the task, that submitted a graph."""
         self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)
         parent = self._nested.parent(graph)
         if parent != MISSING and parent not in self._seen:
@@ -303,7 +300,7 @@ class _Walk:
         return self._client(int(self._trace.graphs.client[graph]))
 
     def _client(self, client: int) -> tuple[int, int] | None:
-        """Back through what a client did, to a result that it waited for."""
+        """Walk back through what a client did, to a result that it waited for."""
         steps, run = self._clients.back(client, self.at, self._scope.start)
         for since, gathering in steps:
             self._to(since, Kind.RESULT_GATHER if gathering else Kind.CLIENT_SUBMIT)
@@ -311,7 +308,7 @@ class _Walk:
 
 
 class _TransferIndex:
-    """Transfers by who got what; sorted when first asked."""
+    """Finds transfers by receiver and task; sorted when it is first asked."""
 
     def __init__(self, trace: TraceTables) -> None:
         self._trace = trace
@@ -319,7 +316,7 @@ class _TransferIndex:
         self._keys = np.empty(0, np.int64)
 
     def of(self, run: int) -> list[int]:
-        """Transfers of a run's inputs to its worker; the last to arrive comes first."""
+        """The transfers of a run's inputs to its worker; the last to arrive comes first."""
         trace = self._trace
         transfers, tasks = trace.transfers, len(trace.tasks)
         if self._order is None:

@@ -1,4 +1,4 @@
-"""Changes: what is to be different when a trace is run again."""
+"""Changes: what a replay does differently from the recorded run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables
 
-#: What can be taken away: moving results between workers; writing them to disk and reading them back; all messages to
-#: and from the scheduler and its own time.
+#: What can be left out: moving results between workers; writing results to disk and reading them back; the messages to
+#: and from the scheduler, and the scheduler's own time.
 REMOVABLE = ("transfer", "spill", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Factors of recorded durations; 1.0 leaves them as they were.
+    """Factors by which a replay multiplies recorded durations; 1.0 leaves them as they were.
 
     Parameters
     ----------
     prefixes
-        Computing time of a prefix's tasks.
+        By prefix: the factor of its tasks' computing time.
     parts
-        Of each of :data:`REMOVABLE`.
+        By name, one of :data:`REMOVABLE`: the factor of the time that this part takes.
     repaired
         Names of workers that compute as fast as the others.
     seed
-        Of small differences at random in all computing times; None for none.
+        Seeds small random changes to all computing times; None leaves them as they are.
     """
 
     prefixes: Mapping[str, float] = field(default_factory=dict)
@@ -36,14 +36,14 @@ class Changes:
     seed: int | None = None
 
     def part(self, name: str) -> float:
-        """Factor of one of :data:`REMOVABLE`."""
+        """The factor of one of :data:`REMOVABLE`."""
         return self.parts.get(name, 1.0)
 
 
 def changes(
     trace: TraceTables, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]
 ) -> Changes:
-    """The changes that a user asks for.
+    """Check and translate the changes that a user asks for.
 
     Raises
     ------

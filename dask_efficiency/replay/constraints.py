@@ -1,4 +1,4 @@
-"""Constraints: what has to have happened before each run can be given out."""
+"""Constraints: what must have happened before the scheduler can assign each run."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from dask_efficiency.trace.tables import MISSING, Int64
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What has to have happened before each run can be given out, and by how much later it was."""
+    """What must have happened before each run can be assigned, and how much later it was assigned."""
 
-    #: Pairs of runs: the first one's report comes before the second is given out.
+    #: Pairs of runs: the first must be reported before the second can be assigned.
     source: Int64
     target: Int64
-    #: By run: the run of the same task that it was taken away from; MISSING where it was not.
+    #: By run: the earlier run of the same task that it was stolen from; MISSING where it was not stolen.
     stolen_from: Int64
-    #: By run: the graph that brought it, where that was the cause.
+    #: By run: the graph whose arrival caused it to be assigned.
     graph: Int64
-    #: By graph: the run whose result its client waited for before, and how much later it was received.
+    #: By graph: the run whose result its client waited for before it sent the graph.
     waited_for: Int64
+    #: By graph: the time from that result until the graph was received, in nanoseconds.
     thinking: Int64
-    #: By run: the run whose end let it out of the scheduler's queue; MISSING where it was not queued.
+    #: By run: the run whose end took it out of the scheduler's queue; MISSING where it was not queued.
     opener: Int64
-    #: By run: from the last of these until it was given out.
+    #: By run: the time from the last of all these until it was assigned, in nanoseconds.
     lag: Int64
 
 
 def constraints(trace: TraceTables, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
-    """From the causes of a recorded run."""
+    """Read the constraints from what caused each run of a trace."""
     runs, graphs = trace.runs, trace.graphs
     opener = np.where(causes.queued, causes.run, MISSING)
     other = np.flatnonzero((causes.run != MISSING) & ~causes.queued)
     source = np.concatenate([inputs[0], causes.run[other]])
     target = np.concatenate([inputs[1], other])
-    # What contradicts itself, as a clock that jumps makes it, binds nothing.
+    # A cause after its effect, which a jumping clock can make, is no constraint.
     sound = (runs.reported[source] != MISSING) & (runs.reported[source] <= runs.assigned[target])
     source, target = source[sound], target[sound]
     opener[(opener != MISSING) & ((runs.reported[opener] == MISSING) | (runs.reported[opener] > runs.assigned))] = (
@@ -60,14 +61,14 @@ def constraints(trace: TraceTables, causes: Causes, inputs: tuple[Int64, Int64])
         if before != MISSING and runs.assigned[before] <= runs.assigned[run]:
             stolen_from[run] = before
             last[run] = runs.assigned[before]
-    # Given out by nothing that is known: at the time at which it was.
+    # A run without any known cause is assigned at its recorded time.
     lag = np.where(last != MISSING, runs.assigned - last, 0)
     waited_for, thinking = _clients(trace)
     return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
 
 
 def _clients(trace: TraceTables) -> tuple[Int64, Int64]:
-    """By graph: the run whose result its client had waited for, and how much later the graph came."""
+    """By graph: the run whose result its client waited for before, and how much later the graph came."""
     clients = ClientLog(trace)
     waited_for = np.full(len(trace.graphs), MISSING, np.int64)
     thinking = np.zeros(len(trace.graphs), np.int64)

@@ -1,4 +1,4 @@
-"""Durations: what lies between the instants of each run, so that they can be put together again at other times."""
+"""Durations: how long each part of a run took, so that a replay can put the parts together at other times."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import RUN_INSTANTS
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
 
-#: Standard deviation of the logarithm of computing times that differ at random: enough for another order of tasks.
+#: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks.
 NOISE = 0.01
 
 
 def ordered_instants(trace: TraceTables) -> Int64:
-    """The instants of each run, those that are missing set to the one before, so that they never decrease.
+    """The instants of each run. A missing instant is set to the one before it, so that they never decrease.
 
     Returns
     -------
@@ -32,30 +32,33 @@ def ordered_instants(trace: TraceTables) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """By run, in nanoseconds, as recorded; changes are applied already, but for what depends on the worker."""
+    """By run, in nanoseconds: how long each part of it takes. All changes are in, except repairs of workers."""
 
-    #: From the scheduler to the worker.
+    #: From being assigned until the worker heard of it.
     to_worker: Int64
-    #: From there until all inputs were there; the part of it in which they were moved.
+    #: From then until all inputs were on the worker.
     fetch: Int64
-    #: From ready to executing where no slot had to be waited for, and from the free slot where one had to.
+    #: From ready to executing, where the run did not wait for a slot; 0 elsewhere.
     before_slot: Int64
+    #: From its slot being free to executing, where the run waited for a slot; 0 elsewhere.
     after_slot: Int64
     #: From executing to the start in the thread.
     prepare: Int64
     compute: Int64
-    #: From the start until it left its slot, where it seceded; MISSING elsewhere.
+    #: From the start in the thread until it seceded; MISSING where it did not.
     secede: Int64
-    #: From the end in the thread until the slot was free, and until it was reported.
+    #: From the end in the thread until its slot was free.
     finish: Int64
+    #: From then until the scheduler knew of its end.
     report: Int64
-    #: Whether it was given a slot, and whether it was reported.
+    #: Whether it got a slot.
     ran: Bool
+    #: Whether it was reported.
     done: Bool
 
 
 def durations(trace: TraceTables, causes: Causes, moved: Moved, changes: Changes) -> Durations:
-    """As recorded, with changes."""
+    """Durations as recorded, with changes."""
     runs = trace.runs
     assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
     scheduler, disk = changes.part("scheduler"), changes.part("spill")
@@ -82,13 +85,14 @@ def durations(trace: TraceTables, causes: Causes, moved: Moved, changes: Changes
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The transfers that each run waited for, and the run that each transfer was for first."""
+    """Which transfers each run waited for, and which run each transfer was for."""
 
-    #: By run: whether there was any, when the first was asked for, and when the last one arrived.
+    #: By run: whether it waited for any transfer.
     any: Bool
+    #: By run: when its first transfer was asked for, and when its last one arrived.
     first_start: Int64
     last_stop: Int64
-    #: By transfer: a run; MISSING where none is known.
+    #: By transfer: the first run that needed it; MISSING where none is known.
     run: Int64
 
 
@@ -122,7 +126,7 @@ def moved(trace: TraceTables, inputs: tuple[Int64, Int64]) -> Moved:
 
 
 def _slot_waits(trace: TraceTables, causes: Causes, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
-    """Which runs waited for a slot, and when the one they got was free."""
+    """Which runs waited for a slot, and when the slot that they got was free."""
     runs = trace.runs
     freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
     holder = causes.by_task.latest(runs.after, freed, executing)
@@ -134,7 +138,7 @@ def _slot_waits(trace: TraceTables, causes: Causes, ready: Int64, executing: Int
 
 
 def _by_prefix(trace: TraceTables, changes: Changes) -> Float64:
-    """By run: the factor of its computing time."""
+    """By run: what its computing time is multiplied by."""
     factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
     if changes.seed is None:
         return factors
@@ -142,7 +146,7 @@ def _by_prefix(trace: TraceTables, changes: Changes) -> Float64:
 
 
 def prefix_of_runs(trace: TraceTables) -> Int32:
-    """By run: position of its prefix; -1 where it has none."""
+    """By run: the position of its prefix; -1 where it has none."""
     task, tasks = trace.runs.task, trace.tasks
     inside = (task >= 0) & (task < len(tasks))
     prefix = np.full(len(task), -1, np.int32)
@@ -152,7 +156,7 @@ def prefix_of_runs(trace: TraceTables) -> Int32:
 
 
 def _scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
-    """Exact where the factor is 1."""
+    """Nanoseconds times a factor; exact where the factor is 1."""
     if isinstance(factor, float) and factor == 1.0:
         return ns
     return np.where(factor == 1.0, ns, np.rint(ns * factor)).astype(np.int64)

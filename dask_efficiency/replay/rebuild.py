@@ -1,9 +1,9 @@
-"""Rebuild: the trace that a replay would have left."""
+"""Rebuild: the trace that a replay would have recorded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,13 @@ _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
 #: Instants of a run in which it is on its worker.
 _ON_WORKER = instants(Runs, Clock.WORKER)
 
+Trace = TypeVar("Trace", bound=TraceTables)
+
 
 def rebuild(
-    trace: TraceTables, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
-) -> TraceTables:
-    """Every table with its new times; rows are in order again."""
+    trace: Trace, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
+) -> Trace:
+    """Every table with its new times, sorted anew."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
     computed = np.maximum(runs.stop - runs.start, 1)
@@ -86,7 +88,7 @@ def _instants(trace: TraceTables, times: Durations, schedule: Schedule) -> dict[
         "seceded": schedule.freed,
     }
     for name in _ON_WORKER:
-        # What was not recorded is not known of the replay either.
+        # An instant that was not recorded is unknown in the replay too.
         known = getattr(runs, name) != MISSING
         if name not in ("received", "ready"):
             known &= schedule.executing != MISSING
@@ -95,7 +97,7 @@ def _instants(trace: TraceTables, times: Durations, schedule: Schedule) -> dict[
 
 
 def _scheduler(trace: TraceTables, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
-    """A stimulus for each graph and each run's end, and the transitions to and from processing that they make."""
+    """A stimulus for each graph and for each run's end, with the transitions to and from processing that they cause."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
     at = np.concatenate([schedule.received, schedule.reported[ended]])
@@ -124,14 +126,14 @@ def _scheduler(trace: TraceTables, limits: Constraints, schedule: Schedule) -> t
         "worker": np.concatenate([schedule.worker[ended], schedule.worker[given]]),
         "stimulus": np.concatenate([of_run[ended], cause[given]]),
     }
-    # Where two come at one instant, the end comes before what it causes.
+    # Of two transitions at one instant, a run's end comes before what it causes.
     order = np.argsort(rows["at"], kind="stable")
     table = Transitions(**{name: _cast(Transitions, name, column[order]) for name, column in rows.items()})
     return stimuli, table
 
 
 def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, position: Int64) -> Int64:
-    """By run: the stimulus of what came last of all that it waited for."""
+    """By run: the stimulus that brought the last thing for which it waited."""
     cause = np.full(len(schedule.assigned), MISSING, np.int64)
     graph = np.flatnonzero(limits.graph != MISSING)
     latest = np.full(len(cause), MISSING, np.int64)
@@ -149,7 +151,7 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
 
 
 def _transfers(trace: TraceTables, received: Int64, schedule: Schedule, moved: Moved, factor: float) -> Any:
-    """Each moves with the run that it was for; those that took no time are left out."""
+    """Transfers at the times of the runs that needed them; none at all where transfers take no time."""
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
     base = np.maximum(moved.first_start[run], trace.runs.received[run])
@@ -180,7 +182,7 @@ class _Anchors:
 
 
 class _ClientClock:
-    """Where a client's instants move to: with its graph, and with the last result that it had."""
+    """Moves a client's instants along with its graphs and with the results that it waited for."""
 
     def __init__(self, trace: TraceTables, schedule: Schedule) -> None:
         runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
@@ -205,21 +207,21 @@ class _ClientClock:
         for name, anchors in self._anchors.items():
             mine = np.flatnonzero((client == name) & (at != MISSING))
             row = np.searchsorted(anchors.before, at[mine], side="right") - 1
-            # Before anything else it is where it was, with the first graph's delay.
+            # An instant before the client's first graph moves by as much as that graph.
             first = np.maximum(row, 0)
             found[mine] = at[mine] - anchors.before[first] + anchors.after[first]
         return found
 
 
 def _later(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
-    """As much later than its base as it was."""
+    """Instants as much later than their moved base as they were than the recorded one, times a factor."""
     lag = column - base
     lag = lag if factor == 1.0 else np.rint(lag * factor).astype(np.int64)
     return np.where(column == MISSING, MISSING, moved + lag)
 
 
 def _last(trace: TraceTables) -> int:
-    """The last instant of a run or a client."""
+    """The last instant at which a run or a client did something."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 
 

@@ -1,33 +1,37 @@
-"""Replay: a recorded run again, with changes, as another trace."""
+"""Replay: run a recorded trace again with changes, which makes another trace."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from dask_efficiency.replay.changes import Changes, changes
 from dask_efficiency.replay.constraints import constraints
 from dask_efficiency.replay.durations import durations, moved
-from dask_efficiency.replay.pace import paces, repaired
 from dask_efficiency.replay.rebuild import rebuild
-from dask_efficiency.replay.schedule import Clockwork
+from dask_efficiency.replay.schedule import VirtualCluster
+from dask_efficiency.replay.task_times import repaired, task_times
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.run_trace import TraceTables
 
+#: A replay is of the recorded run's own class.
+Trace = TypeVar("Trace", bound=TraceTables)
+
 
 def replay(
-    trace: TraceTables,
+    trace: Trace,
     *,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
     repair: Iterable[str] = (),
-) -> TraceTables:
-    """A recorded run again, with changes; without any it happens as it did.
+) -> Trace:
+    """Run a recorded trace again, with changes. Without changes, everything happens when it did.
 
-    Tasks compute for as long as they did, and all other delays that were recorded are kept; when a task begins
-    follows from its inputs, from the slots of its worker and from the scheduler's queue anew.
+    Tasks compute for as long as they did, and all other recorded delays are kept. When a task begins is worked out
+    anew: from its inputs, from the slots of its worker, and from the scheduler's queue.
 
     Parameters
     ----------
@@ -43,8 +47,9 @@ def replay(
 
     Returns
     -------
-    TraceTables
-        To be read as any other. What cannot follow from the changes is left out: series, blocked event loops.
+    RunTrace
+        It can be read as any other trace. What cannot follow from the changes is left out: the metric series, and the
+        times in which event loops were blocked.
 
     Raises
     ------
@@ -55,16 +60,16 @@ def replay(
 
     Notes
     -----
-    Tasks stay on their workers, but for those that waited in the scheduler's queue, which go to whichever worker has
-    room. A task that waited for tasks of its own takes as long as it did. A faster part can make the whole slower, in a
-    replay as on a cluster: tasks become ready in another order, and a long one may get its slot late (Graham's
-    anomalies).
+    Tasks stay on their workers, except those that waited in the scheduler's queue, which go to whichever worker has
+    room first. A task that waited for tasks that it submitted itself takes as long as it did. A faster part can make
+    the whole run slower, in a replay as on a cluster: tasks become ready in another order, and a long task may get its
+    slot late (Graham's anomalies).
     """
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
 
-def replay_with(trace: TraceTables, changed: Changes, causes: Causes | None = None) -> TraceTables:
-    """The same with changes of any kind."""
+def replay_with(trace: Trace, changed: Changes, causes: Causes | None = None) -> Trace:
+    """Run a trace again with changes of any kind; ``causes`` saves working them out anew."""
     if not len(trace.runs):
         return trace
     causes = causes or Causes(trace)
@@ -74,8 +79,8 @@ def replay_with(trace: TraceTables, changed: Changes, causes: Causes | None = No
     limits = constraints(trace, causes, inputs)
     scheduler = changed.part("scheduler")
     lag = limits.lag if scheduler == 1.0 else np.rint(limits.lag * scheduler).astype(np.int64)
-    pace = paces(trace)
-    now = repaired(pace, [i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired])
-    schedule = Clockwork(trace, times, limits, lag, pace, now).run()
+    recorded = task_times(trace)
+    changed_times = repaired(recorded, [i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired])
+    schedule = VirtualCluster(trace, times, limits, lag, recorded, changed_times).run()
     again = rebuild(trace, times, limits, transfers, schedule, changed)
     return replace(again, name=f"{trace.name} (replayed)")

@@ -1,4 +1,4 @@
-"""The schedule of a replay: discrete events, with slots held in order."""
+"""The schedule of a replay: when each run gets its slot, starts and ends, worked out by discrete events."""
 
 from __future__ import annotations
 
@@ -14,50 +14,51 @@ from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
-#: Kinds of events, in the order in which they happen at one instant.
+#: Kinds of events, in the order in which those of one instant happen.
 _FREE, _REPORT, _READY = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When each run happens in a replay; MISSING for what never does."""
+    """When each run happens in a replay; MISSING for what never happens."""
 
     assigned: Int64
     executing: Int64
     start: Int64
-    #: Of computing, on the worker that it is on now.
+    #: How long it computes, on the worker on which it runs now.
     compute: Int64
     freed: Int64
     reported: Int64
     worker: Int64
     slot: Int64
-    #: The run that had its slot, where it waited for one; and the run that let it out of the queue.
+    #: The run that had its slot before, where it waited for one.
     after: Int64
+    #: The run whose end took it out of the scheduler's queue.
     opener: Int64
     #: By graph: when it is received.
     received: Int64
 
 
-class Clockwork:
-    """Runs that wait for others, for a slot, or in the scheduler's queue, in virtual time.
+class VirtualCluster:
+    """A cluster in virtual time: runs wait for other runs, for a slot, or in the scheduler's queue.
 
-    Runs stay on the workers that they were recorded on, except for those that waited in the scheduler's queue:
-    whichever worker has room first takes the next of them, as Dask's scheduler does. On a worker, of all that
-    are ready, the one with the smallest priority runs first.
+    Runs stay on the workers on which they were recorded, except those that waited in the scheduler's queue: the first
+    worker that has room takes the next of them, as with Dask's scheduler. Of the runs that are ready on a worker, the
+    one with the smallest priority starts first.
 
     Parameters
     ----------
     trace
         What was recorded.
     times
-        Durations, with changes.
+        How long each part of a run takes, with changes.
     limits
         What each run waits for.
     lag
-        By run: from the last of these until it is given out, with changes.
-    pace
-        By worker and prefix: how long tasks take there, as recorded.
-    now
+        By run: the time from the last thing that it waited for until it is assigned, with changes.
+    recorded_times
+        By worker and prefix: how long a task takes there, as recorded.
+    changed_times
         The same with changes.
     """
 
@@ -67,12 +68,12 @@ class Clockwork:
         times: Durations,
         limits: Constraints,
         lag: Int64,
-        pace: Float64,
-        now: Float64,
+        recorded_times: Float64,
+        changed_times: Float64,
     ) -> None:
         runs, count = trace.runs, len(trace.runs)
-        self._trace, self._times, self._limits = trace, times, limits
-        self._pace, self._now = pace, now
+        self._trace, self._limits = trace, limits
+        self._recorded_times, self._changed_times = recorded_times, changed_times
         self._prefix = prefix_of_runs(trace).tolist()
         self._lag = lag.tolist()
         self._reach = (times.to_worker + times.fetch + times.before_slot).tolist()
@@ -112,7 +113,7 @@ class Clockwork:
         queued = np.flatnonzero(limits.opener != MISSING)
         self._queue = deque(queued[np.argsort(runs.assigned[queued], kind="stable")].tolist())
         self._opens = np.bincount(limits.opener[queued], minlength=count).tolist()
-        #: While nothing has happened at another time than it did, the queue moves as it did.
+        #: As long as every report comes at its recorded time, the queue moves as it was recorded.
         self._recorded_reports = runs.reported.tolist()
         self._as_recorded = True
         self._processing = [0] * len(self._trace.workers)
@@ -140,7 +141,7 @@ class Clockwork:
                 self._assign(run, recorded[run])
         self._turn()
         for run in np.argsort(self._trace.runs.assigned, kind="stable").tolist():
-            # What waits for something that never comes is given out when it was.
+            # A run that waits for something that never happens is assigned when it was.
             if self.assigned[run] == MISSING:
                 self._missing[run] = 0
                 self._assign(run, max(recorded[run], self._latest[run]))
@@ -166,7 +167,7 @@ class Clockwork:
             self._resolve(run, at)
 
     def _resolve(self, run: int, at: int) -> None:
-        """One of the things that a run waits for has happened."""
+        """Note that one of the things for which a run waits has happened."""
         if at > self._latest[run]:
             self._latest[run] = at
         self._missing[run] -= 1
@@ -188,7 +189,7 @@ class Clockwork:
     def _end_without_running(self, run: int, at: int) -> None:
         runs = self._trace.runs
         if run in self._lost:
-            # Its worker dies when it did.
+            # Its worker dies at the recorded time.
             at = max(at, int(runs.reported[run]))
         else:
             at += max(int(runs.reported[run]) - int(runs.assigned[run]), 0)
@@ -219,8 +220,9 @@ class Clockwork:
         start = self.start[run] = at + self._prepare[run]
         worker, before = self.worker[run], self._recorded_worker[run]
         factor = 1.0
-        if 0 <= worker < len(self._pace) and 0 <= before < len(self._pace):
-            factor = float(self._now[worker, self._prefix[run]] / self._pace[before, self._prefix[run]])
+        if 0 <= worker < len(self._changed_times) and 0 <= before < len(self._recorded_times):
+            prefix = self._prefix[run]
+            factor = float(self._changed_times[worker, prefix] / self._recorded_times[before, prefix])
         if factor != 1.0:
             self.compute[run] = round(self.compute[run] * factor)
             if self._secede[run] != MISSING:
@@ -255,7 +257,7 @@ class Clockwork:
         self.opener[following], self.worker[following] = opener, worker
         self._resolve(following, at)
         if self.assigned[following] == MISSING and 0 <= worker < len(self._processing):
-            # Its place is taken, though it waits for something else too.
+            # It takes up room on the worker, although it still waits for something else.
             self._processing[worker] += 1
             self._counted.add(following)
 
@@ -263,7 +265,8 @@ class Clockwork:
 def room(trace: TraceTables, opener: Int64) -> list[int]:
     """By worker: how many tasks it may have before those in the scheduler's queue have to wait.
 
-    That is the most that it had when one came from the queue; of a worker that got none, what others of its size had.
+    This is the largest number that it had when a task came from the queue. For a worker that got no task from the
+    queue, it is that of other workers with as many threads.
     """
     runs, workers = trace.runs, len(trace.workers)
     rows = np.flatnonzero((runs.worker >= 0) & (runs.worker < workers))
@@ -285,7 +288,7 @@ def room(trace: TraceTables, opener: Int64) -> list[int]:
 
 
 def _order(trace: TraceTables) -> Int64:
-    """Runs by priority; by when they were executed where that is equal, or not known."""
+    """Runs by priority, and by when they were executed where priorities are equal or unknown."""
     runs, tasks = trace.runs, trace.tasks
     task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)
     priorities = (tasks.priority_order, tasks.priority_graph, tasks.priority_user)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import FACTORS, ReportValues
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Number = TypeVar("Number", int, float)
-#: A report, or the path or fsspec URL of one.
-Run: TypeAlias = ReportValues | str | os.PathLike[str]
 
 _NOT_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
 _LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NOT_LOST)
@@ -295,65 +288,6 @@ class ComparisonValues:
         """
         return self.lost.after > self.lost.before * (1 + Fraction(than))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain data, exact to the nanosecond and ready for JSON."""
-        from dask_efficiency.report.comparison_data import to_dict
-
-        return to_dict(self)
-
-    def to_frame(self, by: str = "cause") -> pd.DataFrame:
-        """Thread-seconds as a table.
-
-        Parameters
-        ----------
-        by
-            ``"cause"``: a row for each cause of loss, ``useful`` and ``running``; columns
-            ``before``, ``after``, ``change``. ``"prefix"``: a row for each task prefix; the same
-            columns after ``useful_`` and ``lost_``.
-        """
-        from dask_efficiency.report.comparison_data import to_frame
-
-        return to_frame(self, by)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the comparison as one HTML file, to a local path or any fsspec URL."""
-        from dask_efficiency.report.html.render import save_page
-        from dask_efficiency.report.sections.comparison import page
-
-        save_page(page(self), path, **storage_options)
-
-    @property
-    def verdict(self) -> str:
-        """The comparison in one sentence, without a full stop."""
-        from dask_efficiency.report.comparison_verdict import verdict
-
-        return verdict(self)
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """Why the two sides may not be comparable, a sentence each."""
-        from dask_efficiency.report.comparison_verdict import caveats
-
-        return caveats(self)
-
-    def __repr__(self) -> str:
-        from dask_efficiency.report.sections.comparison import document
-        from dask_efficiency.report.terminal.plain import plain
-
-        return plain(document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.sections.comparison import document
-        from dask_efficiency.report.terminal.coloured import renderables
-
-        yield from renderables(document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        from dask_efficiency.report.html.render import fragment
-        from dask_efficiency.report.sections.comparison import page
-
-        return fragment(page(self))
-
     def _numbers(self, number_of: Callable[[ReportValues], float]) -> Difference[float]:
         return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))
 
@@ -368,57 +302,6 @@ class ComparisonValues:
 
     def _of_prefix(self, prefix: str, buckets: Iterable[Bucket]) -> Difference[int]:
         return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
-
-
-def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> ComparisonValues:
-    """Set runs before a change against runs after it.
-
-    Parameters
-    ----------
-    before, after
-        A report, the path or fsspec URL of a saved one, or several of them: then medians are
-        compared, and a change is told from the difference that runs have among themselves.
-    **storage_options
-        For the file systems of the paths, as in :func:`fsspec.open`.
-
-    Raises
-    ------
-    ReportFileError
-        If a file is no report.
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If a side is empty.
-    TypeError
-        If a side holds something else.
-
-    Examples
-    --------
-    >>> compare("main.json", "branch.json")  # doctest: +SKIP
-    >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
-    """
-    sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
-    return ComparisonValues(
-        before=tuple(report for _, report in sides[0]),
-        after=tuple(report for _, report in sides[1]),
-        names_before=tuple(name for name, _ in sides[0]),
-        names_after=tuple(name for name, _ in sides[1]),
-    )
-
-
-def _read(side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]) -> list[tuple[str, ReportValues]]:
-    runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    if not runs:
-        raise ValueError(f"{side} is {given!r}; expected one run at least")
-    read = []
-    for run in runs:
-        if isinstance(run, ReportValues):
-            read.append((run.name, run))
-        elif isinstance(run, str | os.PathLike):
-            read.append((os.fspath(run), load_report(run, **storage_options)))
-        else:
-            raise TypeError(f"{side} holds {run!r:.80}; expected an ReportValues or the path of one")
-    return read
 
 
 def _median(values: Sequence[Number]) -> Number:

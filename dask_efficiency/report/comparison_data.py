@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.report.compare import ComparisonValues, Difference
+from dask_efficiency.report.comparison_verdict import caveats, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +30,8 @@ def to_dict(comparison: ComparisonValues) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "verdict": comparison.verdict,
-        "caveats": list(comparison.caveats),
+        "verdict": verdict(comparison),
+        "caveats": list(caveats(comparison)),
         "before": list(comparison.names_before),
         "after": list(comparison.names_after),
         "wall_clock_seconds": _difference(comparison.wall_clock_seconds),

@@ -142,22 +142,13 @@ def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: 
         file.write(text.encode("ascii"))
 
 
-def load_report(path: str | os.PathLike[str], **storage_options: Any) -> ReportValues:
-    """The report that was saved to a local path or fsspec URL.
-
-    Parameters
-    ----------
-    path
-        As given to :func:`save`.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
+def read_report(path: str | os.PathLike[str], **storage_options: Any) -> ReportValues:
+    """The values of a saved report; :func:`~dask_efficiency.load_report` says more.
 
     Raises
     ------
     ReportFileError
         If the file is foreign, truncated, damaged or of a newer version.
-    FileNotFoundError
-        If there is no such file.
     """
     import fsspec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.gpu.totals import GpuTotals
@@ -16,7 +16,6 @@ from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.critical_paths.path import PathValues
     from dask_efficiency.critical_paths.summary import PathSummary
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.long_tail import LongTask
@@ -38,6 +37,9 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
     "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
     "unknown": (Bucket.UNMEASURED,),
 }
+
+#: Name of the one row of the whole cluster's accounts.
+ALL_WORKERS = "(all workers)"
 
 #: Ends the names of those spans that are another client's.
 OTHER_WORK = " (other work)"
@@ -327,27 +329,6 @@ class ReportValues:
         ]
         return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
 
-    def critical_path(self, **scope: Any) -> PathValues:
-        """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
-
-        Parameters
-        ----------
-        **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_paths.path.critical_path`.
-
-        Raises
-        ------
-        ValueError
-            If the report has no trace.
-        """
-        from dask_efficiency.critical_paths.path import critical_path
-
-        if self.trace is None:
-            raise ValueError(
-                f"the report {self.name!r:.80} has no trace; expected one of efficiency_report(trace=True)"
-            )
-        return critical_path(self.trace, **scope)
-
     def money(self, thread_seconds: float) -> float | None:
         """Price of thread time: a worker's price shared equally by its threads."""
         threads = sum(self.nthreads.values())
@@ -387,47 +368,3 @@ class ReportValues:
         )
         frame["total"] = [row.total for row in rows.values()]
         return frame
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, exact: what :meth:`save` writes."""
-        from dask_efficiency.report.files import to_dict
-
-        return to_dict(self)
-
-    def save(self, path: str, **storage_options: Any) -> None:
-        """Write the report as JSON, to a local path or any fsspec URL."""
-        from dask_efficiency.report.files import save
-
-        save(self, path, **storage_options)
-
-    def to_html(self, path: str, **storage_options: Any) -> None:
-        """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
-        from dask_efficiency.report.html.render import save_page
-        from dask_efficiency.report.sections.report import page
-
-        save_page(page(self), path, **storage_options)
-
-    @property
-    def verdict(self) -> str:
-        """The report in one sentence."""
-        from dask_efficiency.report.verdict import verdict
-
-        return verdict(self)
-
-    def __repr__(self) -> str:
-        from dask_efficiency.report.sections.report import document
-        from dask_efficiency.report.terminal.plain import plain
-
-        return plain(document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.report.sections.report import document
-        from dask_efficiency.report.terminal.coloured import renderables
-
-        yield from renderables(document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        from dask_efficiency.report.html.render import fragment
-        from dask_efficiency.report.sections.report import document
-
-        return fragment(document(self))

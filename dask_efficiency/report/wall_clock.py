@@ -25,7 +25,7 @@ NO_WORKERS = "without any worker"
 #: What the client does for Dask in its own time; the rest of that time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
 
-#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.ReportValues.ideal_bounds`.
+#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.EfficiencyReport.ideal_bounds`.
 _BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its longest chain of tasks"}
 
 

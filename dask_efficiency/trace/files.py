@@ -55,7 +55,7 @@ class TraceFileError(ValueError):
 
 
 def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a trace; what :meth:`TraceTables.save` does.
+    """Write a trace; what :meth:`RunTrace.save <dask_efficiency.RunTrace.save>` does.
 
     Parameters
     ----------
@@ -134,22 +134,13 @@ def _description(trace: TraceTables) -> dict[str, Any]:
     }
 
 
-def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> TraceTables:
-    """The trace that was saved to a local path or fsspec URL.
-
-    Parameters
-    ----------
-    path
-        As given to :meth:`TraceTables.save`.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
+def read_trace(path: str | os.PathLike[str], **storage_options: Any) -> TraceTables:
+    """The tables of a saved trace; :func:`~dask_efficiency.load_trace` says more.
 
     Raises
     ------
     TraceFileError
         If the file is foreign, truncated, damaged, forged or of a newer version.
-    FileNotFoundError
-        If there is no such file.
     """
     import fsspec
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from dask_efficiency.trace.schema import (
     Blocked,
@@ -21,9 +20,6 @@ from dask_efficiency.trace.schema import (
     WorkerEvents,
 )
 from dask_efficiency.trace.tables import Int32, Int64, Table, Texts
-
-if TYPE_CHECKING:
-    from dask_efficiency.trace.events import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,51 +95,10 @@ class TraceTables:
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""
-        from dask_efficiency.trace.files import save_trace
-
-        save_trace(self, path, **storage_options)
-
-    def to_chrome(
-        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
-    ) -> Written:
-        """Write the trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
-
-        Parameters
-        ----------
-        path
-            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
-        only_critical
-            Leave out the runs that are not on the critical path, and the transfers that none of them waited for.
-        **storage_options
-            For the file system, as in :func:`fsspec.open`.
-
-        Returns
-        -------
-        Written
-            How many slices, arrows and counters are in the file.
-
-        Raises
-        ------
-        EmptyTraceError
-            If only the critical path is asked for, and no task ended in the trace.
-        """
-        from dask_efficiency.critical_paths.path import critical_path
-        from dask_efficiency.trace.chrome import save_chrome
-        from dask_efficiency.trace.errors import EmptyTraceError
-
-        try:
-            found = critical_path(self)
-        except EmptyTraceError:
-            if only_critical:
-                raise
-            return save_chrome(self, path, **storage_options)
-        return found.to_chrome(path, only_critical=only_critical, **storage_options)
-
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
-        return f"<TraceTables {self.name!r}: {len(self.tasks)} tasks on {len(self.workers)} workers, {seconds:.3g} s>"
+        size = f"{len(self.tasks)} tasks on {len(self.workers)} workers"
+        return f"<{type(self).__name__} {self.name!r}: {size}, {seconds:.3g} s>"
 
 
 #: The tables of a trace, by the names of its fields.

@@ -1,17 +1,14 @@
 import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-import pytest
-from dask_efficiency.results import Comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.report.compare import Difference
-from dask_efficiency.report.files import ReportFileError
+from dask_efficiency.results import Comparison
 from tests.report.comparison_samples import runs, sides
 from tests.report.samples import by_hand, report_of, seconds
 
@@ -181,28 +178,6 @@ def test_the_environment_has_only_what_is_not_the_same_in_all_runs() -> None:
     new = spilling(1, environment={"dask": "2", "python": "3.11"})
     assert compare([old, old], new).environment == {"dask": (("1",), ("2",)), "gone": (("x",), ("",))}
     assert compare([old, new], [old, new]).environment["dask"] == (("1", "2"), ("1", "2"))
-
-
-def test_paths_and_reports_mix_and_keep_their_names(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    by_hand().save(str(path))
-    found = compare([path, by_hand(name="b")], str(path))
-    assert found.before == (by_hand(), by_hand(name="b"))
-    assert found.names_before == (str(path), "b")
-    assert found.names_after == (str(path),)
-
-
-def test_a_wrong_side_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"after is \[\]; expected one run at least"):
-        compare(by_hand(), [])
-    with pytest.raises(TypeError, match="before holds 42; expected an EfficiencyReport or the path of one"):
-        compare(42, by_hand())  # type: ignore[arg-type]  # as a caller without a type checker might
-    foreign = tmp_path / "foreign.json"
-    foreign.write_text("{}")
-    with pytest.raises(ReportFileError, match="foreign"):
-        compare(foreign, by_hand())
-    with pytest.raises(FileNotFoundError, match="nothing"):
-        compare(by_hand(), tmp_path / "nothing.json")
 
 
 def test_unknown_runtimes_are_unknown_and_no_error() -> None:

@@ -119,7 +119,7 @@ class Scene:
         return frozen.pack()
 
     def trace(self, **options: Any) -> RunTrace:
-        return build(self.recording(), name="scene", **options)
+        return RunTrace.of(build(self.recording(), name="scene", **options))
 
 
 def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.report.live.tab_view import TabView
 from dask_efficiency.report.pie import OTHER, wedges
 from dask_efficiency.report.verdict import DESCRIPTIONS
+from dask_efficiency.report.verdict import verdict as verdict_of
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers.
@@ -40,7 +41,7 @@ NO_GPU = "No GPU is measured."
 def verdict(view: TabView) -> str:
     """How far the view looks back, what was useful, and the largest loss."""
     last = view.last
-    return _since(last.seconds, f"{escape(last.report.verdict)}." if last.did else NO_REPORT)
+    return _since(last.seconds, f"{escape(verdict_of(last.report))}." if last.did else NO_REPORT)
 
 
 def timeline_title(view: TabView) -> str:

@@ -28,12 +28,11 @@ from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -257,7 +256,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         )
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *missing)
-        report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
+        values = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
+        report = EfficiencyReport.of(values)
         if trace is None:
             return report
         online = report.stragglers
@@ -301,7 +301,10 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
             for phase, pairs in self._phases.intervals.items()
         }
-        return build(unpack(payload), name=self._name, start=payload["start"], phases=phases, client=self._client.id)
+        recording = unpack(payload)
+        return RunTrace.of(
+            build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
+        )
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why
@@ -359,8 +362,6 @@ def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None
 
 def _path_summary(trace: RunTrace) -> PathSummary | None:
     """What the critical path says; None where no task ended."""
-    from dask_efficiency.critical_paths.path import critical_path
-
     try:
         return critical_path(trace).to_summary()
     except EmptyTraceError:

@@ -15,10 +15,9 @@ from dask_efficiency.plugins import names
 from dask_efficiency.plugins.recordings import unpack
 from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.results import EfficiencyReport, RunTrace
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.trace.build import build
-from dask_efficiency.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -66,7 +65,7 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
     payload = await ask(caller, names.LIFE)
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
+    return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
@@ -74,13 +73,13 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     payload = await ask(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
-    return report_of(payload, name=name, started=time.time() - seconds)
+    return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
 
 
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
     payload = await ask(caller, names.TRACE)
-    return await asyncio.to_thread(build, unpack(payload), name="trace")
+    return RunTrace.of(await asyncio.to_thread(build, unpack(payload), name="trace"))
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:

@@ -23,6 +23,7 @@ from dask_efficiency.plugins.scheduler.open_windows import FINAL_SNAPSHOT_NS, Op
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 from dask_efficiency.presence import Presence
+from dask_efficiency.report.files import save
 from dask_efficiency.windows import ClusterWindow
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ class ClusterMeter:
             self.accounts.cluster.close_departed(at=time.monotonic_ns(), grace=0)
             self.accounts.follow()
             report = life_report(replies.of_life(self.accounts))
-            await asyncio.to_thread(report.save, path)
+            await asyncio.to_thread(save, report, path)
             logger.info("dask_efficiency wrote the cluster's report to %s", path)
         except Exception:
             logger.exception("dask_efficiency could not write the cluster's report to %s", path)

@@ -14,6 +14,7 @@ from dask_efficiency.report.figures import apportion, format_seconds, format_sha
 from dask_efficiency.report.live.top_view import TopView
 from dask_efficiency.report.lost_time import Part, parts_of
 from dask_efficiency.report.terminal.bar import cells, letters, packed
+from dask_efficiency.report.verdict import verdict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -201,7 +202,7 @@ def _verdict(view: TopView) -> str:
         return f"No heartbeat came in {format_seconds(last.seconds)}."
     if last.seconds >= view.life.window_seconds:
         return ""  # the sentence on its life says it
-    return f"Last {format_seconds(last.seconds)}: {last.report.verdict}."
+    return f"Last {format_seconds(last.seconds)}: {verdict(last.report)}."
 
 
 def _gpus(view: TopView) -> str:
@@ -223,7 +224,7 @@ def _events(view: TopView) -> str:
 
 
 def _life(view: TopView) -> str:
-    return f"Since {format_seconds(view.life.window_seconds)} ago: {view.life.verdict}."
+    return f"Since {format_seconds(view.life.window_seconds)} ago: {verdict(view.life)}."
 
 
 def _left_out(view: TopView, shown: int) -> str:

@@ -12,6 +12,7 @@ from dask_efficiency.report.live.last_seconds import ALL_WORKERS, LastSeconds, d
 from dask_efficiency.report.live.names import natural
 from dask_efficiency.report.live.observation import Observation, WorkerObservation
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.verdict import verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class TopView:
             "scheduler": self.source,
             "seconds": last.seconds,
             "nthreads": last.nthreads,
-            "verdict": last.report.verdict,
+            "verdict": verdict(last.report),
             "efficiency": _finite(last.report.efficiency),
             "threads": last.threads,
             "tasks": dict(self.tasks),
@@ -60,7 +61,7 @@ class TopView:
             "gpus": {"number": len(gpus.gpus), "shares": gpus.shares_of_all} if gpus.gpus else None,
             "life": {
                 "seconds": life.window_seconds,
-                "verdict": life.verdict,
+                "verdict": verdict(life),
                 "efficiency": _finite(life.efficiency),
                 "thread_seconds": dict(life.breakdown),
             },

@@ -9,9 +9,10 @@ from itertools import groupby
 
 import numpy as np
 
-from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues, compare_paths
+from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.path import NOBODY, PathValues, critical_path
+from dask_efficiency.critical_paths.path import NOBODY, PathValues
+from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.report.figures import (
     Scale,
     apportion,
@@ -115,7 +116,7 @@ def in_report(report: ReportValues, extent: Extent = SCREEN) -> Section:
     if report.trace is None or not extent.drawn:
         return Section(heading)
     try:
-        path = critical_path(report.trace)
+        path = PathValues.of(report.trace, Question())
     except EmptyTraceError:  # no task ended in the window
         return Section(heading)
     return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
@@ -227,7 +228,7 @@ def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Sectio
         lines.append(
             "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
         )
-    return section("What if", *lines), *differences(compare_paths(before, after), ("recorded", "what if"))
+    return section("What if", *lines), *differences(PathComparisonValues.of(before, after), ("recorded", "what if"))
 
 
 def quick_improvements(path: PathValues) -> Section:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dask_efficiency.results import Comparison
 from markupsafe import escape
 
 from dask_efficiency import compare
 from dask_efficiency.report.html import render
 from dask_efficiency.report.sections.comparison import page
+from dask_efficiency.results import Comparison
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 
 SPILLS = compare(

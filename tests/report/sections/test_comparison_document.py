@@ -1,5 +1,4 @@
 import pytest
-from dask_efficiency.results import Comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +6,7 @@ from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.sections.comparison import document
 from dask_efficiency.report.terminal.coloured import show
 from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.results import Comparison
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 from tests.report.terminal.test_plain import Screen

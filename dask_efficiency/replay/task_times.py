@@ -1,4 +1,4 @@
-"""Pace: how long each worker takes for a task of each prefix."""
+"""How long each worker takes for a task of each prefix."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from dask_efficiency.replay.durations import prefix_of_runs
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64
 
-#: Welch's t beyond which a worker is slower or faster than the others, and not only busy with other tasks.
+#: Beyond this value of Welch's t, a worker counts as slower or faster than the others.
 DISTINCT = 3.0
 
 
-def paces(trace: TraceTables) -> Float64:
+def task_times(trace: TraceTables) -> Float64:
     """How long each worker takes for a task of each prefix.
 
-    Workers whose times do not clearly differ from the others', by Welch's t of their logarithms, count as equally fast.
+    Workers whose times do not clearly differ from those of the others count as equally fast. They are compared by
+    Welch's t of the logarithms of their times.
 
     Returns
     -------
     array, shape (workers, prefixes + 1)
-        Geometric means, in nanoseconds, above 0. Where a worker ran none, what the others take, as much slower as it
-        is with the rest of its tasks. The last column is for runs without a prefix.
+        Geometric means in nanoseconds, above 0. Where a worker ran no task of a prefix, it is what the others take,
+        made slower or faster as this worker is with the rest of its tasks. The last column is for runs without a
+        prefix.
     """
     count, total, squares = _logarithms(trace)
     others = count.sum(axis=0) - count
     mean, rest = _by(total, count), _by(total.sum(axis=0) - total, others)
     spread = (_by(squares, count) - mean**2, _by(squares.sum(axis=0) - squares, others) - rest**2)
     own, of_others = (np.maximum(square, 0.0) for square in spread)
-    # Of equal times the spread is 0, and any difference is a difference.
+    # Where all times are equal, the spread is 0 and any difference counts.
     error = np.sqrt(np.maximum(_by(own, count - 1) + _by(of_others, others), 1e-12))
     known = (count > 1) & (others > 0)
     distinct = known & (np.abs(mean - rest) > DISTINCT * error)
@@ -47,7 +49,7 @@ def paces(trace: TraceTables) -> Float64:
 
 
 def repaired(found: Float64, workers: Collection[int]) -> Float64:
-    """The same with some workers as fast as the others are, by the median; if there are others."""
+    """The same times, with some workers as fast as the median of the others, if there are others."""
     others = [worker for worker in range(len(found)) if worker not in workers]
     again = found.copy()
     if others and workers:
@@ -56,7 +58,7 @@ def repaired(found: Float64, workers: Collection[int]) -> Float64:
 
 
 def _logarithms(trace: TraceTables) -> tuple[Float64, Float64, Float64]:
-    """By worker and prefix: how many runs there were, the sum of the logarithms of their times, and of the squares."""
+    """By worker and prefix: how many runs there are, and the sums of their times' logarithms and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
     there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
@@ -72,6 +74,6 @@ def _logarithms(trace: TraceTables) -> tuple[Float64, Float64, Float64]:
 
 
 def _by(total: Float64, count: Float64) -> Float64:
-    """The mean; 0 of nothing."""
+    """The mean, 0 where nothing was counted."""
     found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

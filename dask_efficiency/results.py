@@ -1,0 +1,396 @@
+"""Results that show themselves: the values below, with the renderers and files beside them as methods.
+
+A value, such as :class:`~dask_efficiency.report.model.ReportValues`, holds data and what follows from the data: it
+knows no renderer and no file. Renderers know values. The classes here know both, and add nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from dask_efficiency.critical_paths.compare import PathComparisonValues
+from dask_efficiency.critical_paths.kinds import KINDS
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
+from dask_efficiency.report import comparison_data, comparison_verdict, files, verdict
+from dask_efficiency.report.compare import ComparisonValues
+from dask_efficiency.report.html.render import fragment, save_page
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.sections import comparison as comparison_sections
+from dask_efficiency.report.sections import path as path_sections
+from dask_efficiency.report.sections import report as report_sections
+from dask_efficiency.report.terminal.coloured import renderables
+from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.trace.chrome import PathSlice, save_chrome
+from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.events import Written
+from dask_efficiency.trace.files import read_trace, save_trace
+from dask_efficiency.trace.run_trace import TraceTables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RunTrace(TraceTables):  # noqa: D101  # the values say it
+    __doc__ = TraceTables.__doc__
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, tables: TraceTables) -> Self:
+        """The same run as a result."""
+        return cls(**_fields(tables))
+
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""
+        save_trace(self, path, **storage_options)
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        only_critical
+            Leave out the runs that are not on the critical path, and the transfers that none of them waited for.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            How many slices, arrows and counters are in the file.
+
+        Raises
+        ------
+        EmptyTraceError
+            If only the critical path is asked for, and no task ended in the trace.
+        """
+        try:
+            found = critical_path(self)
+        except EmptyTraceError:
+            if only_critical:
+                raise
+            return save_chrome(self, path, **storage_options)
+        return found.to_chrome(path, only_critical=only_critical, **storage_options)
+
+
+def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
+    """The trace that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`RunTrace.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    TraceFileError
+        If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return RunTrace.of(read_trace(path, **storage_options))
+
+
+class CriticalPath(PathValues):  # noqa: D101  # the values say it
+    __doc__ = PathValues.__doc__
+
+    trace: RunTrace
+
+    def slices(self) -> list[PathSlice]:
+        """The segments as :func:`~dask_efficiency.trace.chrome.save_chrome` takes them."""
+        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path, only_critical, **storage_options
+            As of :func:`~dask_efficiency.trace.chrome.save_chrome`.
+        """
+        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(path_sections.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(path_sections.document(self))
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(path_sections.document(self), console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(path_sections.document(self))
+
+
+def critical_path(
+    trace: RunTrace,
+    *,
+    target: str | None = None,
+    span: str | None = None,
+    window: tuple[int, int] | None = None,
+) -> CriticalPath:
+    """What every second of a run's wall clock was spent on.
+
+    From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
+    start to the input, the slot or the message that came last, and so on, to the client's first activity.
+
+    Parameters
+    ----------
+    trace
+        A recorded run, or a replayed one.
+    target
+        Only what the end of the task with this key waited for.
+    span
+        Only what the end of this span's last task waited for.
+    window
+        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
+
+    Returns
+    -------
+    CriticalPath
+        Its segments tile the makespan exactly.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in what was asked for.
+    UnknownNameError
+        If there is no such task or span.
+    ValueError
+        If more than one of the restrictions is given, or the window does not end after its start.
+    """
+    return CriticalPath.of(trace, Question(target, span, window))
+
+
+class PathComparison(PathComparisonValues):  # noqa: D101  # the values say it
+    __doc__ = PathComparisonValues.__doc__
+
+    __slots__ = ()
+
+    before: CriticalPath
+    after: CriticalPath
+
+    def __repr__(self) -> str:
+        return plain(path_sections.comparison_document(self))
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(path_sections.comparison_document(self), console, options)
+
+
+def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
+    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
+
+    Parameters
+    ----------
+    before, after
+        Paths of two runs, or of a run and of a what-if.
+    """
+    return PathComparison.of(before, after)
+
+
+class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
+    __doc__ = ReportValues.__doc__
+
+    __slots__ = ()
+
+    trace: RunTrace | None
+
+    @classmethod
+    def of(cls, values: ReportValues) -> Self:
+        """The same report as a result."""
+        given = _fields(values)
+        if values.trace is not None:
+            given["trace"] = RunTrace.of(values.trace)
+        return cls(**given)
+
+    def critical_path(self, **scope: Any) -> CriticalPath:
+        """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
+
+        Parameters
+        ----------
+        **scope
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
+
+        Raises
+        ------
+        ValueError
+            If the report has no trace.
+        """
+        if self.trace is None:
+            raise ValueError(
+                f"the report {self.name!r:.80} has no trace; expected one of efficiency_report(trace=True)"
+            )
+        return critical_path(self.trace, **scope)
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        return verdict.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, exact: what :meth:`save` writes."""
+        return files.to_dict(self)
+
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the report as JSON, to a local path or any fsspec URL."""
+        files.save(self, path, **storage_options)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
+        save_page(report_sections.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(report_sections.document(self))
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(report_sections.document(self), console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(report_sections.document(self))
+
+
+def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
+    """The report that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`EfficiencyReport.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    ReportFileError
+        If the file is foreign, truncated, damaged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return EfficiencyReport.of(files.read_report(path, **storage_options))
+
+
+class Comparison(ComparisonValues):  # noqa: D101  # the values say it
+    __doc__ = ComparisonValues.__doc__
+
+    __slots__ = ()
+
+    before: tuple[EfficiencyReport, ...]
+    after: tuple[EfficiencyReport, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in one sentence, without a full stop."""
+        return comparison_verdict.verdict(self)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Why the two sides may not be comparable, a sentence each."""
+        return comparison_verdict.caveats(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data, exact to the nanosecond and ready for JSON."""
+        return comparison_data.to_dict(self)
+
+    def to_frame(self, by: str = "cause") -> pd.DataFrame:
+        """Thread-seconds as a table.
+
+        Parameters
+        ----------
+        by
+            ``"cause"``: a row for each cause of loss, ``useful`` and ``running``; columns
+            ``before``, ``after``, ``change``. ``"prefix"``: a row for each task prefix; the same
+            columns after ``useful_`` and ``lost_``.
+        """
+        return comparison_data.to_frame(self, by)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the comparison as one HTML file, to a local path or any fsspec URL."""
+        save_page(comparison_sections.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(comparison_sections.document(self))
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(comparison_sections.document(self), console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(comparison_sections.page(self))
+
+
+#: A report, or the path or fsspec URL of one.
+Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
+
+
+def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
+    """Set runs before a change against runs after it.
+
+    Parameters
+    ----------
+    before, after
+        A report, the path or fsspec URL of a saved one, or several of them: then medians are
+        compared, and each change is set against how much the runs of one side differ among themselves.
+    **storage_options
+        For the file systems of the paths, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    ReportFileError
+        If a file is no report.
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a side is empty.
+    TypeError
+        If a side holds something else.
+
+    Examples
+    --------
+    >>> compare("main.json", "branch.json")  # doctest: +SKIP
+    >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
+    """
+    sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
+    return Comparison(
+        before=tuple(report for _, report in sides[0]),
+        after=tuple(report for _, report in sides[1]),
+        names_before=tuple(name for name, _ in sides[0]),
+        names_after=tuple(name for name, _ in sides[1]),
+    )
+
+
+def _read(
+    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
+) -> list[tuple[str, EfficiencyReport]]:
+    """By side, each report with what it is called."""
+    runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not runs:
+        raise ValueError(f"{side} is {given!r}; expected one run at least")
+    read = []
+    for run in runs:
+        if isinstance(run, EfficiencyReport):
+            read.append((run.name, run))
+        elif isinstance(run, str | os.PathLike):
+            read.append((os.fspath(run), load_report(run, **storage_options)))
+        else:
+            raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
+    return read
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}

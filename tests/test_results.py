@@ -1,0 +1,108 @@
+"""Results: the public classes are what every factory returns, and stay so through copies, files and replays."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dask_efficiency
+from benchmarks.simulated_traces import transfer_bound
+from dask_efficiency import (
+    CriticalPath,
+    EfficiencyReport,
+    RunTrace,
+    compare,
+    compare_paths,
+    critical_path,
+    load_report,
+    load_trace,
+)
+from dask_efficiency.replay.changes import Changes
+from dask_efficiency.replay.replay import replay, replay_with
+from dask_efficiency.report.files import ReportFileError, from_dict
+from dask_efficiency.results import Comparison, PathComparison
+from dask_efficiency.trace.files import read_trace
+from tests.report.samples import by_hand
+from tests.trace.equal import assert_same
+
+RESULTS: dict[type, Callable[[], Any]] = {
+    EfficiencyReport: by_hand,
+    RunTrace: transfer_bound,
+    CriticalPath: lambda: critical_path(transfer_bound()),
+    Comparison: lambda: compare(by_hand(), by_hand(name="b")),
+    PathComparison: lambda: compare_paths(critical_path(transfer_bound()), critical_path(transfer_bound())),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, replace, lambda result: pickle.loads(pickle.dumps(result))]
+)
+def test_a_copy_is_of_the_same_class_and_shows_the_same(kind: type, copied: Callable[[Any], Any]) -> None:
+    result = RESULTS[kind]()
+    again = copied(result)
+    assert type(again) is type(result) is kind
+    assert repr(again) == repr(result)
+
+
+def test_the_public_names_are_the_results() -> None:
+    for name in ("EfficiencyReport", "CriticalPath", "RunTrace"):
+        assert getattr(dask_efficiency, name).__module__ == "dask_efficiency.results"
+
+
+def test_what_files_give_back_can_show_itself(tmp_path: Path) -> None:
+    report = by_hand(trace=transfer_bound())
+    report.save(tmp_path / "report.json")
+    report.trace.save(tmp_path / "run.trace")
+    assert type(load_report(tmp_path / "report.json")) is EfficiencyReport
+    assert type(load_trace(tmp_path / "run.trace")) is RunTrace
+
+
+def test_a_result_of_values_has_the_same_values(tmp_path: Path) -> None:
+    report = by_hand()
+    assert EfficiencyReport.of(from_dict(report.to_dict())) == report
+    trace = transfer_bound()
+    trace.save(tmp_path / "run.trace")
+    tables = read_trace(tmp_path / "run.trace")
+    assert_same(RunTrace.of(tables), tables)
+    with_trace = EfficiencyReport.of(replace(from_dict(report.to_dict()), trace=tables))
+    assert type(with_trace.trace) is RunTrace
+    assert type(with_trace.critical_path()) is CriticalPath
+
+
+def test_a_replay_and_a_what_if_can_show_themselves() -> None:
+    trace = transfer_bound()
+    assert type(replay(trace)) is RunTrace
+    assert type(replay_with(trace, Changes(parts={"transfer": 0.0}))) is RunTrace
+    changed = critical_path(trace).what_if(without=("transfer",))
+    assert type(changed) is CriticalPath
+    assert type(changed.trace) is RunTrace
+    assert type(compare_paths(critical_path(trace), changed).after) is CriticalPath
+
+
+def test_paths_and_reports_mix_and_keep_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    by_hand().save(str(path))
+    found = compare([path, by_hand(name="b")], str(path))
+    assert found.before == (by_hand(), by_hand(name="b"))
+    assert found.names_before == (str(path), "b")
+    assert found.names_after == (str(path),)
+
+
+def test_a_wrong_side_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"after is \[\]; expected one run at least"):
+        compare(by_hand(), [])
+    with pytest.raises(TypeError, match="before holds 42; expected an EfficiencyReport or the path of one"):
+        compare(42, by_hand())  # type: ignore[arg-type]  # as a caller without a type checker might
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text("{}")
+    with pytest.raises(ReportFileError, match="foreign"):
+        compare(foreign, by_hand())
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        compare(by_hand(), tmp_path / "nothing.json")
