@@ -11,6 +11,8 @@ TORCH ?=
 TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
+# What an installation compiles, and how; so a change of it installs again.
+COMPILED := hatch_build.py $(addprefix dask_efficiency/adapters/cupti/,callbacks.c build.py)
 MATRIX_PYTHONS ?= 3.11 3.12 3.13
 MATRIX_DISTRIBUTED ?= 2026.1.0 newest
 
@@ -76,17 +78,17 @@ $(VENV)/.stamp-venv:
 	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-demo: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the demo needs in $(VENV)"
 	@$(PIP) install --quiet --editable '.[report]' --group demo
 	@touch $@
 
-$(VENV)/.stamp-monitor: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-monitor: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the monitor needs in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard]' --group demo
 	@touch $@
 
-$(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-test: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report,gpu]' --group test --group lint
 	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from dask_efficiency.adapters.cupti.build import CannotCompile
 from tests.gpu import stub as module
 
 _built: list[Path] = []
@@ -18,6 +19,10 @@ def stub_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the stub's libraries are, for processes of a test."""
     if module.COMPILER is None:
         pytest.skip("no C compiler here to make the stub of CUPTI with; on Debian: apt-get install gcc")
+    try:
+        module.compile_callbacks_in_place()
+    except CannotCompile as reason:
+        pytest.skip(f"the callbacks of CUPTI cannot be compiled: {reason}")
     # This fixture is imported by other folders' conftests, and a process has room for one libcuda.
     if not _built:
         _built.append(module.build(tmp_path_factory.mktemp("stub")))

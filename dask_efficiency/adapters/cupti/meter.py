@@ -189,7 +189,7 @@ class CuptiMeter:
 
     def _begin(self) -> None:
         """Have CUPTI record, into our buffers; on an error nothing is recorded."""
-        self._cupti.register(self._pool.request, self._pool.done)
+        self._cupti.register(*self._pool.callbacks())
         self._clock = RecordClock(self._reading(), wall=time.time_ns())
         self._last_flush = time.monotonic_ns()
         #: When each buffer was last seen free: what is in it began after that.

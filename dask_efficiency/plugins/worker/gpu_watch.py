@@ -205,7 +205,11 @@ class GpuWatch:
                 reasons.append(str(refusal))
         if self._option in ("auto", "torch-events"):
             try:
-                return TorchEventMeter(task_threads=self._task_threads)
+                meter = TorchEventMeter(task_threads=self._task_threads)
+                if reasons:
+                    meter.description += f"; CUPTI cannot be used: {reasons[0]}"
+                    logger.info("GPU time is an upper bound: %s", meter.description)
+                return meter
             except TorchEventsRefused as refusal:
                 reasons.append(str(refusal))
         return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused, callbacks
-from dask_efficiency.adapters.cupti.callbacks import CallbacksUnavailable
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
 from dask_efficiency.gpu.records import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
 
@@ -150,13 +149,10 @@ def test_where_it_cannot_measure_it_says_why_and_leaves_nothing_enabled(
     assert not any(stub.cupti.stub_enabled_call(stub.RUNTIME, number) for number in RUNTIME_CALLS)
 
 
-def test_where_no_callbacks_can_run_it_says_so(stub: ModuleType, monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: object) -> None:
-        raise CallbacksUnavailable("no memory may be executed")
-
+def test_without_the_compiled_callbacks_it_says_so(stub: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", None)
-    monkeypatch.setattr(callbacks, "_load", refuse)
-    with pytest.raises(CuptiRefused, match="no memory may be executed"):
+    monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "libcallbacks.so.1")
+    with pytest.raises(CuptiRefused, match=r"installed without libcallbacks\.so\.1"):
         CuptiMeter()
 
 
