@@ -66,6 +66,7 @@ benchmark: $(VENV)/.stamp-benchmark ## What the plugin costs; another one of ben
 clean: ## Remove environments, caches and builds
 	rm -rf $(VENV) .venv-matrix build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f dask_efficiency/adapters/cupti/libcallbacks.so.*
 
 # A .venv that works is kept, whoever made it; half of one is made anew. pip knows --group from 25.1.
 $(VENV)/.stamp-venv:

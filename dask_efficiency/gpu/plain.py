@@ -49,17 +49,17 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
     Parameters
     ----------
     payload
-        What :func:`encode_gpu` gave.
+        What :func:`encode_gpu` returned.
     name
-        What a message is to call it.
+        How error messages refer to it.
 
     Raises
     ------
     RefusedSnapshot
-        On a missing or mistyped field, a negative, fractional or absurdly large number, a reading that is not
-        finite, too many or too long names, a device that is there twice, one whose kernels, copies and idle time
-        do not add up to elapsed, or whose shares and unattributed time do not to kernels + copies, or more
-        attributed than there is.
+        If a field is missing or has a wrong type, a number is negative, fractional or absurdly large, a reading is
+        not finite, names are too many or too long, a device is there twice, the kernels, copies and idle time of a
+        device do not add up to elapsed, its shares and unattributed time do not add up to kernels + copies, or
+        more kernel time is attributed than there is.
     """
     given = mapping(name, payload)
     totals = GpuTotals(
@@ -90,10 +90,10 @@ def _device(name: str, value: object) -> DeviceTotals:
         shares=counts(f"{name}.shares", given.get("shares")),
         **{field: whole(f"{name}.{field}", given.get(field)) for field in _DEVICE_COUNTS},
     )
-    booked = device.kernels + device.copies + device.idle
-    if booked != device.elapsed:
+    counted = device.kernels + device.copies + device.idle
+    if counted != device.elapsed:
         raise RefusedSnapshot(
-            f"{name}: {short(device.uuid)} has {booked} ns of kernels, copies and idle time; "
+            f"{name}: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
             f"expected elapsed = {device.elapsed} ns"
         )
     shared = sum(device.shares.values()) + device.unattributed

@@ -14,9 +14,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from dask_efficiency.adapters.cupti.build import SOURCE, compile_callbacks
-from dask_efficiency.adapters.cupti.callbacks import LIBRARY
-
 SOURCES = Path(__file__).parent / "c"
 COMPILER = shutil.which("cc")
 
@@ -52,12 +49,6 @@ def build(directory: Path, *flags: str) -> Path:
         arguments = ["-O1", "-fPIC", "-shared", "-pthread", f"-Wl,-soname,{library}", *flags]
         subprocess.run([COMPILER, *arguments, str(SOURCES / source), "-o", str(directory / library)], check=True)
     return directory
-
-
-def compile_callbacks_in_place() -> None:
-    """Compile the meter's own C code, as an editable installation does, where that is missing or of an older source."""
-    if not LIBRARY.exists() or LIBRARY.stat().st_mtime < SOURCE.stat().st_mtime:
-        compile_callbacks(LIBRARY)
 
 
 def load(directory: str | Path, *, devices: int = 1, contexts: bool = True, schedule: int = AUTO) -> None:

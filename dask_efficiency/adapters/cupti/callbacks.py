@@ -35,20 +35,20 @@ class CallbacksUnavailable(OSError):
 class BufferPool:
     """Buffers lent to CUPTI, and the two functions that lend them.
 
-    Its memory stays the process's for ever: CUPTI may write to a buffer, and call, at any later time. A buffer that
-    CUPTI has not touched takes none.
+    Its memory is never freed, as CUPTI may write to a buffer, and call the functions, at any later time. A buffer that
+    CUPTI has not written to takes no memory.
 
     Parameters
     ----------
     count, size
-        How many buffers, and the bytes of each. Without a free one CUPTI drops records, and counts them. While work is
-        queued without end a buffer comes back only when it is full and all in it has ended, so that small ones are
-        known sooner: one of the default holds some 60 launches, and all of them 250,000.
+        The number of buffers, and the bytes of each. If none is free CUPTI drops records, and counts them. While work
+        is queued without end, CUPTI returns a buffer only when it is full and all in it has ended, so the records in
+        small buffers are known sooner. One buffer of the default size holds about 60 launches, and all of them 250,000.
 
     Raises
     ------
     CallbacksUnavailable
-        Where the package was installed without the compiled functions.
+        If the package was installed without the compiled functions.
     """
 
     def __init__(self, count: int = 4096, size: int = 16 * 2**10) -> None:
@@ -80,43 +80,43 @@ class BufferPool:
 
     @property
     def refused(self) -> int:
-        """How often CUPTI asked and there was none."""
+        """How often CUPTI asked for a buffer while none was free."""
         return int(self._table[_REFUSED])
 
     @property
     def foreign(self) -> int:
-        """Buffers that CUPTI brought here and that are somebody else's."""
+        """How many buffers CUPTI returned that are not of this pool."""
         return int(self._table[_FOREIGN])
 
     def lent(self) -> NDArray[np.bool_]:
-        """By number, whether CUPTI holds records in a buffer; not those that were written off."""
+        """By number, whether CUPTI has a buffer with records in it that was not written off."""
         held: NDArray[np.bool_] = (self._states == LENT) & (self._first_words != 0) & ~self._written_off
         return held
 
     def free(self) -> NDArray[np.bool_]:
-        """By number, whether no record can be in a buffer."""
+        """By number, whether a buffer has no records in it."""
         empty: NDArray[np.bool_] = (self._states == FREE) | ((self._states == LENT) & (self._first_words == 0))
         return empty
 
     def write_off(self) -> None:
-        """Wait no longer for the buffers that CUPTI holds now: another client's callbacks may have got them."""
+        """Stop waiting for the buffers that CUPTI has now, as it may return them to another client."""
         self._written_off |= self._states == LENT
 
     def filled(self) -> list[tuple[int, NDArray[np.uint8]]]:
-        """The buffers that were brought back, each with its number and its valid bytes, in place."""
-        with _FENCE:  # what follows is not read before the states are
+        """The buffers that CUPTI returned: the number of each and a view of its valid bytes."""
+        with _FENCE:  # The states are read before the sizes and the bytes.
             done = np.flatnonzero(self._states == DONE)
         return [(int(i), self._bytes[i, : min(int(self._valid[i]), self.size)]) for i in done]
 
     def release(self, number: int) -> None:
-        """Let CUPTI have a buffer again; its bytes must not be used any more."""
+        """Let CUPTI have a buffer again. Its bytes must not be used any more."""
         self._first_words[number] = 0
         self._written_off[number] = False
         with _FENCE:
             self._states[number] = FREE
 
 
-#: Taking and releasing any lock keeps the processor from reordering.
+#: Taking and releasing a lock keeps the processor from reordering what is read and written.
 _FENCE = threading.Lock()
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -137,7 +137,7 @@ def _compiled(library: Path) -> ctypes.CDLL:
 
 
 def _map(nbytes: int) -> int:
-    """Memory that no object owns: not even the interpreter's end gives it back."""
+    """Memory that no object owns, so that it stays even while the interpreter ends."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if address in (None, ctypes.c_void_p(-1).value):

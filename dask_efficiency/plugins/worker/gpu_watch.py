@@ -17,7 +17,7 @@ from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.adapters.nvml import Nvml
 from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
-from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
@@ -83,7 +83,7 @@ class GpuWatch:
         self._surround = surround
         self._task_threads = task_threads
         self._meter: GpuMeter | None = None
-        self._accounts: GpuAccounts | None = None
+        self._accounts: GpuLedger | None = None
         self._nvml: Nvml | None = None
         self._read_at = 0
         self._readings: Mapping[str, Mapping[str, float]] = {}
@@ -186,7 +186,7 @@ class GpuWatch:
         except (ImportError, RuntimeError) as error:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
-        self._accounts = GpuAccounts(at=time.monotonic_ns())
+        self._accounts = GpuLedger(at=time.monotonic_ns())
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:

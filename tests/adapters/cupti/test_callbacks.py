@@ -6,17 +6,13 @@ from pathlib import Path
 import pytest
 
 from dask_efficiency.adapters.cupti import callbacks
-from dask_efficiency.adapters.cupti.build import CannotCompile
 from dask_efficiency.adapters.cupti.callbacks import BufferPool, CallbacksUnavailable
-from tests.gpu import stub
+from tests.gpu.conftest import compile_callbacks_in_place
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    try:
-        stub.compile_callbacks_in_place()
-    except CannotCompile as reason:
-        pytest.skip(f"the callbacks of CUPTI cannot be compiled: {reason}")
+    compile_callbacks_in_place()
 
 
 REQUEST = ctypes.CFUNCTYPE(
