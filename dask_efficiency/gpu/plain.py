@@ -90,10 +90,10 @@ def _device(name: str, value: object) -> DeviceTotals:
         shares=counts(f"{name}.shares", given.get("shares")),
         **{field: whole(f"{name}.{field}", given.get(field)) for field in _DEVICE_COUNTS},
     )
-    counted = device.kernels + device.copies + device.idle
-    if counted != device.elapsed:
+    booked = device.kernels + device.copies + device.idle
+    if booked != device.elapsed:
         raise RefusedSnapshot(
-            f"{name}: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
+            f"{name}: {short(device.uuid)} has {booked} ns of kernels, copies and idle time; "
             f"expected elapsed = {device.elapsed} ns"
         )
     shared = sum(device.shares.values()) + device.unattributed

@@ -175,7 +175,7 @@ def kernel(start: int, end: int, *, device: int = 0) -> tuple[Op, ...]:
     return (Op(start, end, device, KERNEL, 0),)
 
 
-def told(
+def run(
     calls: Sequence[Call],
     windows: Sequence[TaskWindow],
     *,
@@ -194,7 +194,7 @@ def test_a_kernel_of_ten_seconds_is_kernel_time_however_many_flushes_it_crosses(
         Call(3, A, 50, 10 * SECOND + 5, SPINS),
     ]
     flushes = [SECOND * index for index in range(1, 14)]
-    ledger, seen = told(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
+    ledger, seen = run(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
     device = seen[-1].devices[0]
     assert (device.kernels, device.late, device.elapsed) == (10 * SECOND - 30, 0, 13 * SECOND)
     assert seen[5].devices[0].elapsed == 10
@@ -206,14 +206,14 @@ def test_a_copy_whose_call_is_under_way_at_a_flush_is_not_late() -> None:
     task = TaskId(A, 0)
     copy = (Op(20, 90, 0, COPY, -1),)
     calls = [Call(1, A, 5, 6, RETURNS, kernel(7, 9)), Call(2, A, 15, 91, SPINS, copy)]
-    ledger, seen = told(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
+    ledger, seen = run(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
     assert [totals.devices[0].elapsed for totals in seen] == [6, 100]
     assert (seen[-1].devices[0].copies, seen[-1].devices[0].late) == (70, 0)
     assert ledger.use(task) == GpuUse(copy=70, wait=6, spun=76)
 
 
 def test_a_task_of_long_computing_holds_the_ledger_up_for_a_second_only() -> None:
-    _, seen = told([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
+    _, seen = run([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
     assert [totals.devices[0].elapsed for totals in seen] == [0, 4 * SECOND, 6 * SECOND]
 
 
@@ -226,7 +226,7 @@ def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:
         Call(3, A, 6, 31, BLOCKS),
         Call(4, B, 6, 41, SPINS),
     ]
-    ledger, seen = told(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    ledger, seen = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
     assert ledger.use(a) == GpuUse(kernel=20, wait=5)
     assert ledger.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
     assert seen[-1].devices[0].shares == {"x": 20, "y": 10}
@@ -239,7 +239,7 @@ def test_another_tasks_kernel_on_a_device_that_one_does_not_wait_for_is_no_conte
         Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=1)),
         Call(4, B, 6, 41, SPINS),
     ]
-    ledger, _ = told(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
+    ledger, _ = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
     assert ledger.use(b) == GpuUse(kernel=10, wait=25, spun=35)
 
 
@@ -247,7 +247,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
     """From 10 to 20 A alone, to 40 both, to 50 B alone."""
     a, b = TaskId(A, 0), TaskId(B, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40)), Call(2, B, 1, 2, RETURNS, kernel(20, 50))]
-    _, seen = told(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    _, seen = run(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
     assert seen[-1].devices[0].shares == {"x": 20, "y": 20}
     assert seen[-1].hidden == {"x": 30, "y": 30}
 
@@ -255,7 +255,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 def test_work_after_the_end_of_its_task_stays_the_tasks() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = told(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
+    _, seen = run(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
     device = seen[-1].devices[0]
     assert (device.shares, device.tail, device.unattributed) == ({"x": 30}, 15, 0)
     assert seen[-1].hidden == {"x": 15}
@@ -266,10 +266,10 @@ def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_th
     calls = [Call(1, A, 1, 2, RETURNS, kernel(3, 5)), Call(2, FOREIGN, 10, 11, RETURNS, kernel(12, 20))]
     names = {training: ("train", 0), loading: ("load", 0)}
     windows = [TaskWindow(training, 30), TaskWindow(loading, 30)]
-    _, seen = told(calls, windows, flushes=[100], names=names)
+    _, seen = run(calls, windows, flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"train": 10}
     both = [*calls, Call(3, B, 1, 2, RETURNS, kernel(3, 5))]
-    _, seen = told(both, windows, flushes=[100], names=names)
+    _, seen = run(both, windows, flushes=[100], names=names)
     assert seen[-1].devices[0].unattributed == 8
     assert seen[-1].coverage == pytest.approx(4 / 12)
 
@@ -278,14 +278,14 @@ def test_a_threads_identifier_is_used_again() -> None:
     first, second = TaskId(A, 0), TaskId(A, 50)
     calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
     names = {first: ("x", 0), second: ("y", 0)}
-    _, seen = told(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
+    _, seen = run(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"x": 8, "y": 3}
 
 
 def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = told(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
+    _, seen = run(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
     assert seen[0].devices[0].shares == {RUNNING: 30}
     assert [(row.prefix, row.ns) for row in seen[0].kernels] == [(RUNNING, 30)]
     assert seen[1].devices[0].shares == {"x": 30}
@@ -295,7 +295,7 @@ def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
 def test_a_task_that_is_never_named_is_some_other_after_a_minute() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    ledger, seen = told(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
+    ledger, seen = run(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
     assert seen[-1].devices[0].shares == {OTHER: 30}
     assert ledger.use(task) is None
 
