@@ -11,6 +11,8 @@ TORCH ?=
 TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
+# What an installation compiles, and how; so a change of it installs again.
+COMPILED := hatch_build.py $(addprefix dask_efficiency/adapters/cupti/,callbacks.c build.py)
 MATRIX_PYTHONS ?= 3.11 3.12 3.13
 MATRIX_DISTRIBUTED ?= 2026.1.0 newest
 
@@ -69,6 +71,7 @@ docs: $(VENV)/.stamp-docs ## The documentation as a site, in docs/_build; a warn
 clean: ## Remove environments, caches and builds
 	rm -rf $(VENV) .venv-matrix build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f dask_efficiency/adapters/cupti/libcallbacks.so.*
 
 # A .venv that works is kept, whoever made it; half of one is made anew. pip knows --group from 25.1.
 $(VENV)/.stamp-venv:
@@ -81,17 +84,17 @@ $(VENV)/.stamp-venv:
 	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/.stamp-demo: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-demo: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the demo needs in $(VENV)"
 	@$(PIP) install --quiet --editable '.[report]' --group demo
 	@touch $@
 
-$(VENV)/.stamp-monitor: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-monitor: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the monitor needs in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard]' --group demo
 	@touch $@
 
-$(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-test: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report,gpu]' --group test --group lint
 	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor

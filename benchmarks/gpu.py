@@ -30,9 +30,9 @@ from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter
 from dask_efficiency.adapters.cupti.callbacks import BufferPool
 from dask_efficiency.adapters.cupti.meter import OnePool
-from dask_efficiency.gpu.accounts import GpuAccounts
 from dask_efficiency.gpu.decode import Decoded
 from dask_efficiency.gpu.layouts import CALL_OFFSETS, DRIVER, RUNTIME
+from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.records import KERNEL, RETURNS, Batch, TaskId, TaskWindow
 
 #: Goals.
@@ -260,7 +260,7 @@ def graphs(work: TorchWork) -> None:
 
 
 def backward(work: TorchWork) -> None:
-    """Who launches a backward pass, and whose it is in the accounts."""
+    """Who launches a backward pass, and whose it is in the ledger."""
     torch = work.torch
     layers = [torch.nn.Linear(512, 512, device="cuda") for _ in range(8)]
     model = torch.nn.Sequential(*layers)
@@ -268,7 +268,7 @@ def backward(work: TorchWork) -> None:
     model(data).sum().backward()
     work.sync()
     began = time.monotonic_ns()
-    meter, accounts = CuptiMeter(), GpuAccounts(at=began)
+    meter, ledger = CuptiMeter(), GpuLedger(at=began)
     task = TaskId(threading.get_ident(), time.monotonic_ns())
     for _ in range(10):
         model(data).sum().backward()
@@ -276,10 +276,10 @@ def backward(work: TorchWork) -> None:
     stop = time.monotonic_ns()
     batch = meter.close()
     say("kernels by thread", dict(Counter(batch.calls["thread"][batch.calls["correlation"] != 0].tolist())))
-    accounts.name(task, "train")
-    accounts.add(batch, [TaskWindow(task, stop)], devices=meter.devices, final=True)
-    say("coverage: share of kernel time that is the task's", accounts.totals().coverage, "1.0")
-    say("what its thread did", accounts.use(task))
+    ledger.name(task, "train")
+    ledger.add(batch, [TaskWindow(task, stop)], devices=meter.devices, final=True)
+    say("coverage: share of kernel time that is the task's", ledger.totals().coverage, "1.0")
+    say("what its thread did", ledger.use(task))
 
 
 def stress(work: Work) -> None:

@@ -39,7 +39,6 @@ class TorchEventMeter:
     """
 
     kind = "torch-events"
-    exact = False
     gaps = 0
 
     def __init__(self, *, task_threads: int) -> None:

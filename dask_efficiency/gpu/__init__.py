@@ -1,1 +1,1 @@
-"""GPU time of tasks: what a meter saw on the device, joined to tasks and added up exactly; no CUDA in here."""
+"""GPU time of tasks: what a meter saw on the devices is matched with tasks and added up exactly. Needs no CUDA."""

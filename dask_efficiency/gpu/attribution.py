@@ -1,4 +1,4 @@
-"""Attribution: which task asked for an operation, by the call of the same correlation and the thread that made it."""
+"""Attribution: finds the task that asked for an operation, by the call with the same correlation and its thread."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from dask_efficiency.gpu.records import (
 )
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, TaskTable
 
-#: A call whose operation has not come is waited for so long, nanoseconds.
+#: How long to wait for the operation of a call, nanoseconds.
 MAX_AGE = 60_000_000_000
-#: Calls that are kept to be found by their operations, 50 bytes each. Beyond, old ones go of which something has come.
+#: Calls that are kept until their operations arrive, 50 bytes each. With more, old calls of which an operation has
+#: arrived are forgotten.
 MAX_CALLS = 250_000
-#: Calls that were under way between two batches, of more threads than anybody has.
+#: Calls under way between two batches that are looked at; a process has fewer threads in CUDA at once.
 _MAX_LINKS = 64
 
 #: An operation and the task that asked for it, by its number; ``asked`` is when.
@@ -38,16 +39,16 @@ WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a batch adds, with its tasks."""
+    """What a batch adds, with the tasks that it belongs to."""
 
     #: Of dtype :data:`WORK`.
     work: NDArray[np.void]
     #: Of dtype :data:`WAIT`.
     waits: NDArray[np.void]
-    #: Of tasks whose own threads made calls: their numbers, and when the last of these ended.
+    #: The numbers of tasks whose own threads made calls, and when the last of these calls ended.
     callers: Int64
     last_calls: Int64
-    #: No operation will come any more that began before this instant, but for some that will count as late.
+    #: All operations that began before this instant have arrived, except for some that will count as late.
     complete_until: int
 
 
@@ -60,9 +61,9 @@ class _Asked:
     start: Int64
     end: Int64
     owner: Int64
-    #: Calls that lie in one another ask for one operation: the index of the outermost one.
+    #: The index of the outermost call around each call: nested calls ask for one operation.
     group: NDArray[np.intp]
-    #: By group: nothing has come of it yet.
+    #: By group, whether no operation of it has arrived yet.
     awaited: NDArray[np.bool_]
 
     def give_up(self, rows: NDArray[np.bool_]) -> None:
@@ -83,37 +84,37 @@ class _Asked:
 
 
 class Attribution:
-    """Joins operations to calls and calls to tasks, in whatever order the batches bring them.
+    """Matches operations with calls and calls with tasks, in whatever order they arrive.
 
     Parameters
     ----------
     tasks
-        Filled by others before each batch is joined. It learns from here which tasks call the driver.
+        Must know the tasks of a batch before the batch is joined. The tasks that call the driver are marked in it.
     """
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
         self._asked: list[_Asked] = []
-        #: Operations whose call has not come: it may have been under way when its batch was made.
+        #: Operations whose call has not arrived; it may have been under way when the batch was made.
         self._orphans: Operations = np.empty(0, OPERATION)
-        #: Calls of threads of tasks, at a time of which it is not known yet which task that was.
+        #: Calls of task threads at a time for which the task is not known yet.
         self._undecided: Calls = np.empty(0, CALL)
         #: When graphs began to be recorded, by thread.
         self._recording: dict[int, int] = {}
 
     def join(self, batch: Batch, *, not_tasks: Collection[int] = (), lost: bool = False, final: bool = False) -> Joined:
-        """Join a batch with what is left of those before it.
+        """Match a batch, and what is left of the batches before it.
 
         Parameters
         ----------
         batch
             What a meter saw.
         not_tasks
-            Identifiers of threads whose calls are never a task's.
+            Identifiers of threads whose calls never belong to a task.
         lost
-            Operations that have not come may never come.
+            Whether operations that have not arrived may never arrive.
         final
-            No batch follows.
+            Whether this is the last batch.
         """
         calls, owners, own = self._owners(batch.calls, not_tasks, final=final)
         waits = self._waits(calls, owners, own)
@@ -187,7 +188,7 @@ class Attribution:
             group,
             np.ones(len(calls), np.bool_),
         )
-        # those that lie in another one are not awaited by themselves
+        # A call within another one is not awaited by itself.
         new.awaited[group != np.arange(len(group))] = False
         if self._asked:
             _link(self._asked[-1], new)
@@ -230,7 +231,7 @@ class Attribution:
         return np.delete(work, orphans) if len(orphans) else work
 
     def _give_up_recorded(self, calls: Calls) -> None:
-        """Do not wait for operations of calls that only went into a graph."""
+        """Stop waiting for operations of calls that were only recorded into a graph."""
         marks = calls[(calls["waits"] == BEGINS_GRAPH) | (calls["waits"] == ENDS_GRAPH)]
         recorded = []
         for mark in np.sort(marks, order="start"):
@@ -268,12 +269,12 @@ class Attribution:
 
 
 def _outermost(calls: Calls) -> NDArray[np.intp]:
-    """For each call the index of the one of its thread in which it lies, or its own."""
+    """For each call, the index of the outermost call of its thread around it, or its own."""
     order = np.lexsort((-calls["end"], calls["start"], calls["thread"]))
     thread, start, end = calls["thread"][order], calls["start"][order], calls["end"][order]
     rank = np.concatenate([[0], np.cumsum(thread[1:] != thread[:-1])])
     first = int(start.min())
-    # one thread after another on one axis
+    # One thread after another is laid on one axis.
     shift = rank * (int(end.max()) - first + 1) - first
     reached = np.maximum.accumulate(end + shift)[:-1]
     opens = np.concatenate([[True], ((end + shift)[1:] > reached) | ((start + shift)[1:] >= reached)])
@@ -284,7 +285,7 @@ def _outermost(calls: Calls) -> NDArray[np.intp]:
 
 
 def _link(old: _Asked, new: _Asked) -> None:
-    """Do not wait for calls that were under way between two batches, and calls in them: which one is asked is open."""
+    """Stop waiting for calls under way between two batches and for those in them: either may have the operation."""
     under_way = np.flatnonzero(new.awaited & (new.start <= int(old.start.max())))
     for row in under_way[:_MAX_LINKS]:
         within = (old.thread == new.thread[row]) & (old.start >= new.start[row]) & (old.end <= new.end[row])

@@ -1,4 +1,4 @@
-"""What a task's thread waits for in calls that wait for the device."""
+"""What the thread of a task waited for, in calls that wait for the device."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
-#: What happened to a task at an instant, whether or not its thread waited then: a kernel of its own ran; none did, and
-#: one of another task ran where work of its own was due, without or with a copy of its own; only a copy of its own ran.
+#: What happened to a task at an instant, whether or not its thread waited then. In order: a kernel of its own ran; no
+#: kernel of its own ran, but one of another task did, on a device where work of its own was due; the same while a copy
+#: of its own ran; only a copy of its own ran.
 OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
 
-#: A stretch of a task's time: disjoint for a task, whatever the label.
+#: A stretch of a task's time. The stretches of one task are disjoint, whatever their labels.
 STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint."""
+    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint parts."""
 
     owners: Int64
     kernel: Int64
     contention: Int64
     copy: Int64
     wait: Int64
-    #: Of all four, in calls that spin.
+    #: The part of all four in calls that spin.
     spun: Int64
-    #: Of all four, with work of its own on a device.
+    #: The part of all four with work of the task's own on a device.
     busy: Int64
 
 
@@ -41,10 +42,10 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     Parameters
     ----------
     work
-        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, of all devices; also what comes after the stretch, as it
-        may have been due in it.
+        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, on all devices. It includes what runs after the stretch,
+        which may have been due in it.
     stops
-        When the owner of each operation ended.
+        When the task of each operation ended.
     start, stop
         The stretch.
 
@@ -57,7 +58,7 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     work, stops = work[attributed], stops[attributed]
     owners, ranks = ranked(work["owner"])
     span = stop - start + 1
-    # one task after another on one axis, so that one operation on sets does for all
+    # One task after another is laid on one axis, so that one operation on sets serves all of them.
     shift = ranks * span - start
     begin = np.clip(work["start"], start, stop)
     end = np.clip(np.minimum(work["end"], stops), start, stop)
@@ -75,7 +76,7 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
 
 
 def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> Intervals:
-    """When kernels ran on a device on which work of a task was due; laid one task after another."""
+    """When kernels ran on a device where work of a task was due, with one task after another on one axis."""
     span = stop - start + 1
     starts, ends = [], []
     for device in ranked(work["device"])[0]:
@@ -108,14 +109,14 @@ def _stretches(kind: int, laid: Intervals, owners: Int64, span: int, start: int)
 
 
 def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> Blocked:
-    """What tasks' threads waited for.
+    """What the threads of tasks waited for.
 
     Parameters
     ----------
     waits
         Of dtype :data:`~dask_efficiency.gpu.attribution.WAIT`; they may overlap.
     stretches
-        Of dtype :data:`STRETCH`, everything that happened to their tasks the while.
+        Of dtype :data:`STRETCH`: everything that happened to these tasks meanwhile.
     """
     owners, ranks = ranked(waits["owner"])
     if not len(owners):

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a call does: asks for work and returns at once; asks for a copy and waits for it; only waits; begins the
-#: recording of a graph, in which what is asked for is not done; ends it.
+#: What a call does. In order: it asks for work and returns at once; it asks for a copy and waits for it; it only waits;
+#: it begins to record a graph, and until the recording ends nothing that is asked for is done; it ends the recording.
 ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
 
-#: A call that only asks has waited, too, if it took so long, nanoseconds: the queue was full, or the copy pageable.
+#: A call that only asks for work has waited, too, if it took at least this long, nanoseconds: the queue was full, or
+#: the memory of the copy was pageable.
 LONG = 50_000
 
 #: A number, or the first and the last of several.
@@ -25,7 +26,7 @@ _Numbers = int | tuple[int, int]
 
 
 def _numbers(*ranges: _Numbers) -> frozenset[int]:
-    """The numbers, and those of ranges with both ends in."""
+    """The numbers, and those of the ranges, which include both ends."""
     return frozenset(
         number for item in ranges for number in ([item] if isinstance(item, int) else range(item[0], item[1] + 1))
     )
@@ -59,7 +60,7 @@ RUNTIME_WAITS = _numbers(22, 126, 131, 137, 165, 239, 534)
 RUNTIME_BEGINS_GRAPH = _numbers((315, 316), (452, 453))
 RUNTIME_ENDS_GRAPH = _numbers((319, 320))
 
-#: Without the first versions of functions, for 32-bit addresses, of which there are second ones.
+#: Functions that have a second version are left out in their first one, which was for 32-bit addresses.
 DRIVER_ASKS = _numbers(
     216,
     218,
@@ -109,8 +110,8 @@ _DRIVER = {
     ENDS_GRAPH: DRIVER_ENDS_GRAPH,
 }
 
-#: Everything to enable: ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. A version that does not
-#: know a number refuses it.
+#: All numbers to pass to ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. A version of CUPTI
+#: that does not know a number refuses it.
 RUNTIME_CALLS = sorted(frozenset().union(*_RUNTIME.values()))
 DRIVER_CALLS = sorted(frozenset().union(*_DRIVER.values()))
 
@@ -122,6 +123,6 @@ def _table(numbers: Mapping[int, frozenset[int]]) -> NDArray[np.uint8]:
     return table
 
 
-#: What each call does, by its number; 0 for those that do not matter. The last entry stands for all beyond.
+#: What each call does, by its number; 0 for those that do not matter. The last entry stands for all higher numbers.
 RUNTIME_TABLE = _table(_RUNTIME)
 DRIVER_TABLE = _table(_DRIVER)

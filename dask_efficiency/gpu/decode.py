@@ -1,4 +1,4 @@
-"""Raw buffers of CUPTI's activity records to arrays of operations and calls, some tenths of a microsecond a record."""
+"""Decodes buffers of CUPTI's activity records into arrays of operations and calls."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from dask_efficiency.gpu.records import (
     Operations,
 )
 
-#: No record is shorter than its kind and something to tell, and all are multiples of this.
+#: Every record is a multiple of this long, in bytes.
 _ALIGNMENT = 8
 _UNNAMED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a buffer held. Times are as CUPTI's clock has them, not yet monotonic."""
+    """What a buffer held. Its times are those of CUPTI's clock, not yet monotonic."""
 
     #: ``name`` is an index into ``pointers``.
     operations: Operations
     calls: Calls
-    #: Addresses of kernels' names, each once.
+    #: Addresses of the names of kernels, each once.
     pointers: NDArray[np.uint64]
-    #: Records without times, and one for a rest of the buffer that could not be read.
+    #: Records without times; a rest of the buffer that could not be read counts as one.
     dropped: int = 0
 
 
@@ -67,19 +67,19 @@ def decode(
     buffer
         Records one after another, as CUPTI wrote them.
     valid
-        Bytes of it that are filled.
+        How many bytes of it are filled.
     layout
-        Of this version of CUPTI, from :func:`~dask_efficiency.gpu.layouts.layout_for`.
+        That of this version of CUPTI, from :func:`~dask_efficiency.gpu.layouts.layout_for`.
     sizes
-        Bytes of records by kind, as the distances between the pointers of ``cuptiActivityGetNextRecord`` have shown
-        them; they go before the layout's, and know kinds that it does not.
+        Bytes of records by kind, as found from the distances between the pointers of ``cuptiActivityGetNextRecord``.
+        They go before those of the layout, and may have kinds that it lacks.
     waiting
         What a call that waits does to its thread, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
 
     Returns
     -------
     Decoded
-        Whatever the buffer holds: a record of unknown size ends the reading, and is counted.
+        What could be read. A record of unknown size ends the reading, and is counted as dropped.
     """
     valid = min(max(valid, 0), len(buffer))
     words = np.frombuffer(buffer, np.uint32, count=valid // 4)
@@ -98,13 +98,13 @@ def decode(
 
 
 def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
-    """Where each record begins, in words; its kind; and 1 where a rest could not be read."""
+    """Where each record begins, in words; its kind; and 1 if a rest could not be read, else 0."""
     steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
     begins: list[int] = []
     append, kind_at = begins.append, words.data
     position, end, lost = 0, len(words), 0
     try:
-        # every step is at least two words, so this ends
+        # Every step is at least two words long, so the loop ends.
         while position < end:
             step = steps[kind_at[position]]
             append(position)
@@ -112,7 +112,7 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
     except KeyError:
         lost = 1
     if position > end:
-        # the last record is cut off
+        # The last record is cut off.
         begins.pop()
         lost = 1
     at = np.array(begins, np.int64)
@@ -142,7 +142,7 @@ def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.u
     start = _long(words, at, CALL_OFFSETS["start"]).view(np.int64)
     end = _long(words, at, CALL_OFFSETS["end"]).view(np.int64)
     failed = words[at + CALL_OFFSETS["returnValue"] // 4] != 0
-    # times of 0 say that there are none
+    # CUPTI writes 0 where it has no time.
     keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))
     if not keep.all():
         at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]

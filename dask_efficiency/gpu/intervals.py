@@ -11,14 +11,14 @@ Int64 = NDArray[np.int64]
 
 
 class Intervals(NamedTuple):
-    """Half-open intervals. Those of a set are sorted, disjoint and not empty; pieces may be in any order."""
+    """Half-open intervals. Those of a set are sorted, disjoint and not empty; other ones may be in any order."""
 
     start: Int64
     stop: Int64
 
     @property
     def lengths(self) -> Int64:
-        """Of each."""
+        """The length of each."""
         return self.stop - self.start
 
 
@@ -26,7 +26,7 @@ NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def length(intervals: Intervals) -> int:
-    """How long a set is in all."""
+    """The total length of a set."""
     return int(intervals.stop.sum() - intervals.start.sum())
 
 
@@ -49,7 +49,7 @@ def union(start: Int64, stop: Int64) -> Intervals:
 
 
 def overlaps(pieces: Intervals, by: Intervals) -> tuple[Intervals, NDArray[np.intp]]:
-    """What lies in both: of each piece in turn, the part in each interval of a set, and the piece's index.
+    """The parts of pieces that lie in a set, piece by piece, and the index of the piece of each part.
 
     Parameters
     ----------

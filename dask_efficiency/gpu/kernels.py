@@ -1,4 +1,4 @@
-"""KernelTable: the kernels by prefix and name, as many of them as are told apart."""
+"""KernelTable: launches and time of kernels by prefix and name, of a bounded number of names."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import Operations
 from dask_efficiency.gpu.totals import KernelTotals
 
-#: Stands for names beyond those that are told apart, for kernels without one, and for the prefix of what is not told.
+#: Stands for names beyond the first :data:`MAX_KERNEL_NAMES`, for kernels without a name, and for the name and prefix
+#: of the kernels that are not listed.
 OTHER_KERNELS = "(other)"
-#: Pairs of prefix and name that are counted; those that come first.
+#: Pairs of prefix and name that are counted separately: the first ones seen.
 MAX_PAIRS = 2000
-#: Names that are known, of all tasks.
+#: Names of kernels that are kept, for all tasks together.
 MAX_KERNEL_NAMES = 4000
-#: Pairs that are told of, by their time.
-TOP = 50
+#: Pairs that are listed: those that took most time.
+MAX_LISTED = 50
 
 _MAX_NAME = 200
 
 
 class KernelTable:
-    """Launches and nanoseconds of kernels. Those of a task without a prefix wait for it."""
+    """Launches and nanoseconds of kernels. Those of a task whose prefix is not known yet are kept until it is."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {OTHER_KERNELS: 0}
@@ -33,15 +34,15 @@ class KernelTable:
         self._unnamed: dict[int, dict[int, list[int]]] = {}
 
     def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
-        """The operations, with the numbers that their names have here."""
+        """The operations, with their names replaced by the numbers that this table gives to names."""
         numbers = np.array([*(self._number(name) for name in names), 0], np.int32)
         operations = operations.copy()
-        # a name of -1 is none, as is one beyond the list
+        # -1 stands for no name, and so does an index beyond the list.
         operations["name"] = numbers[np.where(operations["name"] < len(names), operations["name"], -1)]
         return operations
 
     def sums(self, kernels: NDArray[np.void]) -> Iterator[tuple[int, int, int, int]]:
-        """Sum up numbered kernels by owner and name: owner, name, launches, nanoseconds."""
+        """Sum up numbered kernels by owner and name, as tuples of owner, name, launches and nanoseconds."""
         durations = kernels["end"] - kernels["start"]
         pairs, rows = ranked(kernels["owner"] * MAX_KERNEL_NAMES + kernels["name"])
         launches = np.bincount(rows, minlength=len(pairs))
@@ -50,7 +51,7 @@ class KernelTable:
         return zip(owners.tolist(), names.tolist(), launches.tolist(), ns.tolist(), strict=True)
 
     def add(self, task: int, prefix: str | None, name: int, launches: int, ns: int) -> None:
-        """Count kernels of a task; a prefix of None is not known yet."""
+        """Count kernels of a task; ``prefix`` is None while it is not known."""
         if prefix is None:
             sums = self._unnamed.setdefault(task, {}).setdefault(name, [0, 0])
         else:
@@ -59,20 +60,20 @@ class KernelTable:
         sums[1] += ns
 
     def name(self, task: int, prefix: str) -> None:
-        """The task's prefix has become known."""
+        """Count the kernels that were kept for a task under its prefix, which has become known."""
         for name, (launches, ns) in self._unnamed.pop(task, {}).items():
             self.add(task, prefix, name, launches, ns)
 
     def totals(self, *, unnamed: str) -> tuple[KernelTotals, ...]:
-        """The top by time, and the sum of the rest; kernels of tasks without a prefix under ``unnamed``."""
+        """The kernels that took most time, and the sum of the rest; tasks without a prefix come under ``unnamed``."""
         sums = {key: tuple(row) for key, row in self._sums.items()}
         for rows in self._unnamed.values():
             for name, (launches, ns) in rows.items():
                 before = sums.get((unnamed, name), (0, 0))
                 sums[unnamed, name] = before[0] + launches, before[1] + ns
         ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
-        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:TOP]]
-        rest = [row for _, row in ordered[TOP:]]
+        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
+        rest = [row for _, row in ordered[MAX_LISTED:]]
         if rest:
             launches, ns = map(sum, zip(*rest, strict=True))
             top.append(KernelTotals(OTHER_KERNELS, OTHER_KERNELS, launches, ns))

@@ -1,11 +1,11 @@
-"""Layout: where CUPTI's activity records keep the fields that the accounts need, by version."""
+"""Layout: where the activity records of each version of CUPTI have the fields that are needed here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: ``CUpti_ActivityKind``: what a record is. Its first four bytes, the same in all versions.
+#: ``CUpti_ActivityKind``, which the first four bytes of every record hold; the same in all versions.
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
 
 #: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end,
@@ -33,7 +33,7 @@ CALL_OFFSETS: Mapping[str, int] = {
 class Layout:
     """The records of one version of CUPTI: their sizes in bytes; the offsets above hold for all of them."""
 
-    #: As the header names the kernel's record, for a person to look it up.
+    #: The header's name for the record of a kernel, for looking it up.
     kernel_record: str
     kernel: int
     memcpy: int
@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """By kind."""
+        """Bytes of a record, by kind."""
         return {
             MEMCPY: self.memcpy,
             MEMSET: self.memset,
@@ -59,13 +59,13 @@ _CUDA_13_1 = Layout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
 _CUDA_13_3 = Layout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
 _CUDA_13_4 = Layout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
 
-#: By ``CUPTI_API_VERSION`` up to 12.9, which counts releases. CUDA 11.8 is 18 as 12.1 is, and its kernels have the same
-#: offsets in records that are 8 bytes shorter: sizes that CUPTI itself shows go before these.
+#: By ``CUPTI_API_VERSION``, which counted releases up to CUDA 12.9. It is 18 for CUDA 11.8 as for 12.1; kernels of 11.8
+#: have the same offsets in records that are 8 bytes shorter, which is why sizes that CUPTI shows go before these.
 _COUNTED: Mapping[int, Layout] = {
     **dict.fromkeys((18, 20, 21, 22, 23, 24), _CUDA_12_1),
     **dict.fromkeys((26, 27, 28), _CUDA_12_8),
 }
-#: From 13.0 on it is major, minor and patch, two digits each; patches have kept the layout.
+#: From CUDA 13.0 on it is made of major, minor and patch, two digits each. Patches have not changed a layout.
 _DATED: Mapping[int, Layout] = {
     1300: _CUDA_13_0,
     1301: _CUDA_13_1,
@@ -87,6 +87,6 @@ def layout_for(version: int) -> Layout | None:
     Returns
     -------
     Layout or None
-        None for a version whose header nobody has looked at. A guess could read a kernel's grid as its time.
+        None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
     """
     return _COUNTED.get(version) or _DATED.get(version // 100)

@@ -1,4 +1,4 @@
-"""GpuMeter: what every way to watch a GPU has in common."""
+"""GpuMeter: what all ways to measure GPU time have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dask_efficiency.gpu.records import Batch
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, as the meter's process numbers it."""
+    """A device that the process of the meter may use."""
 
     uuid: str
     #: The model, for a person to read.
@@ -19,14 +19,12 @@ class Device:
 
 
 class GpuMeter(Protocol):
-    """Watches the devices of this process. Every method is called from one thread, which is no task's."""
+    """Watches the devices of this process. All methods are called from one thread, which runs no tasks."""
 
     #: ``cupti``, ``torch-events`` or ``none``.
     kind: str
-    #: What the meter is, with versions; where ``kind`` is ``none``, why nothing is measured.
+    #: How it measures, with versions; if ``kind`` is ``none``, why nothing is measured.
     description: str
-    #: Whether it sees every operation, and not only an upper bound.
-    exact: bool
 
     @property
     def devices(self) -> Mapping[int, Device]:
@@ -41,17 +39,16 @@ class GpuMeter(Protocol):
         """Nanoseconds so far during which it gave way to a profiler of the user's."""
 
     def flush(self) -> Batch:
-        """What has become known since the last time; called about once a second."""
+        """What has become known since the last flush; called about twice a second."""
 
     def close(self) -> Batch:
-        """Flush for the last time, and leave the process as it was found. Safe to call twice."""
+        """Flush for the last time and leave the process as it was before. Safe to call twice."""
 
 
 class NullMeter:
     """Measures nothing, and says why."""
 
     kind = "none"
-    exact = False
     dropped = 0
     gaps = 0
 

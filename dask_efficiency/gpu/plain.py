@@ -49,17 +49,17 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
     Parameters
     ----------
     payload
-        What :func:`encode_gpu` gave.
+        What :func:`encode_gpu` returned.
     name
-        What a message is to call it.
+        How error messages refer to it.
 
     Raises
     ------
     RefusedPayload
-        On a missing or mistyped field, a negative, fractional or absurdly large number, a reading that is not
-        finite, too many or too long names, a device that is there twice, one whose kernels, copies and idle time
-        do not add up to elapsed, or whose shares and unattributed time do not to kernels + copies, or more
-        attributed than there is.
+        If a field is missing or has a wrong type, a number is negative, fractional or absurdly large, a reading is
+        not finite, names are too many or too long, a device is there twice, the kernels, copies and idle time of a
+        device do not add up to elapsed, its shares and unattributed time do not add up to kernels + copies, or
+        more kernel time is attributed than there is.
     """
     given = mapping(name, payload)
     totals = GpuTotals(

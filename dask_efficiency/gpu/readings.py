@@ -1,9 +1,9 @@
-"""Names of a GPU's sensor readings, as they travel, are exported and are alerted on."""
+"""The names of a GPU's sensor readings, on the wire, in Prometheus and in alerts."""
 
 from __future__ import annotations
 
-#: Name to meaning; the name ends in its unit. A reading that a device does not have is left out.
-#: Those in ``_total`` only grow until the driver is loaded again.
+#: The meaning of each name, which ends in its unit. A reading that a device does not have is left out.
+#: Those that end in ``_total`` only grow, until the driver is loaded again.
 READINGS: dict[str, str] = {
     "sm_clock_hertz": "Clock of the streaming multiprocessors",
     "sm_clock_max_hertz": "The fastest that this clock can be",

@@ -1,4 +1,4 @@
-"""What a meter of the GPU saw: operations on devices, and the calls of threads that asked for them."""
+"""What a GPU meter saw: operations on devices, and the calls of threads that asked for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 #: What an operation is, in the field ``activity``.
 KERNEL, COPY, FILL = range(3)
 
-#: What a call does to its thread, in the field ``waits``: it returns at once, or waits for the device and
-#: leaves the core to others, or waits and burns CPU the while. The last two begin and end the recording of a graph:
-#: what is asked for in between is not done.
+#: What a call does to its thread, in the field ``waits``: it returns at once, it waits for the device and leaves the
+#: core to others, or it waits and burns CPU meanwhile. The last two begin and end the recording of a graph; nothing
+#: that is asked for in between is done.
 RETURNS, BLOCKS, SPINS, BEGINS_GRAPH, ENDS_GRAPH = range(5)
 
 #: Work on a device. Times are monotonic nanoseconds, ``name`` an index into the batch's names or -1,
-#: ``correlation`` what it shares with the call that asked for it.
+#: ``correlation`` the number that it shares with the call that asked for it.
 OPERATION = np.dtype(
     [
         ("start", np.int64),
@@ -48,7 +48,7 @@ Calls = NDArray[np.void]
 
 
 class TaskId(NamedTuple):
-    """One task's time in one thread: what the executor that measured it knows without asking anybody."""
+    """One run of a task in one thread, as identified by the executor that ran it."""
 
     #: :func:`threading.get_ident` of its thread.
     thread: int
@@ -68,14 +68,14 @@ class TaskWindow(NamedTuple):
 class Batch:
     """What became known by one flush of a meter."""
 
-    #: Of dtype :data:`OPERATION`; in any order, and later than the flush that brought their calls, or earlier.
+    #: Of dtype :data:`OPERATION`, in any order. Their calls may be in an earlier or in a later batch.
     operations: Operations = field(default_factory=lambda: np.empty(0, OPERATION))
     #: Of dtype :data:`CALL`.
     calls: Calls = field(default_factory=lambda: np.empty(0, CALL))
-    #: Names of kernels, readable.
+    #: Readable names of kernels.
     names: Sequence[str] = ()
-    #: From a meter that sees no operations: at most so many nanoseconds of the device for a task.
+    #: From a meter that sees no operations: an upper bound of each task's time on the device, nanoseconds.
     bounds: Mapping[TaskId, int] = field(default_factory=dict)
-    #: Everything that ended before this instant is in this batch or in a former one, monotonic nanoseconds; it never
+    #: Everything that ended before this instant is in this batch or in an earlier one, monotonic nanoseconds; it never
     #: falls from one batch to the next.
     known_until: int = 0

@@ -19,30 +19,30 @@ class Division:
 
     kernels: int
     copies: int
-    #: Tasks by number; NOBODY for work that is no task's.
+    #: Tasks by number; NOBODY for work that belongs to no task.
     owners: Int64
-    #: Their shares while they ran, and after they had ended; all of NOBODY's is in the first.
+    #: Their shares while they ran and after they had ended. All of NOBODY's share is in the first.
     during: Int64
     after: Int64
 
 
 def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Division:
-    """Divide a stretch of a device's time among those who had work on it.
+    """Divide a stretch of a device's time among the tasks that had work on it.
 
     Parameters
     ----------
     work
-        Of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
+        That of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
     stops
-        When the owner of each operation ended.
+        When the task of each operation ended.
     start, stop
         The stretch. Work outside of it does not count.
 
     Returns
     -------
     Division
-        Where m tasks have work on the device at once, each gets 1/m of that time, NOBODY like a task. Shares are
-        rounded to nanoseconds by largest remainders.
+        Where m tasks have work on the device at once, each gets 1/m of that time; NOBODY counts as a task. Shares
+        are rounded to nanoseconds by largest remainders.
     """
     begin, end = np.maximum(work["start"], start), np.minimum(work["end"], stop)
     is_kernel = work["activity"] == KERNEL
@@ -63,7 +63,7 @@ def _by_group(
     span = stop - start + 1
     late = np.flatnonzero(end > stops)
     groups = np.concatenate([2 * ranks, 2 * ranks[late] + 1])
-    # one group after another on one axis, so that one union does for all
+    # One group after another is laid on one axis, so that one union serves all of them.
     shift = groups * span - start
     laid = union(
         np.concatenate([begin, np.maximum(begin[late], stops[late])]) + shift,
@@ -74,7 +74,7 @@ def _by_group(
 
 
 def _fair(groups: NDArray[np.intp], busy: Intervals, count: int) -> NDArray[np.float64]:
-    """Share of each group: of every instant the same part for all that are busy then."""
+    """The share of each group, where every instant is divided equally among the groups that are busy then."""
     if not len(groups):
         return np.zeros(count)
     if (groups == groups[0]).all():
@@ -88,7 +88,7 @@ def _fair(groups: NDArray[np.intp], busy: Intervals, count: int) -> NDArray[np.f
 
 
 def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
-    """Whole numbers that add up: each share rounded down, and what is missing to those that lost most."""
+    """Shares as whole numbers that add up to ``whole``: rounded down, and the rest given to those that lost most."""
     given = np.floor(shares).astype(np.int64)
     missing = whole - int(given.sum())
     if missing:

@@ -7,19 +7,19 @@ from dataclasses import fields, replace
 
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 
-#: Kernels that a sum keeps apart: those that took most time.
+#: Kernels that a sum lists separately: those that took most time.
 MAX_KERNELS = 100
 
-#: Devices that a sum keeps apart: departed workers of a cloud had another one each.
+#: Devices that a sum lists separately. In a cloud, each worker that departed may have had another device.
 MAX_DEVICES = 200
 
 OTHER = "(other)"
 
 
 def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
-    """Both together; what is no number is of the latter, if that measured anything or the former did not.
+    """Both together. The meter and its description are those of the latter, unless only the former measured anything.
 
-    A device that only one of them saw is as that one saw it: its ``elapsed`` is the time that it was watched.
+    A device that only one of them saw is taken from there: its ``elapsed`` is the time for which it was watched.
     """
     shown = latter if latter.meter != "none" or former.meter == "none" else former
     return replace(
@@ -35,7 +35,7 @@ def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
 
 _NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
 
-#: Of a device's fields, those that add up.
+#: The fields of a device that add up.
 _DEVICE_NUMBERS = tuple(f.name for f in fields(DeviceTotals) if f.name not in ("uuid", "name", "shares"))
 
 
@@ -50,7 +50,7 @@ def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
 
 
 def add_devices(one: DeviceTotals, other: DeviceTotals) -> DeviceTotals:
-    """Both together: their sums add up as each of them does."""
+    """Two totals of one device together. The parts of the result add up if those of both do."""
     return replace(
         other,
         shares=_counts(one.shares, other.shares),

@@ -1,4 +1,4 @@
-"""TaskTable: which task each thread worked for, and when; and what is known of each task."""
+"""TaskTable: which task each thread worked for at which time, and what is known of each task."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dask_efficiency.gpu.intervals import Int64
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuUse
 
-#: No task's number.
+#: Stands for no task, where a task's number is expected.
 NOBODY = -1
-#: The end of what has not ended.
+#: The end of a task that has not ended.
 FOREVER = (1 << 62) - 1
 
 _LOW = 0xFFFFFFFF
@@ -22,23 +22,23 @@ _LOW = 0xFFFFFFFF
 
 @dataclass(slots=True)
 class Task:
-    """A task, and what it has had of the devices. Numbers stand for tasks in arrays."""
+    """A task and its use of the devices. Arrays refer to it by its number."""
 
     id: TaskId
     number: int
     stop: int = FOREVER
     prefix: str | None = None
-    #: Its own thread has called the driver.
+    #: Whether its own thread has called the driver.
     calls: bool = False
-    #: As far as it is known; whole once ``known``.
+    #: What is known of it so far, and complete once ``known`` is true.
     use: GpuUse = field(default_factory=GpuUse)
     known: bool = False
     closed: bool = False
     bound: int | None = None
-    #: When the last call of its thread ended that is known, and that is in ``use``.
+    #: When the last known call of its thread ended, and the last one that is in ``use``.
     last_call: int = 0
     used_until: int = 0
-    #: Nanoseconds in which work of its own was on a device before it ended, and those of them in ``use``.
+    #: Nanoseconds in which work of its own ran on a device before it ended, and the part of them that is in ``use``.
     busy: int = 0
     busy_in_use: int = 0
 
@@ -68,7 +68,7 @@ class _Thread:
 
 
 class TaskTable:
-    """The tasks of one process. Those that ended are forgotten after a while, when their owner says so."""
+    """The tasks of one process. Tasks that ended stay until :meth:`forget` is called."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -83,15 +83,15 @@ class TaskTable:
         return len(self._by_id)
 
     def get(self, task: TaskId) -> Task | None:
-        """The task, if it has been seen and is not forgotten."""
+        """The task, or None if it has not been seen or is forgotten."""
         return self._by_id.get(task)
 
     def numbered(self, number: int) -> Task | None:
-        """The task of this number, if it is not forgotten."""
+        """The task of this number, or None if it is forgotten."""
         return self._by_number.get(number)
 
     def see(self, windows: Iterable[TaskWindow]) -> list[Task]:
-        """Take in tasks that run (``stop`` -1) or have ended, in any order, and again; returns the new ones."""
+        """Take in tasks that run (``stop`` is -1) or have ended, in any order and repeatedly; returns the new ones."""
         new = []
         for window in windows:
             task = self._by_id.get(window.task)
@@ -112,14 +112,14 @@ class TaskTable:
         del self._by_id[task.id], self._by_number[task.number]
 
     def forget_windows(self, before: int) -> None:
-        """No call from before this instant will be looked up any more."""
+        """Forget when threads worked for which task before an instant; no earlier call is looked up any more."""
         for ident, thread in list(self._threads.items()):
             thread.forget(before)
             if not thread.starts:
                 del self._threads[ident]
 
     def at_work(self, threads: NDArray[np.uint32], at: Int64) -> tuple[Int64, NDArray[np.bool_]]:
-        """The task that each thread worked for at an instant, by number, or NOBODY; and if it is a thread of tasks."""
+        """The number of the task that each thread worked for at an instant, or NOBODY; and whether it runs tasks."""
         numbers = np.full(len(at), NOBODY, np.int64)
         of_tasks = np.zeros(len(at), np.bool_)
         for ident, thread in self._threads.items():
@@ -150,9 +150,9 @@ class TaskTable:
         ]
         table = np.array(rows, np.int64).reshape(-1, 3)
         begun, sum_begun = _up_to(table[:, 0], table[:, 2], at)
-        # a task is at work at the instant at which it ends
+        # A task is still at work at the instant at which it ends.
         ended, sum_ended = _up_to(table[:, 1], table[:, 2], at - 1)
-        # where one is left, the sum of the numbers is its number
+        # Where exactly one is left, the sum of the numbers is its number.
         return np.where(begun - ended == 1, sum_begun - sum_ended, NOBODY), begun > ended
 
     def _uses(self, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""GpuTotals: a worker's GPU accounts as its heartbeat carries them, in integer nanoseconds."""
+"""GpuTotals: the GPU time of a worker as its heartbeat carries it, in integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NOBODY = "\0"
 
 
 class GpuUse(NamedTuple):
-    """What a task's thread did in calls that wait for the GPU: four parts of that time, in nanoseconds, and its CPU."""
+    """What the thread of a task waited for in calls that wait for the GPU: four disjoint parts, in nanoseconds."""
 
-    #: A kernel of its own task ran: good time.
+    #: A kernel of its own task ran, so this time was useful.
     kernel: int = 0
-    #: No kernel of its own ran, and one of another task did, on a device that its own work was waiting for.
+    #: No kernel of its own ran, but one of another task did, on a device that its own work was waiting for.
     contention: int = 0
-    #: None of these, and a copy or fill of its own task ran.
+    #: Neither was the case, and a copy or fill of its own task ran.
     copy: int = 0
     #: None of these.
     wait: int = 0
-    #: Of all four, the part in calls that burn CPU while they wait.
+    #: The part of all four in calls that burn CPU while they wait.
     spun: int = 0
 
 
@@ -31,21 +31,21 @@ class DeviceTotals:
 
     uuid: str
     name: str = ""
-    #: Since the meter was armed, up to the last instant of which everything is known.
+    #: From when the meter was armed to the last instant of which everything is known.
     elapsed: int = 0
     #: At least one kernel ran.
     kernels: int = 0
     #: No kernel ran, and a copy or fill did.
     copies: int = 0
     idle: int = 0
-    #: Fair shares of kernels + copies by prefix, where m tasks at once have 1/m each; with
-    #: ``unattributed`` they add up to kernels + copies. ``(running)`` is of tasks without a prefix yet, and may fall.
+    #: Fair shares of kernels + copies by prefix, where m tasks at once have 1/m each; with ``unattributed`` they add
+    #: up to kernels + copies. ``(running)`` has those of tasks whose prefix is not known yet, and may fall.
     shares: Mapping[str, int] = field(default_factory=dict)
-    #: The share of work that no task is known to have asked for.
+    #: The share of work that is not known to belong to a task.
     unattributed: int = 0
-    #: Of ``shares``, what lay after the end of its task.
+    #: The part of ``shares`` after the end of the task.
     tail: int = 0
-    #: Work that became known too late: its time is booked as idle, or as something else's.
+    #: Work that became known too late, when its time had been counted as idle or as other work.
     late: int = 0
 
     def since(self, earlier: DeviceTotals) -> DeviceTotals:
@@ -69,16 +69,16 @@ class KernelTotals(NamedTuple):
     """All kernels of one name that tasks of one prefix asked for."""
 
     prefix: str
-    #: ``(other)`` for those beyond the number that is kept apart.
+    #: ``(other)`` for those that are not listed separately.
     name: str
     launches: int
-    #: The sum of their durations, nanoseconds; kernels that ran at once count twice.
+    #: The sum of their durations, nanoseconds; where two ran at once the time counts twice.
     ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTotals:
-    """One worker's GPU accounts: what its tasks had of each device, and how well that is known."""
+    """The GPU time of one worker: what its tasks had of each device, and how well that is known."""
 
     #: As :attr:`~dask_efficiency.gpu.meter.GpuMeter.kind` and ``description``.
     meter: str = "none"
@@ -86,26 +86,26 @@ class GpuTotals:
     devices: Sequence[DeviceTotals] = ()
     #: The kernels that took most time; the rest under ``(other)``.
     kernels: Sequence[KernelTotals] = ()
-    #: By prefix: work on the device while the task's thread did something else, nanoseconds.
+    #: By prefix, nanoseconds of work on a device while the task's thread did something else.
     hidden: Mapping[str, int] = field(default_factory=dict)
-    #: Sum of the durations of all kernels, and of those that a task is known to have asked for.
+    #: The sum of the durations of all kernels, and of those that are known to belong to a task.
     kernel_ns: int = 0
     attributed_ns: int = 0
-    #: From a meter that sees no operations: at most so many nanoseconds of the device, by prefix.
+    #: From a meter that sees no operations: an upper bound of the time on the device by prefix, nanoseconds.
     bounds: Mapping[str, int] = field(default_factory=dict)
     dropped: int = 0
     #: Nanoseconds during which the meter gave way to a profiler.
     gaps: int = 0
     #: CPU nanoseconds of the meter itself.
     cost: int = 0
-    #: Tasks whose thread time was booked before their use of the device was known: none of it is ``gpu``.
+    #: Tasks whose thread time was recorded before their use of the device was known, so that none of it is ``gpu``.
     unknown_tasks: int = 0
     #: The last sensor readings, by device and name; see ``adapters/nvml.py`` for names and units.
     readings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float | None:
-        """Share of kernel time that is some task's, 0 to 1; None where no kernel was seen."""
+        """The share of kernel time that is known to belong to a task, 0 to 1; None if no kernel was seen."""
         return self.attributed_ns / self.kernel_ns if self.kernel_ns else None
 
     def since(self, earlier: GpuTotals) -> GpuTotals:
@@ -133,7 +133,7 @@ class GpuTotals:
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-    """What came on top; where a running task was named in between, the others make up for what became less."""
+    """What was added. What one prefix lost, when a running task got its prefix, is taken from what others gained."""
     gained = {prefix: now.get(prefix, 0) - then.get(prefix, 0) for prefix in {**then, **now}}
     owed = -sum(ns for ns in gained.values() if ns < 0)
     for prefix in sorted(gained, key=lambda prefix: -gained[prefix]):

@@ -56,7 +56,6 @@ def test_a_task_has_at_most_the_time_between_its_events(events: Any):
     assert batch.bounds == {TaskId(1, 100): 1_500_000, TaskId(1, 200): 1_500_000}
     assert batch.known_until >= before
     assert meter.flush().bounds == {}
-    assert not meter.exact
 
 
 def test_what_the_device_has_not_done_yet_is_not_known_yet(events: Any):

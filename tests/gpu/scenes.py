@@ -1,4 +1,4 @@
-"""Small scenes of tasks, calls and operations, and a slow model of their accounts that looks at every nanosecond."""
+"""Small scenes of tasks, calls and operations, and a slow model of their ledger that looks at every nanosecond."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Sce
 
 @dataclass
 class Model:
-    """What the accounts must come to, from the scene as a whole."""
+    """What the ledger must come to, from the scene as a whole."""
 
     scene: Scene
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.gpu import kernels
-from dask_efficiency.gpu.kernels import OTHER_KERNELS, TOP, KernelTable
+from dask_efficiency.gpu.kernels import MAX_LISTED, OTHER_KERNELS, KernelTable
 from dask_efficiency.gpu.records import OPERATION
 
 
@@ -38,10 +38,10 @@ def test_pairs_beyond_those_that_are_counted_are_some_other_of_their_prefix(monk
 
 def test_the_rest_below_the_top_is_one_sum() -> None:
     table = KernelTable()
-    table.numbered(operations([]), [f"k{index}" for index in range(TOP + 5)])
-    for name in range(1, TOP + 6):
+    table.numbered(operations([]), [f"k{index}" for index in range(MAX_LISTED + 5)])
+    for name in range(1, MAX_LISTED + 6):
         table.add(0, "x", name, 2, name)
     found = table.totals(unnamed="-")
-    assert len(found) == TOP + 1
+    assert len(found) == MAX_LISTED + 1
     assert found[-1] == (OTHER_KERNELS, OTHER_KERNELS, 10, 1 + 2 + 3 + 4 + 5)
-    assert found[0].ns == TOP + 5
+    assert found[0].ns == MAX_LISTED + 5

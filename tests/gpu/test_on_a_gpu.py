@@ -10,7 +10,7 @@ import pytest
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter
 from dask_efficiency.adapters.nvml import Nvml
-from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 
@@ -79,14 +79,14 @@ def test_a_backward_pass_is_its_tasks(torch: Any, meter: CuptiMeter):
     model(data).sum().backward()
     torch.cuda.synchronize()
     meter.flush()
-    accounts = GpuAccounts(at=time.monotonic_ns())
+    ledger = GpuLedger(at=time.monotonic_ns())
     task = TaskId(threading.get_ident(), time.monotonic_ns())
     model(data).sum().backward()
     torch.cuda.synchronize()
     window = TaskWindow(task, time.monotonic_ns())
-    accounts.name(task, "train")
-    accounts.add(meter.flush(), [window], devices=meter.devices, final=True)
-    assert accounts.totals().coverage == 1
+    ledger.name(task, "train")
+    ledger.add(meter.flush(), [window], devices=meter.devices, final=True)
+    assert ledger.totals().coverage == 1
 
 
 def test_a_graph_is_one_launch_of_many_kernels(torch: Any, meter: CuptiMeter):

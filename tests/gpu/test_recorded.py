@@ -1,4 +1,4 @@
-"""The accounts of what Kineto recorded on real GPUs, against sums that are made without them."""
+"""The ledger of what Kineto recorded on real GPUs, against sums that are made without it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.gpu.accounts import GpuAccounts
 from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
+from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
 
@@ -85,23 +85,23 @@ def covered(rows: np.ndarray) -> int:
     return total
 
 
-def told(trace: Recorded, flushes: int) -> GpuAccounts:
-    accounts = GpuAccounts(0)
+def fed(trace: Recorded, flushes: int) -> GpuLedger:
+    ledger = GpuLedger(0)
     for index, window in enumerate(trace.windows):
-        accounts.name(window.task, f"task-{index}")
+        ledger.name(window.task, f"task-{index}")
     batches = trace.batches(flushes)
     for batch in batches:
         windows = [w if w.stop <= batch.known_until else w._replace(stop=-1) for w in trace.windows]
         begun = [window for window in windows if window.task.start <= batch.known_until]
-        accounts.add(batch, begun, devices={0: Device("GPU-0")}, final=batch is batches[-1])
-    return accounts
+        ledger.add(batch, begun, devices={0: Device("GPU-0")}, final=batch is batches[-1])
+    return ledger
 
 
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("flushes", [1, FLUSHES])
 def test_the_device_did_what_was_recorded(name: str, flushes: int) -> None:
     trace = recorded(name)
-    totals = told(trace, flushes).totals()
+    totals = fed(trace, flushes).totals()
     (device,) = totals.devices
     kernels = trace.operations[trace.operations["activity"] == KERNEL]
     assert device.kernels == covered(kernels)
@@ -122,17 +122,17 @@ def test_each_task_has_the_kernels_that_its_calls_asked_for(name: str, flushes: 
         begun = asked[int(row["correlation"])]
         index = max(i for i, window in enumerate(trace.windows) if window.task.start <= begun)
         expected[f"task-{index}"] += int(row["end"] - row["start"])
-    found = {kernel.prefix: kernel.ns for kernel in told(trace, flushes).totals().kernels}
+    found = {kernel.prefix: kernel.ns for kernel in fed(trace, flushes).totals().kernels}
     assert found == expected
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_parts_of_each_tasks_waiting_are_all_of_it(name: str) -> None:
     trace = recorded(name)
-    accounts = told(trace, FLUSHES)
+    ledger = fed(trace, FLUSHES)
     waits = trace.calls[trace.calls["waits"] == SPINS]
     for window in trace.windows:
-        use = accounts.use(window.task)
+        use = ledger.use(window.task)
         assert use is not None
         mine = waits[(waits["start"] >= window.task.start) & (waits["start"] <= window.stop)]
         assert use.kernel + use.contention + use.copy + use.wait == covered(mine) == use.spun

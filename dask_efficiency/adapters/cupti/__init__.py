@@ -1,4 +1,4 @@
-"""CuptiMeter: kernels of this process, exact, from the activity records of CUDA's profiling interface."""
+"""CuptiMeter: the kernels of this process, measured exactly by CUPTI, CUDA's profiling interface."""
 
 from dask_efficiency.adapters.cupti.meter import CuptiMeter, CuptiRefused
 

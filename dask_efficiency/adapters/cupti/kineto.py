@@ -1,4 +1,4 @@
-"""KinetoWatch: knows when torch.profiler is about to use CUPTI, and when it has done."""
+"""KinetoWatch: notices when torch.profiler is about to use CUPTI, and when it has ended."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ from typing import Any
 
 logger = logging.getLogger("dask_efficiency")
 
-#: The two functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. Preparing registers
-#: Kineto's buffers with CUPTI, which has room for one client's.
+#: The functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first one registers
+#: Kineto's buffers with CUPTI, which serves one client at a time.
 _PREPARE, _DISABLE = "_prepare_profiler", "_disable_profiler"
 
-#: torch.profiler's other way to watch CUDA, which registers buffers and a clock of its own.
+#: The other way of ``torch.profiler`` to watch CUDA, which registers its own buffers and clock.
 _MONITOR = "torch.profiler._cupti_monitor"
 
 
 class KinetoWatch:
-    """Calls before Kineto takes CUPTI over, in the thread that starts the profiler.
+    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler.
 
-    The module's two functions are replaced in place, for whoever looks them up there, and put back by :meth:`close`.
+    It replaces the two functions in torch's module, and :meth:`close` puts them back.
 
     Parameters
     ----------
     about_to
-        Called without arguments; what it raises is logged, and the profiler goes on.
+        The function, which takes no arguments. What it raises is logged, and the profiler goes on.
     """
 
     def __init__(self, about_to: Callable[[], object]) -> None:
         self._about_to = about_to
         self._prepared = False
-        #: Whether a profile that leaves CUDA alone runs, so that torch's flag says nothing.
+        #: Whether a profile without CUDA runs, so that torch's flag is no sign of Kineto using CUPTI.
         self._harmless = False
-        #: Whether Kineto has ever used CUPTI since this watch began.
-        self.used = False
         self._module: Any = sys.modules.get("torch.autograd.profiler")
         self._originals: dict[str, Any] = {name: getattr(self._module, name, None) for name in (_PREPARE, _DISABLE)}
         self._wrappers = {_PREPARE: self._prepare, _DISABLE: self._disable}
@@ -50,7 +48,7 @@ class KinetoWatch:
 
     @property
     def monitored(self) -> bool:
-        """Whether torch's own CUPTI monitor is at work."""
+        """Whether torch's own CUPTI monitor is running."""
         monitor = getattr(sys.modules.get(_MONITOR), "get_monitor", None)
         return monitor is not None and monitor() is not None
 
@@ -64,7 +62,7 @@ class KinetoWatch:
         try:
             self._harmless = not _uses_cuda(activities)
             if not self._harmless:
-                self._prepared = self.used = True
+                self._prepared = True
                 self._about_to()
         except Exception:
             logger.exception("the GPU meter could not give way to torch.profiler")
@@ -78,7 +76,7 @@ class KinetoWatch:
 
 
 def _uses_cuda(activities: Any) -> bool:
-    """Whether a profile's activities ask for CUDA; where that cannot be told, they may."""
+    """Whether the activities of a profile include CUDA; True if that cannot be found out."""
     try:
         return any("CUDA" in str(activity).upper() for activity in activities)
     except TypeError:

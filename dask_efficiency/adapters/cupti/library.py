@@ -1,4 +1,4 @@
-"""libcupti: found where this process has it already, called with every error turned into a reason."""
+"""Cupti: the functions of libcupti that the meter calls, with its errors as reasons; and where libcupti is found."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from dask_efficiency.gpu.layouts import DRIVER, RUNTIME
 
-#: Names the libcupti to use, where it is in no usual place. One that is in the process already goes before it.
+#: The environment variable with the path of libcupti, for when it is in no usual place. One that the process has loaded
+#: already goes before it.
 VARIABLE = "DASK_EFFICIENCY_CUPTI"
 
-#: ``CUptiResult``, in words that say what to do.
+#: What an error of ``CUptiResult`` means to a user.
 _REASONS = {
     15: "CUPTI could not initialise",
     27: "CUPTI does not support this device or system",
@@ -31,26 +32,25 @@ _REASONS = {
 
 
 class CuptiError(OSError):
-    """A call of CUPTI failed; the text says which and why, for a report."""
+    """A call of CUPTI failed; the text says which one and why, for a report."""
 
     def __init__(self, function: str, code: int, name: str = "") -> None:
         reason = _REASONS.get(code) or f"{name or 'error'} ({code})"
         super().__init__(f"{reason}, says {function}")
-        self.code = code
 
 
 class Cupti:
-    """The functions of one libcupti that the meter needs; each raises :class:`CuptiError` where CUPTI refuses.
+    """The functions of one libcupti that the meter needs. Each raises :class:`CuptiError` if CUPTI returns an error.
 
     Parameters
     ----------
     path
-        A file, which is not loaded a second time if the process has it.
+        The library's file. If the process has loaded it already, it is not loaded again.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # Calls release the GIL: CUPTI waits for threads that may hold it.
+        # CDLL releases the GIL in calls: CUPTI may wait for threads that hold it.
         self._library = ctypes.CDLL(path)
 
     @property
@@ -61,7 +61,7 @@ class Cupti:
         return version.value
 
     def timestamp(self) -> int:
-        """Now, by the clock of the records."""
+        """The time now, by the clock that CUPTI takes the times of records from."""
         now = ctypes.c_uint64()
         self._call("cuptiGetTimestamp", ctypes.byref(now))
         return now.value
@@ -69,44 +69,44 @@ class Cupti:
     def probe(self) -> None:
         """Find out whether another profiler has CUPTI."""
         subscriber = ctypes.c_void_p()
-        # No callback is enabled, so none is called; any function will do that is always there.
+        # No callback is enabled, so the function is never called; getpid is one that always exists.
         never = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
         self._call("cuptiSubscribe", ctypes.byref(subscriber), never, None)
         self._call("cuptiUnsubscribe", subscriber)
 
     def register(self, request: int, done: int) -> None:
-        """From now on CUPTI gets its buffers from one address and returns them to the other."""
+        """Make CUPTI get its buffers from one function and return them to the other, both given by address."""
         self._call("cuptiActivityRegisterCallbacks", ctypes.c_void_p(request), ctypes.c_void_p(done))
 
     def enable(self, kind: int) -> None:
-        """Record activities of a kind."""
+        """Begin to record activities of a kind."""
         self._call("cuptiActivityEnable", ctypes.c_int(kind))
 
     def disable(self, kind: int) -> None:
-        """Record no more activities of a kind."""
+        """Stop recording activities of a kind."""
         self._call("cuptiActivityDisable", ctypes.c_int(kind))
 
     def enable_call(self, api: int, number: int, on: bool = True) -> bool:
-        """Record calls of a function of the runtime's or the driver's API, or no more; whether this version can."""
+        """Record calls of a function of the runtime's or the driver's API, or stop it; False if this version cannot."""
         function = {RUNTIME: "cuptiActivityEnableRuntimeApi", DRIVER: "cuptiActivityEnableDriverApi"}[api]
         call = getattr(self._library, function, None)
         return call is not None and call(ctypes.c_uint32(number), ctypes.c_uint8(on)) == 0
 
     def flush(self, *, forced: bool = False) -> None:
-        """Have the buffers returned: those in which everything has ended, or all."""
+        """Make CUPTI return the buffers in which everything has ended, or all of them."""
         self._call("cuptiActivityFlushAll", ctypes.c_uint32(forced))
 
     def dropped(self) -> int:
-        """Records that were dropped since the last time."""
+        """How many records were dropped since the last call."""
         count = ctypes.c_size_t()
         self._call("cuptiActivityGetNumDroppedRecords", None, ctypes.c_uint32(0), ctypes.byref(count))
         return count.value
 
-    def sizes(self, address: int, valid: int, *, most: int = 64) -> dict[int, int]:
-        """Bytes of records by kind, from the distances between the first records of a buffer."""
+    def sizes(self, address: int, valid: int, *, max_records: int = 64) -> dict[int, int]:
+        """Bytes of records by kind, measured as the distances between the first records of a buffer."""
         found: dict[int, int] = {}
         record, last = ctypes.c_void_p(), 0
-        for _ in range(most):
+        for _ in range(max_records):
             arguments = ctypes.c_void_p(address), ctypes.c_size_t(valid), ctypes.byref(record)
             if self._library.cuptiActivityGetNextRecord(*arguments) != 0 or not record.value:
                 break
@@ -130,7 +130,7 @@ class Cupti:
 
 
 def find(newest: int | None = None) -> str | None:
-    """The libcupti to use: the one in this process, else one that :data:`VARIABLE` names, else an installed one.
+    """The libcupti to use: the one in this process, else the one that :data:`VARIABLE` names, else an installed one.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def find(newest: int | None = None) -> str | None:
 
 
 def _loaded() -> str | None:
-    """Two libcupti in one process would be in each other's way, so what torch has loaded is the one."""
+    """The libcupti that torch, say, has loaded: two in one process would disturb each other."""
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
@@ -160,7 +160,7 @@ def _loaded() -> str | None:
 
 
 def _installed() -> Iterator[str]:
-    """Of NVIDIA's packages, then of a CUDA toolkit."""
+    """The libraries of NVIDIA's Python packages, then those of CUDA toolkits."""
     packages = [os.path.join(entry, "nvidia", name, "lib") for entry in sys.path for name in ("cu13", "cuda_cupti")]
     roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
     toolkits = [os.path.join(root, at) for root in roots for at in ("extras/CUPTI/lib64", "lib64", "lib")]

@@ -1,4 +1,4 @@
-"""CuptiMeter: every kernel, copy and blocking call of this process, exact to the nanosecond."""
+"""CuptiMeter: measures every kernel, copy and blocking call of this process, exact to the nanosecond."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import library
 from dask_efficiency.adapters.cupti.callbacks import BufferPool
-from dask_efficiency.adapters.cupti.clock import Reading, RecordClock
+from dask_efficiency.adapters.cupti.clock import ClockPair, RecordClock
 from dask_efficiency.adapters.cupti.kineto import KinetoWatch
 from dask_efficiency.adapters.cupti.library import Cupti, CuptiError
 from dask_efficiency.adapters.cupti.names import KernelNames
@@ -25,11 +25,11 @@ from dask_efficiency.gpu.layouts import CONCURRENT_KERNEL, DRIVER, MEMCPY, MEMSE
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import BLOCKS, SPINS, Batch
 
-#: What is recorded beside calls. Never the kind KERNEL (3): it would let no two kernels run at once.
+#: What is recorded besides calls. Never the kind KERNEL (3), which keeps kernels from running concurrently.
 _KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET)
 _CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
 
-#: A record that ends later than this after its flush was misread.
+#: A record that ends more than this after its flush has been misread, nanoseconds.
 _FUTURE_NS = 1_000_000_000
 
 
@@ -38,15 +38,15 @@ class CuptiRefused(RuntimeError):
 
 
 class OnePool:
-    """The process's pool: CUPTI has room for one client's callbacks, and may call them until the process ends."""
+    """The pool of this process: CUPTI serves one client at a time, and may call it until the process ends."""
 
     pool: BufferPool | None = None
-    #: Calls of the functions that change what CUPTI records come from one thread at a time.
+    #: Held while functions of CUPTI are called that change what it records.
     lock = threading.Lock()
 
     @classmethod
     def get(cls) -> BufferPool:
-        """Made at the first call."""
+        """The pool, which is made at the first call."""
         if cls.pool is None:
             cls.pool = BufferPool()
         return cls.pool
@@ -55,17 +55,17 @@ class OnePool:
 class CuptiMeter:
     """Watches the devices of this process through CUPTI's activity records.
 
-    It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` runs that uses CUDA
-    it gives way, which shows in :attr:`gaps`.
+    It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` that uses CUDA runs,
+    it measures nothing, and :attr:`gaps` grows.
 
     Raises
     ------
     CuptiRefused
-        Where it cannot measure: no context yet, no library, one of a version that is not known, another profiler.
+        If it cannot measure: CUDA has no context yet, libcupti is missing or of an unknown version, the callbacks have
+        not been compiled, or another profiler is running.
     """
 
     kind = "cupti"
-    exact = True
 
     def __init__(self) -> None:
         driver = libcuda.loaded_driver()
@@ -81,7 +81,7 @@ class CuptiMeter:
         self._lock = OnePool.lock
         self._dropped = self._gaps = 0
         self._sizes: dict[int, int] = {}
-        #: Since when Kineto has CUPTI, monotonic nanoseconds; None while we have it.
+        #: Since when Kineto has had CUPTI, monotonic nanoseconds; None while this meter has it.
         self._away_since: int | None = None
         self._closed = False
         self._known_until = 0
@@ -117,7 +117,7 @@ class CuptiMeter:
 
     @property
     def dropped(self) -> int:
-        """Records that CUPTI had no buffer for, that had no times, or that could not be read."""
+        """Records for which CUPTI had no buffer, which had no times, or which could not be read."""
         return self._dropped
 
     @property
@@ -127,7 +127,7 @@ class CuptiMeter:
         return self._gaps + away
 
     def flush(self) -> Batch:
-        """What has become known; takes CUPTI back from a torch.profiler that has ended.
+        """What has become known. If a torch.profiler has ended, this takes CUPTI back.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class CuptiMeter:
                 if self._away_since is not None:
                     return self._return() if not self._kineto.running else self._collect(self._known_until)
                 if self._kineto.running:
-                    # It began in a way that told nobody: what CUPTI holds goes to Kineto, which leaves it alone.
+                    # It began without being noticed before. What CUPTI holds goes to Kineto, which ignores it.
                     self._leave()
                     return self._collect(self._known_until)
                 return self._flush()
@@ -152,9 +152,9 @@ class CuptiMeter:
                 raise CuptiRefused(str(error)) from error
 
     def give_way(self) -> None:
-        """Let another client have CUPTI's callbacks; safe to call from any thread.
+        """Leave CUPTI to another client; safe to call from any thread.
 
-        What CUPTI holds comes back before, so that nothing of ours ever comes to the other.
+        CUPTI returns all buffers before, so that the other client never gets one of ours.
         """
         with self._lock:
             if not self._closed and self._away_since is None:
@@ -162,8 +162,8 @@ class CuptiMeter:
                 self._leave()
 
     def close(self) -> Batch:
-        """Record nothing more, and bring what is known."""
-        # A forked child has neither CUPTI's threads nor, perhaps, a free lock; and at its exit nothing may wait long.
+        """Stop recording, and return what is known."""
+        # A forked child lacks CUPTI's threads, and its lock may never be released. Nothing may take long at its exit.
         if os.getpid() != self._process or not self._lock.acquire(timeout=5):
             return Batch(known_until=self._known_until)
         try:
@@ -188,11 +188,11 @@ class CuptiMeter:
             self._lock.release()
 
     def _begin(self) -> None:
-        """Have CUPTI record, into our buffers; on an error nothing is recorded."""
-        self._cupti.register(self._pool.request, self._pool.done)
-        self._clock = RecordClock(self._reading(), wall=time.time_ns())
+        """Let CUPTI record into our buffers; if that fails, nothing is recorded."""
+        self._cupti.register(*self._pool.callbacks())
+        self._clock = RecordClock(self._read_both_clocks(), wall=time.time_ns())
         self._last_flush = time.monotonic_ns()
-        #: When each buffer was last seen free: what is in it began after that.
+        #: When each buffer was last seen free. What it holds began after that.
         self._free_at = np.full(len(self._pool.free()), self._last_flush, np.int64)
         try:
             for kind in _KINDS:
@@ -204,11 +204,11 @@ class CuptiMeter:
             raise
 
     def _enable_calls(self) -> bool:
-        """Record the calls that matter; whether those alone. Before CUDA 12.5 there are all calls or none."""
+        """Record the calls that matter; False if all calls are recorded, as before CUDA 12.5 it is all or none."""
         accepted = {
             api: [self._cupti.enable_call(api, number) for number in numbers] for api, numbers in _CALLS.items()
         }
-        # A version refuses the numbers that came after it, and those are never the first.
+        # A version refuses numbers that were added after it, and the first number of a list is an old one.
         filtered = all(results[0] for results in accepted.values())
         if not filtered:
             for api in _CALLS:
@@ -216,7 +216,7 @@ class CuptiMeter:
         return filtered
 
     def _end(self) -> None:
-        """Record nothing more, and have every buffer returned."""
+        """Stop recording, and make CUPTI return all buffers."""
         for api, numbers in _CALLS.items():
             for number in numbers:
                 self._cupti.enable_call(api, number, on=False)
@@ -231,7 +231,7 @@ class CuptiMeter:
         self._pool.write_off()
 
     def _return(self) -> Batch:
-        """Take CUPTI back after Kineto, whose clock may be another."""
+        """Take CUPTI back after Kineto, which may have changed its clock."""
         batch = self._collect(self._known_until)
         self._begin()
         assert self._away_since is not None
@@ -247,9 +247,9 @@ class CuptiMeter:
         return self._collect(begin)
 
     def _collect(self, begin: int) -> Batch:
-        """Decode the buffers that came back; ``begin`` is when the flush began that was to bring them."""
+        """Decode the buffers that CUPTI returned; ``begin`` is when the flush that should bring them began."""
         filled = self._pool.filled()
-        # As one, since decoding costs per buffer, too.
+        # They are decoded as one, since each call of the decoder has a cost.
         content = np.concatenate([np.empty(0, np.uint8), *(content for _, content in filled)])
         if filled and not self._sizes:
             self._sizes = self._cupti.sizes(content.ctypes.data, len(content))
@@ -276,16 +276,16 @@ class CuptiMeter:
         return Batch(operations[credible], calls, names, known_until=self._known_until)
 
     def _read_clock(self, now: int) -> None:
-        if self._clock.read(self._reading()):
+        if self._clock.read(self._read_both_clocks()):
             self._gaps += now - self._last_flush
         self._last_flush = now
 
-    def _reading(self) -> Reading:
-        """Both clocks at one instant, the narrowest of a few tries."""
+    def _read_both_clocks(self) -> ClockPair:
+        """Both clocks at one instant: of a few tries, the one that took the shortest time."""
         tries = []
         for _ in range(5):
             before = time.monotonic_ns()
             record = self._cupti.timestamp()
             after = time.monotonic_ns()
-            tries.append((after - before, Reading(record, (before + after) // 2)))
+            tries.append((after - before, ClockPair(record, (before + after) // 2)))
         return min(tries)[1]

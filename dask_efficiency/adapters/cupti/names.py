@@ -1,4 +1,4 @@
-"""KernelNames: from the address of a mangled name to one that a person can read."""
+"""KernelNames: turns the address of a mangled name into a name that a person can read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LITERAL = re.compile(r"\((?:unsigned )?(?:int|long|bool|char|short)\)(-?\w+)")
 
 
 class KernelNames:
-    """Reads and shortens names; what has been demangled is remembered, up to some thousands."""
+    """Reads, demangles and shortens names, and remembers the last few thousand of them."""
 
     def __init__(self) -> None:
         self._demangle = _demangler()
         self.readable = lru_cache(4096)(self._readable)
 
     def at(self, addresses: Sequence[int]) -> list[str]:
-        """Names at addresses that CUPTI gave; read each time, since an address may come to hold another name."""
+        """The names at addresses that CUPTI gave. They are read each time, as an address may be used again."""
         return [self.readable(ctypes.string_at(int(address))) if address else "" for address in addresses]
 
     def _readable(self, mangled: bytes) -> str:
@@ -32,7 +32,7 @@ class KernelNames:
 def shortened(name: str) -> str:
     """A demangled name without its return type, namespaces and parameters, cut to :data:`MAX_LENGTH`.
 
-    Template arguments stay: they tell one kernel of a library from another.
+    Template arguments stay, as they distinguish the kernels of a library.
     """
     name = name.removeprefix("void ").replace(" >", ">")
     name = name[: _parameters(name)]
@@ -41,7 +41,7 @@ def shortened(name: str) -> str:
 
 
 def _parameters(name: str) -> int:
-    """Where the list of a function's parameters begins: the last parenthesis outside of template arguments."""
+    """Where the parameters of a function begin: at the last parenthesis outside of template arguments."""
     if not name.endswith(")") or name.endswith("(anonymous namespace)"):
         return len(name)
     depth = 0
@@ -53,7 +53,7 @@ def _parameters(name: str) -> int:
 
 
 def _demangler() -> Callable[[bytes], str]:
-    """The C++ library's, where it can be loaded; torch has brought it along."""
+    """The demangler of the C++ library, which torch brings along; one that changes nothing if it cannot be loaded."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         demangle, free = library.__cxa_demangle, ctypes.CDLL(None).free

@@ -17,7 +17,7 @@ from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.adapters.nvml import Nvml
 from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
-from dask_efficiency.gpu.accounts import GpuAccounts
+from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
@@ -83,7 +83,7 @@ class GpuWatch:
         self._surround = surround
         self._task_threads = task_threads
         self._meter: GpuMeter | None = None
-        self._accounts: GpuAccounts | None = None
+        self._ledger: GpuLedger | None = None
         self._nvml: Nvml | None = None
         self._read_at = 0
         self._readings: Mapping[str, Mapping[str, float]] = {}
@@ -186,7 +186,7 @@ class GpuWatch:
         except (ImportError, RuntimeError) as error:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
-        self._accounts = GpuAccounts(at=time.monotonic_ns())
+        self._ledger = GpuLedger(at=time.monotonic_ns())
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:
@@ -205,7 +205,11 @@ class GpuWatch:
                 reasons.append(str(refusal))
         if self._option in ("auto", "torch-events"):
             try:
-                return TorchEventMeter(task_threads=self._task_threads)
+                meter = TorchEventMeter(task_threads=self._task_threads)
+                if reasons:
+                    meter.description += f"; CUPTI cannot be used: {reasons[0]}"
+                    logger.info("GPU time is an upper bound: %s", meter.description)
+                return meter
             except TorchEventsRefused as refusal:
                 reasons.append(str(refusal))
         return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
@@ -218,15 +222,15 @@ class GpuWatch:
     def _take(self, batch: Batch, *, final: bool = False) -> None:
         """Let the accounts have what a flush brought, with the tasks that were at work."""
         assert self._meter is not None
-        assert self._accounts is not None
+        assert self._ledger is not None
         if self._meter.kind == "none":
             return
         for task, prefix, ended in [self._prefixes.popleft() for _ in range(len(self._prefixes))]:
-            self._accounts.name(task, prefix)
+            self._ledger.name(task, prefix)
             if ended:
                 self._unknown[task] = ended
         uncertain = self._meter.dropped + self._meter.gaps
-        self._accounts.add(
+        self._ledger.add(
             batch,
             self._windows(),
             devices=self._meter.devices,
@@ -238,9 +242,9 @@ class GpuWatch:
         self._report_uses(time.monotonic_ns())
 
     def _report_uses(self, now: int) -> None:
-        assert self._accounts is not None
+        assert self._ledger is not None
         for task, ended in list(self._unknown.items()):
-            use = self._accounts.use(task)
+            use = self._ledger.use(task)
             if use is not None:
                 self._uses[task] = use
             if use is not None or now - ended > _GIVEN_UP_NS:
@@ -250,13 +254,13 @@ class GpuWatch:
 
     def _publish(self) -> None:
         assert self._meter is not None
-        assert self._accounts is not None
+        assert self._ledger is not None
         now = time.monotonic_ns()
         if self._nvml is not None and now - self._read_at >= READING_SECONDS * 1e9:
             self._read_at = now
             self._readings = self._nvml.read()
         self._totals = replace(
-            self._accounts.totals(),
+            self._ledger.totals(),
             meter=self._meter.kind,
             description=self._meter.description,
             dropped=self._meter.dropped,

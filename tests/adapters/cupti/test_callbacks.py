@@ -1,7 +1,5 @@
+import _ctypes
 import ctypes
-import platform
-import shutil
-import subprocess
 import threading
 from pathlib import Path
 
@@ -9,10 +7,13 @@ import pytest
 
 from dask_efficiency.adapters.cupti import callbacks
 from dask_efficiency.adapters.cupti.callbacks import BufferPool, CallbacksUnavailable
+from tests.gpu.conftest import compile_callbacks_in_place
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in callbacks._CODE, reason=f"no callbacks for {platform.machine()}"
-)
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    compile_callbacks_in_place()
+
 
 REQUEST = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -23,12 +24,12 @@ DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p,
 def ask(pool: BufferPool) -> tuple[int | None, int, int]:
     """As CUPTI asks: what the three places hold afterwards."""
     buffer, size, records = ctypes.c_void_p(1), ctypes.c_size_t(2), ctypes.c_size_t(3)
-    REQUEST(pool.request)(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(records))
+    REQUEST(pool.callbacks()[0])(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(records))
     return buffer.value, size.value, records.value
 
 
 def bring_back(pool: BufferPool, address: int | None, valid: int) -> None:
-    DONE(pool.done)(None, 0, address, pool.size, valid)
+    DONE(pool.callbacks()[1])(None, 0, address, pool.size, valid)
 
 
 def test_a_buffer_goes_out_and_comes_back_with_what_was_written_there():
@@ -107,46 +108,30 @@ def test_many_threads_at_once_never_get_the_same_buffer():
     assert None not in got
 
 
-def test_on_an_unknown_processor_it_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(CallbacksUnavailable, match="riscv64"):
+def test_a_pool_that_is_served_again_takes_its_buffers_back():
+    one, other = BufferPool(count=1, size=4096), BufferPool(count=1, size=4096)
+    address = ask(one)[0]
+    ask(other)
+    bring_back(one, address, 5)
+    assert [number for number, _ in one.filled()] == [0]
+    assert (one.foreign, other.filled()) == (0, [])
+
+
+def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "missing.so.1")
+    with pytest.raises(CallbacksUnavailable, match=r"installed without missing\.so\.1, which a C compiler makes"):
         BufferPool()
 
 
-def test_where_no_memory_may_be_executed_it_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(callbacks._libc, "mprotect", lambda *_: -1)
-    with pytest.raises(CallbacksUnavailable, match="lets no memory be executed"):
-        BufferPool(count=1, size=4096)
+def test_a_library_that_cannot_be_loaded_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "bad.so.1").write_bytes(b"of another machine")
+    monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "bad.so.1")
+    with pytest.raises(CallbacksUnavailable, match=r"bad\.so\.1 cannot be loaded"):
+        BufferPool()
 
 
-#: How the bytes in callbacks.py were made of callbacks.c; other compilers make other bytes that do the same.
-FLAGS = (
-    [
-        "-Os",
-        "-ffreestanding",
-        "-fPIC",
-        "-fno-toplevel-reorder",
-        "-fno-stack-protector",
-        "-fno-asynchronous-unwind-tables",
-    ],
-    {"x86_64": ["-fcf-protection=none"], "aarch64": ["-mcmodel=tiny", "-mno-outline-atomics"]},
-)
-
-
-@pytest.mark.skipif(not (shutil.which("cc") and shutil.which("objcopy")), reason="no C compiler")
-def test_what_the_source_compiles_to_does_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    source = Path(callbacks.__file__).with_name("callbacks.c")
-    common, own = FLAGS
-    linked = tmp_path / "linked"
-    run = ["cc", *common, *own[platform.machine()], "-c", str(source), "-o", str(tmp_path / "object")]
-    subprocess.run(run, check=True)
-    subprocess.run(["ld", "-Ttext=0", "-e", "request", str(tmp_path / "object"), "-o", str(linked)], check=True)
-    subprocess.run(["objcopy", "-O", "binary", "-j", ".text", str(linked), str(tmp_path / "text")], check=True)
-    listed = subprocess.run(["nm", str(linked)], check=True, capture_output=True, text=True).stdout
-    at = {name: int(address, 16) for address, _, name in map(str.split, listed.splitlines())}
-    compiled = callbacks._Code((tmp_path / "text").read_bytes().hex(), at["request"], at["done"], at["pool_address"])
-    monkeypatch.setitem(callbacks._CODE, platform.machine(), compiled)
-    test_a_buffer_goes_out_and_comes_back_with_what_was_written_there()
-    test_without_a_free_buffer_cupti_gets_none_and_it_is_counted()
-    test_two_pools_do_not_know_each_other()
-    test_many_threads_at_once_never_get_the_same_buffer()
+def test_the_functions_stay_though_the_library_is_closed(tmp_path: Path):
+    copy = tmp_path / "copy.so.1"
+    copy.write_bytes(callbacks.LIBRARY.read_bytes())
+    _ctypes.dlclose(ctypes.CDLL(str(copy))._handle)
+    assert str(copy) in Path("/proc/self/maps").read_text()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,6 +199,29 @@ def test_an_option_is_the_only_meter_tried(stub: ModuleType, watching: Callable[
     description = eventually(lambda: watch.totals().description)
     assert description == "torch's events need one task thread in a worker, and this one has 4"
     assert not stub.cupti.stub_enabled(stub.KERNEL)
+
+
+def test_without_the_compiled_callbacks_torchs_events_measure_and_the_reason_is_reported(
+    stub: ModuleType,
+    watching: Callable[..., GpuWatch],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    torch = SimpleNamespace(__version__="9.9", cuda=SimpleNamespace(is_initialized=lambda: True))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", None)
+    monkeypatch.setattr("dask_efficiency.adapters.cupti.callbacks.LIBRARY", tmp_path / "libcallbacks.so.1")
+    with caplog.at_level(logging.INFO, "dask_efficiency"):
+        watch = watching(task_threads=1)
+        eventually(lambda: watch.armed)
+    assert watch.totals().meter == "torch-events"
+    assert "an upper bound; CUPTI cannot be used: dask-efficiency was installed without" in watch.totals().description
+    assert "CUPTI cannot be used" in caplog.text
+    watch.close()
+    only_cupti = watching("cupti", task_threads=1)
+    assert "installed without libcallbacks.so.1" in eventually(lambda: only_cupti.totals().description)
+    assert only_cupti.totals().meter == "none"
 
 
 def test_a_refusal_on_the_way_keeps_what_was_counted(

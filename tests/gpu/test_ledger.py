@@ -1,4 +1,4 @@
-"""GpuAccounts against a model that looks at every nanosecond, and by hand."""
+"""GpuLedger against a model that looks at every nanosecond, and by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.gpu import accounts as accounts_module
-from dask_efficiency.gpu.accounts import OTHER, RUNNING, UNATTRIBUTED, GpuAccounts
+from dask_efficiency.gpu import ledger as ledger_module
+from dask_efficiency.gpu.ledger import OTHER, RUNNING, UNATTRIBUTED, GpuLedger
 from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from tests.gpu.scenes import (
@@ -34,17 +34,17 @@ SECOND = 1_000_000_000
 A, B = THREADS[:2]
 
 
-def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[GpuAccounts, list[GpuTotals]]:
-    accounts, seen = GpuAccounts(0), []
+def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[GpuLedger, list[GpuTotals]]:
+    ledger, seen = GpuLedger(0), []
     for index, each in enumerate(batches):
         for task, (prefix, when) in scene.names.items():
             if when == index:
-                accounts.name(task, prefix)
+                ledger.name(task, prefix)
         last = index == len(batches) - 1
         windows = windows_at(scene, each.known_until)
-        accounts.add(each, windows, devices=DEVICES, not_tasks=[NEVER], final=last)
-        seen.append(accounts.totals())
-    return accounts, seen
+        ledger.add(each, windows, devices=DEVICES, not_tasks=[NEVER], final=last)
+        seen.append(ledger.totals())
+    return ledger, seen
 
 
 def by_prefix(scene: Scene, of_tasks: Counter[TaskId | None]) -> Counter[str]:
@@ -57,9 +57,9 @@ def by_prefix(scene: Scene, of_tasks: Counter[TaskId | None]) -> Counter[str]:
 
 
 @given(scenes(graphs=False))
-def test_flush_by_flush_the_accounts_come_to_what_the_model_says(scene: Scene) -> None:
+def test_flush_by_flush_the_ledger_comes_to_what_the_model_says(scene: Scene) -> None:
     model = Model(scene)
-    accounts, seen = feed(scene, in_order(scene))
+    ledger, seen = feed(scene, in_order(scene))
     totals = seen[-1]
     for number, device in enumerate(totals.devices):
         assert device.elapsed == scene.flushes[-1]
@@ -76,22 +76,22 @@ def test_flush_by_flush_the_accounts_come_to_what_the_model_says(scene: Scene) -
     hidden: Counter[TaskId | None] = Counter()
     for window in scene.windows:
         if window.stop < 0:
-            assert accounts.use(window.task) is None
+            assert ledger.use(window.task) is None
         else:
-            assert accounts.use(window.task) == model.use(window.task)[0]
+            assert ledger.use(window.task) == model.use(window.task)[0]
             hidden[window.task] = model.hidden(window.task)
     assert totals.hidden == by_prefix(scene, hidden)
 
 
 @given(scenes(flushes=False))
-def test_all_at_once_with_graphs_the_accounts_come_to_what_the_model_says(scene: Scene) -> None:
+def test_all_at_once_with_graphs_the_ledger_comes_to_what_the_model_says(scene: Scene) -> None:
     model = Model(scene)
-    accounts, seen = feed(scene, in_order(scene))
+    ledger, seen = feed(scene, in_order(scene))
     for number, device in enumerate(seen[-1].devices):
         assert (device.kernels, device.copies, device.late) == (*model.device(number), 0)
     for window in scene.windows:
         if window.stop >= 0:
-            assert accounts.use(window.task) == model.use(window.task)[0]
+            assert ledger.use(window.task) == model.use(window.task)[0]
 
 
 @given(scenes())
@@ -128,7 +128,7 @@ def test_the_identities_hold_whatever_comes_when(scene: Scene, data: st.DataObje
         for op in call.ops:
             ops[data.draw(when)].append((call, op))
     batches = [batch(calls[index], ops[index], at) for index, at in enumerate(scene.flushes)]
-    accounts, seen = feed(scene, batches)
+    ledger, seen = feed(scene, batches)
     for totals in seen:
         for device in totals.devices:
             check(device)
@@ -140,7 +140,7 @@ def test_the_identities_hold_whatever_comes_when(scene: Scene, data: st.DataObje
         assert device.kernels + device.copies <= kernels + copies
         assert kernels + copies <= device.kernels + device.copies + device.late
     for window in scene.windows:
-        use = accounts.use(window.task)
+        use = ledger.use(window.task)
         assert (use is None) == (window.stop < 0)
         waits = {
             at
@@ -175,13 +175,13 @@ def kernel(start: int, end: int, *, device: int = 0) -> tuple[Op, ...]:
     return (Op(start, end, device, KERNEL, 0),)
 
 
-def told(
+def run(
     calls: Sequence[Call],
     windows: Sequence[TaskWindow],
     *,
     flushes: Sequence[int],
     names: dict[TaskId, tuple[str, int]] | None = None,
-) -> tuple[GpuAccounts, list[GpuTotals]]:
+) -> tuple[GpuLedger, list[GpuTotals]]:
     scene = Scene(tuple(windows), tuple(calls), tuple(flushes), names or {})
     return feed(scene, in_order(scene))
 
@@ -194,26 +194,26 @@ def test_a_kernel_of_ten_seconds_is_kernel_time_however_many_flushes_it_crosses(
         Call(3, A, 50, 10 * SECOND + 5, SPINS),
     ]
     flushes = [SECOND * index for index in range(1, 14)]
-    accounts, seen = told(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
+    ledger, seen = run(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
     device = seen[-1].devices[0]
     assert (device.kernels, device.late, device.elapsed) == (10 * SECOND - 30, 0, 13 * SECOND)
     assert seen[5].devices[0].elapsed == 10
     blocked = 10 * SECOND + 5 - 50
-    assert accounts.use(task) == GpuUse(kernel=blocked - 5, wait=5, spun=blocked)
+    assert ledger.use(task) == GpuUse(kernel=blocked - 5, wait=5, spun=blocked)
 
 
 def test_a_copy_whose_call_is_under_way_at_a_flush_is_not_late() -> None:
     task = TaskId(A, 0)
     copy = (Op(20, 90, 0, COPY, -1),)
     calls = [Call(1, A, 5, 6, RETURNS, kernel(7, 9)), Call(2, A, 15, 91, SPINS, copy)]
-    accounts, seen = told(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
+    ledger, seen = run(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
     assert [totals.devices[0].elapsed for totals in seen] == [6, 100]
     assert (seen[-1].devices[0].copies, seen[-1].devices[0].late) == (70, 0)
-    assert accounts.use(task) == GpuUse(copy=70, wait=6, spun=76)
+    assert ledger.use(task) == GpuUse(copy=70, wait=6, spun=76)
 
 
-def test_a_task_of_long_computing_holds_the_accounts_up_for_a_second_only() -> None:
-    _, seen = told([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
+def test_a_task_of_long_computing_holds_the_ledger_up_for_a_second_only() -> None:
+    _, seen = run([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
     assert [totals.devices[0].elapsed for totals in seen] == [0, 4 * SECOND, 6 * SECOND]
 
 
@@ -226,11 +226,9 @@ def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:
         Call(3, A, 6, 31, BLOCKS),
         Call(4, B, 6, 41, SPINS),
     ]
-    accounts, seen = told(
-        calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)}
-    )
-    assert accounts.use(a) == GpuUse(kernel=20, wait=5)
-    assert accounts.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
+    ledger, seen = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    assert ledger.use(a) == GpuUse(kernel=20, wait=5)
+    assert ledger.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
     assert seen[-1].devices[0].shares == {"x": 20, "y": 10}
 
 
@@ -241,15 +239,15 @@ def test_another_tasks_kernel_on_a_device_that_one_does_not_wait_for_is_no_conte
         Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=1)),
         Call(4, B, 6, 41, SPINS),
     ]
-    accounts, _ = told(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
-    assert accounts.use(b) == GpuUse(kernel=10, wait=25, spun=35)
+    ledger, _ = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
+    assert ledger.use(b) == GpuUse(kernel=10, wait=25, spun=35)
 
 
 def test_kernels_that_run_at_once_share_their_time() -> None:
     """From 10 to 20 A alone, to 40 both, to 50 B alone."""
     a, b = TaskId(A, 0), TaskId(B, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40)), Call(2, B, 1, 2, RETURNS, kernel(20, 50))]
-    _, seen = told(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    _, seen = run(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
     assert seen[-1].devices[0].shares == {"x": 20, "y": 20}
     assert seen[-1].hidden == {"x": 30, "y": 30}
 
@@ -257,7 +255,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 def test_work_after_the_end_of_its_task_stays_the_tasks() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = told(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
+    _, seen = run(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
     device = seen[-1].devices[0]
     assert (device.shares, device.tail, device.unattributed) == ({"x": 30}, 15, 0)
     assert seen[-1].hidden == {"x": 15}
@@ -268,10 +266,10 @@ def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_th
     calls = [Call(1, A, 1, 2, RETURNS, kernel(3, 5)), Call(2, FOREIGN, 10, 11, RETURNS, kernel(12, 20))]
     names = {training: ("train", 0), loading: ("load", 0)}
     windows = [TaskWindow(training, 30), TaskWindow(loading, 30)]
-    _, seen = told(calls, windows, flushes=[100], names=names)
+    _, seen = run(calls, windows, flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"train": 10}
     both = [*calls, Call(3, B, 1, 2, RETURNS, kernel(3, 5))]
-    _, seen = told(both, windows, flushes=[100], names=names)
+    _, seen = run(both, windows, flushes=[100], names=names)
     assert seen[-1].devices[0].unattributed == 8
     assert seen[-1].coverage == pytest.approx(4 / 12)
 
@@ -280,14 +278,14 @@ def test_a_threads_identifier_is_used_again() -> None:
     first, second = TaskId(A, 0), TaskId(A, 50)
     calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
     names = {first: ("x", 0), second: ("y", 0)}
-    _, seen = told(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
+    _, seen = run(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"x": 8, "y": 3}
 
 
 def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = told(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
+    _, seen = run(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
     assert seen[0].devices[0].shares == {RUNNING: 30}
     assert [(row.prefix, row.ns) for row in seen[0].kernels] == [(RUNNING, 30)]
     assert seen[1].devices[0].shares == {"x": 30}
@@ -297,64 +295,64 @@ def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
 def test_a_task_that_is_never_named_is_some_other_after_a_minute() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    accounts, seen = told(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
+    ledger, seen = run(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
     assert seen[-1].devices[0].shares == {OTHER: 30}
-    assert accounts.use(task) is None
+    assert ledger.use(task) is None
 
 
 def test_lost_operations_are_not_waited_for() -> None:
     call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
-    accounts = GpuAccounts(0)
+    ledger = GpuLedger(0)
     windows = [TaskWindow(TaskId(A, 5), 50)]
-    accounts.add(batch([call], [], 100), windows, devices=DEVICES)
-    assert accounts.totals().devices[0].elapsed == 10
-    accounts.add(batch([], [], 200), devices=DEVICES, lost=True)
-    assert accounts.totals().devices[0].elapsed == 200
+    ledger.add(batch([call], [], 100), windows, devices=DEVICES)
+    assert ledger.totals().devices[0].elapsed == 10
+    ledger.add(batch([], [], 200), devices=DEVICES, lost=True)
+    assert ledger.totals().devices[0].elapsed == 200
 
 
 def test_what_never_comes_is_waited_for_no_longer_than_a_minute() -> None:
     call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
-    accounts = GpuAccounts(0)
-    accounts.add(batch([call], [], 100), [TaskWindow(TaskId(A, 5), 50)], devices=DEVICES)
-    accounts.add(batch([], [], 90 * SECOND), devices=DEVICES)
-    assert accounts.totals().devices[0].elapsed >= 30 * SECOND
+    ledger = GpuLedger(0)
+    ledger.add(batch([call], [], 100), [TaskWindow(TaskId(A, 5), 50)], devices=DEVICES)
+    ledger.add(batch([], [], 90 * SECOND), devices=DEVICES)
+    assert ledger.totals().devices[0].elapsed >= 30 * SECOND
 
 
 def test_an_upper_bound_is_split_from_the_waiting_and_never_more() -> None:
     task, other = TaskId(A, 0), TaskId(B, 0)
     waiting = Call(1, A, 10, 30, BLOCKS)
     batch_of_it = batch([waiting], [], 100)
-    accounts = GpuAccounts(0)
+    ledger = GpuLedger(0)
     bounds = {task: 12, other: 7}
     batch_of_it = Batch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
-    accounts.name(task, "x")
-    accounts.add(batch_of_it, [TaskWindow(task, 50), TaskWindow(other, 50)], devices=DEVICES)
-    assert accounts.use(task) == GpuUse(kernel=12, wait=8)
-    assert accounts.use(other) == GpuUse()
-    assert accounts.totals().bounds == {"x": 12, RUNNING: 7}
+    ledger.name(task, "x")
+    ledger.add(batch_of_it, [TaskWindow(task, 50), TaskWindow(other, 50)], devices=DEVICES)
+    assert ledger.use(task) == GpuUse(kernel=12, wait=8)
+    assert ledger.use(other) == GpuUse()
+    assert ledger.totals().bounds == {"x": 12, RUNNING: 7}
 
 
 def test_a_wait_that_began_before_the_meter_counts_from_the_meter_on() -> None:
-    accounts = GpuAccounts(20)
+    ledger = GpuLedger(20)
     task = TaskId(A, 0)
     call = Call(1, A, 5, 6, RETURNS, kernel(10, 28))
-    accounts.add(
+    ledger.add(
         batch([call, Call(2, A, 8, 30, SPINS)], [(call, call.ops[0])], 100), [TaskWindow(task, 50)], devices=DEVICES
     )
-    assert accounts.use(task) == GpuUse(kernel=8, wait=2, spun=10)
-    device = accounts.totals().devices[0]
+    assert ledger.use(task) == GpuUse(kernel=8, wait=2, spun=10)
+    device = ledger.totals().devices[0]
     assert (device.kernels, device.elapsed, device.late) == (8, 80, 0)
 
 
 def test_too_many_operations_that_wait_for_an_old_one_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts_module, "MAX_PENDING", 10)
+    monkeypatch.setattr(ledger_module, "MAX_PENDING", 10)
     task = TaskId(A, 0)
     old = Call(1, A, 1, 2, RETURNS, kernel(90, 95))
     calls = [Call(index, A, index, index + 1, RETURNS, kernel(index + 2, index + 3)) for index in range(2, 40)]
-    accounts = GpuAccounts(0)
+    ledger = GpuLedger(0)
     ops = [(call, call.ops[0]) for call in calls]
-    accounts.add(batch([old, *calls], ops, 60), [TaskWindow(task, -1)], devices=DEVICES)
-    device = accounts.totals().devices[0]
+    ledger.add(batch([old, *calls], ops, 60), [TaskWindow(task, -1)], devices=DEVICES)
+    device = ledger.totals().devices[0]
     assert device.elapsed == 60
     check(device)
-    assert len(accounts._pending) == 0
+    assert len(ledger._pending) == 0

@@ -1,4 +1,4 @@
-"""GpuAccounts: whose the work on the devices was, added up exactly, flush by flush."""
+"""GpuLedger: the work on the devices, added up exactly by the task that asked for it, flush by flush."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 
 SECOND = 1_000_000_000
 
-#: Stands for the prefix of tasks that nobody has named yet, as they run. Its figures may fall, when they are named.
+#: Stands for the prefix of tasks that are still running and whose prefix is not known yet. Its figures fall when the
+#: prefix of such a task becomes known.
 RUNNING = "(running)"
-#: Stands for prefixes beyond those that are told apart, and for tasks that nobody has named a minute after their end.
+#: Stands for the prefixes beyond the first :data:`MAX_PREFIXES`, and for tasks whose prefix is not known a minute after
+#: their end.
 OTHER = "(other)"
 #: Stands for the prefix where no task is known to have asked for the work.
 UNATTRIBUTED = "(unattributed)"
 
 MAX_PREFIXES = 1000
-#: Operations that wait for older ones, 60 bytes each. Beyond, what is older is not waited for.
+#: Operations that wait until older ones are known, 60 bytes each. With more, older ones are not waited for.
 MAX_PENDING = 400_000
-#: Stretches of tasks whose threads may be in a call that waits, 25 bytes each. Beyond, the oldest are forgotten.
+#: Stretches of tasks whose threads may be in a call that waits, 25 bytes each. With more, the oldest are forgotten.
 MAX_STRETCHES = 400_000
-#: Names of tasks that have not been seen yet.
+#: Prefixes that are kept for tasks which have not been seen yet.
 MAX_EARLY_NAMES = 10_000
-#: A call that is under way and asks for a copy is waited for so long, nanoseconds.
+#: How long to wait for a call that is under way and may ask for a copy, nanoseconds.
 MAX_CALL = SECOND
-#: Calls may come so much later than the window in which they began, nanoseconds.
+#: How much later than its task's window a call may arrive, nanoseconds.
 _SLACK = 5 * SECOND
 
 
@@ -54,19 +56,19 @@ class _DeviceTime:
 
 @dataclass(slots=True)
 class _Unnamed:
-    """What waits for a task's prefix."""
+    """Figures of a task that wait for its prefix."""
 
     shares: Counter[int] = field(default_factory=Counter)
     hidden: int = 0
     bound: int = 0
 
 
-class GpuAccounts:
-    """One process's GPU accounts since its meter was armed. Not thread-safe: one thread feeds it.
+class GpuLedger:
+    """The GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
 
-    The devices' time is booked up to the instant before which nothing is expected any more. A kernel that runs for
-    long is waited for, up to a minute, as its launch is known. A thread of a task may be in a call that is not known
-    yet, so while tasks run the accounts lag behind its last call, by up to a second.
+    The time of the devices is counted up to the instant before which nothing more is expected. The launch of a kernel
+    is known before its end, so a kernel that runs for long is waited for, up to a minute. A call is not known before it
+    returns, so while a task runs the figures lag behind the last known call of its thread, by up to a second.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ class GpuAccounts:
     """
 
     def __init__(self, at: int) -> None:
-        self._since = self._booked = self._known = at
+        self._since = self._counted_until = self._known_until = at
         self._tasks = TaskTable()
         self._attribution = Attribution(self._tasks)
         self._kernels = KernelTable()
@@ -112,35 +114,36 @@ class GpuAccounts:
         batch
             From :meth:`~dask_efficiency.gpu.meter.GpuMeter.flush`.
         windows
-            Of all tasks that ended since the last call, and of those that run (``stop`` is -1), read *after* the
-            flush: first those that run, then those that ended, so that none slips through between the two.
+            Those of all tasks that ended since the last call, and of all that run (``stop`` is -1). They must be read
+            *after* the flush, and those that run before those that ended, so that no task is missed in between.
         devices
             The meter's devices.
         not_tasks
-            :func:`threading.get_ident` of threads whose calls are never a task's.
+            The :func:`threading.get_ident` of threads whose calls never belong to a task.
         lost
-            The meter lost records since the last call, or gave way to a profiler: what has not come may never come.
+            Whether the meter lost records since the last call or gave way to a profiler, so that what has not arrived
+            may never arrive.
         final
-            Nothing more comes.
+            Whether this is the last call.
         """
         self._devices.update(devices)
         self._see(windows)
-        self._known = max(self._known, batch.known_until)
+        self._known_until = max(self._known_until, batch.known_until)
         batch = replace(batch, operations=self._kernels.numbered(batch.operations, batch.names))
         joined = self._attribution.join(batch, not_tasks=not_tasks, lost=lost, final=final)
         self._bound(batch.bounds)
         self._count_kernels(joined.work)
         self._take(joined)
         at_once = final or len(self._pending) > MAX_PENDING
-        until = self._known if at_once else min(joined.complete_until, self._asking_since())
-        if until > self._booked:
-            self._book(until)
-        self._settle_waits()
+        until = self._known_until if at_once else min(joined.complete_until, self._asking_since())
+        if until > self._counted_until:
+            self._count_until(until)
+        self._finalize_waits()
         self._close()
         self._forget()
 
     def name(self, task: TaskId, prefix: str) -> None:
-        """Say which prefix a task has: as it begins, while it runs or after it. Its work waits for it until then."""
+        """Set the prefix of a task, before, while or after it runs. Until then its work is kept apart."""
         known = self._tasks.get(task)
         if known is not None:
             self._name(known, prefix)
@@ -155,14 +158,14 @@ class GpuAccounts:
         Returns
         -------
         GpuUse or None
-            None until everything up to its end is known, and for tasks nobody has heard of, or not for a minute.
-            Once it is known it does not change.
+            None until everything up to the end of the task is known, and for tasks that were never seen or ended more
+            than a minute ago. Once it is known it does not change.
         """
         known = self._tasks.get(task)
         return known.use if known is not None and known.known else None
 
     def totals(self) -> GpuTotals:
-        """Devices, kernels, hidden seconds, coverage and bounds; what is the meter's own is left at its default."""
+        """Devices, kernels, hidden time, coverage and bounds; fields that describe the meter keep their defaults."""
         hidden, bounds = self._hidden.copy(), self._bounds.copy()
         hidden[RUNNING] += sum(unnamed.hidden for unnamed in self._unnamed.values())
         bounds[RUNNING] += sum(unnamed.bound for unnamed in self._unnamed.values())
@@ -180,7 +183,7 @@ class GpuAccounts:
         time = self._times.get(number) or _DeviceTime()
         shares = time.shares.copy()
         shares[RUNNING] += sum(unnamed.shares[number] for unnamed in self._unnamed.values())
-        elapsed = self._booked - self._since
+        elapsed = self._counted_until - self._since
         return DeviceTotals(
             device.uuid,
             device.name,
@@ -243,24 +246,24 @@ class GpuAccounts:
             self._kernels.add(number, prefix, name, launches, ns)
 
     def _take(self, joined: Joined) -> None:
-        """Keep what a batch brought, without what lies in time that is booked."""
+        """Keep what a batch brought, apart from what lies in time that has been counted."""
         work = joined.work
-        late = work["start"] < self._booked
+        late = work["start"] < self._counted_until
         if late.any():
-            begin, end = np.maximum(work["start"], self._since), np.minimum(work["end"], self._booked)
+            begin, end = np.maximum(work["start"], self._since), np.minimum(work["end"], self._counted_until)
             for number in ranked(work["device"][late])[0].tolist():
                 rows = late & (work["device"] == number) & (end > begin)
                 self._times.setdefault(number, _DeviceTime()).late += int((end - begin)[rows].sum())
-            work["start"] = np.maximum(work["start"], self._booked)
-            work = work[work["end"] > self._booked]
+            work["start"] = np.maximum(work["start"], self._counted_until)
+            work = work[work["end"] > self._counted_until]
         self._pending = np.concatenate([self._pending, work]) if len(self._pending) else work
         self._waits = np.concatenate([self._waits, joined.waits])
         for number, end in zip(joined.callers.tolist(), joined.last_calls.tolist(), strict=True):
             if task := self._tasks.numbered(number):
                 task.last_call = max(task.last_call, end)
 
-    def _book(self, until: int) -> None:
-        start, self._booked = self._booked, until
+    def _count_until(self, until: int) -> None:
+        start, self._counted_until = self._counted_until, until
         stops = self._stops(self._pending["owner"])
         for number in ranked(self._pending["device"])[0].tolist():
             on = self._pending["device"] == number
@@ -303,17 +306,17 @@ class GpuAccounts:
         return stops[which] if len(stops) else np.empty(0, np.int64)
 
     def _asking_since(self) -> int:
-        """Since when a task's thread may be in a call that is not known until it returns, and its copy neither."""
-        at_work = [max(t.id.start, t.last_call) for t in self._open.values() if t.id.start < self._known < t.stop]
-        return max(min([self._known, *at_work]), self._known - MAX_CALL)
+        """Since when some task's thread may be in a call; neither the call nor its copy is known before it returns."""
+        at_work = [max(t.id.start, t.last_call) for t in self._open.values() if t.id.start < self._known_until < t.stop]
+        return max(min([self._known_until, *at_work]), self._known_until - MAX_CALL)
 
-    def _settle_waits(self) -> None:
-        """Add calls that wait to the use of their tasks: once their time is booked, or the task has ended."""
-        ended = [task for task in self._open.values() if not task.known and task.stop <= self._known]
+    def _finalize_waits(self) -> None:
+        """Add calls that wait to the use of their tasks, once their time has been counted or the task has ended."""
+        ended = [task for task in self._open.values() if not task.known and task.stop <= self._known_until]
         if len(self._waits):
             over = np.isin(self._waits["owner"], np.array([task.number for task in ended], np.int64))
-            ready = over | (self._waits["end"] <= self._booked)
-            self._use(self._waits[ready], further=bool((self._waits["end"][over] > self._booked).any()))
+            ready = over | (self._waits["end"] <= self._counted_until)
+            self._use(self._waits[ready], further=bool((self._waits["end"][over] > self._counted_until).any()))
             self._waits = self._waits[~ready]
         for task in ended:
             task.known = True
@@ -324,14 +327,14 @@ class GpuAccounts:
         if not len(waits):
             return
         tasks = [self._tasks.numbered(number) for number in waits["owner"].tolist()]
-        used = np.array([self._known if task is None else task.used_until for task in tasks], np.int64)
+        used = np.array([self._known_until if task is None else task.used_until for task in tasks], np.int64)
         waits["start"] = np.maximum(np.maximum(waits["start"], used), self._since)
         waits["end"] = np.minimum(waits["end"], self._stops(waits["owner"]))
         waits = waits[waits["end"] > waits["start"]]
         stretches = self._stretches
         if further:
-            # not all that went on in them may be known; but nobody waits for it any longer
-            beyond = label(self._pending, self._stops(self._pending["owner"]), self._booked, self._known)
+            # Perhaps not all that happened in them is known, but it is not waited for any longer.
+            beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self._known_until)
             stretches = np.concatenate([stretches, beyond])
         found = blocked(waits, stretches)
         last = np.zeros(len(found.owners), np.int64)
@@ -344,8 +347,8 @@ class GpuAccounts:
                 task.used_until = max(task.used_until, end)
 
     def _close(self) -> None:
-        """Book what tasks had hidden behind other work, once their time is booked up to their end."""
-        for task in [task for task in self._open.values() if task.known and task.stop <= self._booked]:
+        """Count what tasks hid behind other work, once their time has been counted up to their end."""
+        for task in [task for task in self._open.values() if task.known and task.stop <= self._counted_until]:
             del self._open[task.number]
             self._closed[task.number] = task
             hidden = max(task.busy - task.busy_in_use, 0)
@@ -358,8 +361,8 @@ class GpuAccounts:
 
     def _forget(self) -> None:
         self._forget_stretches()
-        self._tasks.forget_windows(self._known - _SLACK)
-        old = [task for task in self._closed.values() if task.stop < self._booked - MAX_AGE]
+        self._tasks.forget_windows(self._known_until - _SLACK)
+        old = [task for task in self._closed.values() if task.stop < self._counted_until - MAX_AGE]
         if not old:
             return
         at_work = set(ranked(self._pending["owner"])[0].tolist())
@@ -370,7 +373,7 @@ class GpuAccounts:
                 del self._closed[task.number]
 
     def _forget_stretches(self) -> None:
-        """Keep those in which a thread may be in a call that waits, of which nothing is known until it returns."""
+        """Keep those in which a thread may be in a call that waits, which is not known before it returns."""
         if not len(self._stretches):
             return
         owners, which = ranked(self._stretches["owner"])
@@ -389,7 +392,7 @@ class GpuAccounts:
 
 
 def _bounded(use: GpuUse, bound: int) -> GpuUse:
-    """Where only an upper bound of a task's kernels is known: so much of its waiting, at most, was for them."""
+    """The use of a task of whose kernels only an upper bound is known: its thread waited for them at most that long."""
     whole = use.kernel + use.contention + use.copy + use.wait
     kernel = min(bound, whole)
     return GpuUse(kernel=kernel, wait=whole - kernel, spun=use.spun)

@@ -1,0 +1,71 @@
+"""Compiles ``callbacks.c``: the build of a wheel does it, and so do the tests. It needs the standard library only."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+#: The name of the compiled library. One that ends in ``.so`` would be taken for a module that can be imported.
+LIBRARY_NAME = "libcallbacks.so.1"
+
+SOURCE = Path(__file__).with_name("callbacks.c")
+
+#: Set to anything but 0, it keeps the build from looking for a compiler.
+NO_EXTENSION = "DASK_EFFICIENCY_NO_EXTENSION"
+
+#: ``nodelete``: CUPTI may call the functions until the process ends, so the library must never be unloaded.
+_FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
+
+
+class CannotCompile(OSError):
+    """The library cannot be made here; the text says why."""
+
+
+def compiler() -> list[str]:
+    """The command of a C compiler: ``$CC``, or the first of cc, gcc and clang that there is.
+
+    Raises
+    ------
+    CannotCompile
+        If there is none, if the system is not Linux, or if the environment says not to look.
+    """
+    if os.environ.get(NO_EXTENSION, "0") not in ("", "0"):
+        raise CannotCompile(f"{NO_EXTENSION} is set")
+    if sys.platform != "linux":
+        raise CannotCompile(f"CUPTI is used on Linux only, and this is {sys.platform}")
+    candidates = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
+    for command in candidates:
+        if command and shutil.which(command[0]):
+            return command
+    raise CannotCompile("no C compiler found: neither $CC, nor cc, gcc or clang")
+
+
+def compile_callbacks(library: Path, *flags: str) -> None:
+    """Compile the library into a file, which is replaced as a whole, whatever other processes do with it.
+
+    Parameters
+    ----------
+    library
+        The file to write.
+    flags
+        For the compiler, beside those that are needed.
+
+    Raises
+    ------
+    CannotCompile
+        As :func:`compiler`, and if the compiler fails.
+    """
+    command = compiler()
+    unfinished = library.with_name(f"{library.name}.{os.getpid()}")
+    try:
+        arguments = [*_FLAGS, *flags, str(SOURCE), "-o", str(unfinished)]
+        ran = subprocess.run([*command, *arguments], capture_output=True, text=True)
+        if ran.returncode != 0:
+            raise CannotCompile(f"{shlex.join(command)} failed: {ran.stderr.strip()}")
+        unfinished.replace(library)
+    finally:
+        unfinished.unlink(missing_ok=True)
