@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="bytecodes", choices=["bytecodes", "instructions", "cpu", "one"])
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--tasks", type=int, default=1_000, help="counted, of bytecodes")
+    parser.add_argument("--tasks", type=int, default=1_000, help=f"counted, of bytecodes; a multiple of {BATCH}")
     args = parser.parse_args()
     if args.what == "one":
         run(args.rest[0], int(args.rest[1]))
@@ -184,8 +184,9 @@ def main() -> None:
         for mode in MODES[1:]:
             print(f"-- {'recording' if mode == 'trace' else 'metering'}")
             counted = Bytecodes()
-            run(mode, args.tasks, counted)
-            counted.print(args.tasks)
+            tasks = -(-args.tasks // BATCH) * BATCH
+            run(mode, tasks, counted)
+            counted.print(tasks)
         return
     if args.what == "instructions" and shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed: it counts the instructions")

@@ -29,22 +29,23 @@ class DataMoves:
     """
 
     def __init__(self) -> None:
-        self._own_ns = 0
+        self._long_ns = 0
         self._thread = get_ident()
         self._schedstat = _open_schedstat()
         self._ran_ns = self._turned_ns = self._ran()
         with _lock:
             if not _loops:
                 _replacements.put(DATA_MOVES, None, _timed)
-            _loops.setdefault(self._thread, []).append(self)
+            self._loop = _loops.setdefault(self._thread, _Loop())
+            self._loop.users.append(self)
+        self._short_ns = self._loop.short_ns
         self._elsewhere_ns = _elsewhere()
 
     def close(self) -> None:
         """Stop adding up; to be called once."""
         with _lock:
-            mine = _loops[self._thread]
-            mine.remove(self)
-            if not mine:
+            self._loop.users.remove(self)
+            if not self._loop.users:
                 del _loops[self._thread]
             if not _loops:
                 _uninstall()
@@ -69,19 +70,27 @@ class DataMoves:
         self._ran_ns = self._turned_ns
         slept = max(0, took_ns - (self._turned_ns - before))
         elsewhere, self._elsewhere_ns = self._elsewhere_ns, _elsewhere()
-        moved, self._own_ns = self._own_ns, 0
+        before, self._short_ns = self._short_ns, self._loop.short_ns
+        moved, self._long_ns = self._short_ns - before + self._long_ns, 0
         return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
 
-    def add(self, took_ns: int) -> None:
-        """A call on the loop's own thread has returned."""
-        if took_ns > _LONG_NS:
-            before, self._ran_ns = self._ran_ns, self._ran()
-            took_ns = max(0, min(took_ns, self._ran_ns - before))
-        self._own_ns += took_ns
+    def add_long(self, took_ns: int) -> None:
+        """A long call on the loop's own thread has returned."""
+        before, self._ran_ns = self._ran_ns, self._ran()
+        self._long_ns += max(0, min(took_ns, self._ran_ns - before))
 
     def _ran(self) -> int:
         """How long the thread ran, or would have if it had had a core."""
         return thread_time_ns() + _scheduled(self._schedstat)[1]
+
+
+class _Loop:
+    """An event loop's thread, and whoever adds up what it moves: several servers may share one."""
+
+    def __init__(self) -> None:
+        self.users: list[DataMoves] = []
+        #: Nanoseconds of all short calls, of which there are many for every task.
+        self.short_ns = 0
 
 
 class _Elsewhere:
@@ -105,8 +114,8 @@ class _Elsewhere:
         return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
 
 
-#: By thread: several servers may share an event loop.
-_loops: dict[int, list[DataMoves]] = {}
+#: By thread.
+_loops: dict[int, _Loop] = {}
 _others: dict[int, _Elsewhere] = {}
 _lock = Lock()
 _replacements = Replacements()
@@ -120,16 +129,19 @@ def _timed(call: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(call)
     def timed(*args: Any, **kwargs: Any) -> Any:
         thread = get_ident()
-        loops = _loops.get(thread)
-        if loops is None:
+        loop = _loops.get(thread)
+        if loop is None:
             return _timed_elsewhere(thread, call, args, kwargs)
         start = monotonic_ns()
         try:
             return call(*args, **kwargs)
         finally:
             took = monotonic_ns() - start
-            for moves in loops:
-                moves.add(took)
+            if took <= _LONG_NS:
+                loop.short_ns += took
+            else:
+                for moves in loop.users:
+                    moves.add_long(took)
 
     return timed
 

@@ -113,7 +113,7 @@ SUBMIT = Patch(
     why="CPU time can only be read inside a task's thread, and users' own executors must stay the objects they know",
     without="CPU time of the tasks is not measured, and the report says so",
     until="the last metered worker that uses the executor goes",
-    checked=f"{_DISTRIBUTED}, Python 3.11 to 3.13",
+    checked=f"{_DISTRIBUTED}, Python 3.11",
     places=lambda executor: [(executor, "submit")],
 )
 READ_BACK = Patch(

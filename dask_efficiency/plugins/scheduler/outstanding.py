@@ -108,32 +108,41 @@ class WorkTracker:
             if self._cut_short:
                 self._cut_short.discard(key)
             return
-        was, is_ = start in _OUTSTANDING, finish in _OUTSTANDING
-        if finish == "processing":
-            self._processing += 1
-            if self._new:
-                self._note_first_task(key)
-        elif start == "processing":
+        if start == "processing":
             self._processing -= 1
             if self._long_running:
                 self._long_running.discard(key)
                 self._near = len(self._long_running) + 1
-            if finish == "released":
-                self._released(self._tasks[key], start, stimulus_id)
-            elif finish == "memory":
+            if finish not in _OUTSTANDING:
+                self._outstanding -= 1
+            if finish == "memory":
                 number = hash(key)
                 if number in self._computed:
                     self._computed_again(self._tasks[key], number)
                 elif len(self._computed) < MAX_KEYS:
                     self._computed.add(number)
-        elif finish == "waiting":
-            # It knows its size: it had been in memory.
-            if start == "released" and self._tasks[key].nbytes >= 0:
+            elif finish == "released":
+                self._released(self._tasks[key], start, stimulus_id)
+        elif finish == "processing":
+            self._processing += 1
+            if start not in _OUTSTANDING:
+                self._outstanding += 1
+            if self._new:
+                self._note_first_task(key)
+        elif start in _OUTSTANDING:
+            if finish in _OUTSTANDING:  # it waits for something else
+                return
+            self._outstanding -= 1
+            if finish == "released":
+                self._released(self._tasks[key], start, stimulus_id)
+        else:
+            if finish in _OUTSTANDING:
+                self._outstanding += 1
+            if finish == "released":
+                self._released(self._tasks[key], start, stimulus_id)
+            elif finish == "waiting" and start == "released" and self._tasks[key].nbytes >= 0:
+                # It knows its size: it had been in memory.
                 self._waits_again(self._tasks[key], stimulus_id)
-        elif finish == "released":
-            self._released(self._tasks[key], start, stimulus_id)
-        if was is not is_:
-            self._outstanding += 1 if is_ else -1
         if self._processing <= self._near or self._outstanding <= self._near:
             self._changed()
 
