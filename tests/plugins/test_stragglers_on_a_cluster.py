@@ -145,9 +145,9 @@ def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):
 
 
 @pytest.mark.parametrize("method", ["encode", "counter"])
-def test_a_pace_that_cannot_be_read_costs_no_accounts(new_cluster, method):
+def test_task_rates_that_cannot_be_read_cost_no_accounts(new_cluster, method):
     def break_it(dask_worker: Any) -> None:
-        setattr(dask_worker.plugins["dask-efficiency-worker"].meter._vitals, method, None)
+        setattr(dask_worker.plugins["dask-efficiency-worker"].meter._process_metrics, method, None)
 
     with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())

@@ -17,7 +17,6 @@ from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import decode
@@ -267,11 +266,9 @@ class ClusterRecorder:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def event(self, topic: str, message: Any) -> None:
-        """Keep a worker's batch; the scheduler's own log of such events is emptied."""
-        if topic == BATCHES:
-            self.scheduler._broker.truncate(BATCHES)
-            self._guard(self._take_batch, message)
+    def take_batch(self, message: Any) -> None:
+        """Keep a worker's batch."""
+        self._guard(self._take_batch, message)
 
     def _take_batch(self, message: Any) -> None:
         try:

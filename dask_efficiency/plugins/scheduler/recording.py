@@ -116,9 +116,11 @@ class Recording:
             self.recorder.graph_taken_in(client, tasks, wanted, stimulus_id)
 
     def event(self, topic: str, message: Any) -> None:
-        """A worker may have sent a batch."""
-        if self.recorder is not None:
-            self.recorder.event(topic, message)
+        """A worker may have sent a batch; one that comes late is not kept in the scheduler's own log either."""
+        if topic == names.BATCHES:
+            self._scheduler._broker.truncate(topic)
+            if self.recorder is not None:
+                self.recorder.take_batch(message)
 
     def take_heartbeats(self, activity: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
         """Note how the workers are; ``activity`` gives what they did, in nanoseconds by worker and name."""

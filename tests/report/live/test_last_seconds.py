@@ -4,6 +4,7 @@ import pytest
 
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report.live.last_seconds import Details, LastSeconds, done_since
+from dask_efficiency.report.verdict import verdict
 from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
 
 
@@ -16,7 +17,7 @@ def test_the_verdict_says_what_was_useful_and_what_the_largest_loss_is() -> None
     did = done_since({}, {"thread-cpu": 6 * SECOND, "idle": 3 * SECOND, "spill": SECOND, "no-work": 50 * SECOND})
     nobody = Details.of(ClusterLedger(at=0), at=0)
     last = LastSeconds(seconds=9.0, nthreads=4, did=did, then=None, now=nobody)
-    assert last.report.verdict == (
+    assert verdict(last.report) == (
         "60 % efficient: 6.0 of 10.0 thread-seconds were useful; the largest loss is idle, 3.0 thread-seconds"
     )
 
