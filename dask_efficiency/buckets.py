@@ -32,7 +32,7 @@ class Bucket(StrEnum):
 #: Time that produced results, and produced them for the first time.
 GOOD = (Bucket.THREAD_CPU, Bucket.GPU)
 
-#: Time that a task held a slot, whatever became of it. ``running`` is its unsettled part.
+#: Time that a task held a slot, whatever became of it. ``running`` is its part that is not finalized.
 HELD = (
     Bucket.THREAD_CPU,
     Bucket.GPU,
@@ -46,7 +46,7 @@ HELD = (
 )
 
 #: Every bucket that only grows; ``running`` is the one gauge.
-SETTLED = tuple(bucket for bucket in Bucket if bucket is not Bucket.RUNNING)
+FINALIZED = tuple(bucket for bucket in Bucket if bucket is not Bucket.RUNNING)
 
 
 class Breakdown(Mapping[str, float]):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from dask_efficiency.attendance import Stay, attendance
-from dask_efficiency.buckets import SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
@@ -52,7 +52,7 @@ RECENT_NS = 60_000_000_000
 class ClusterLedger:
     """The accounts of all workers that were ever there since ``at``.
 
-    For every presence of a worker the settled buckets and ``running`` add up to nthreads times
+    For every presence of a worker the finalized buckets and ``running`` add up to nthreads times
     the time since it joined, up to its last snapshot; once it has left, up to its removal or, where
     they are later, its final snapshot. What no snapshot covers is ``unmeasured`` or, of a worker that left
     without a final snapshot, ``retiring`` where it closed in order and ``lost-worker`` where it vanished.
@@ -88,7 +88,7 @@ class ClusterLedger:
         self._departed: deque[Stay] = deque(maxlen=MAX_DEPARTED)
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
-        self._totals = {str(bucket): 0 for bucket in SETTLED}
+        self._totals = {str(bucket): 0 for bucket in FINALIZED}
         self._names: dict[str, dict[str, int]] = {}
         self._activity = dict.fromkeys(ACTIVITIES, 0)
         self._activity_names: dict[str, dict[str, int]] = {}
@@ -223,7 +223,7 @@ class ClusterLedger:
 
     @property
     def running(self) -> int:
-        """Thread-nanoseconds that are not settled yet."""
+        """Thread-nanoseconds that are not finalized yet."""
         return sum(presence.running for presence in self._open())
 
     @property
@@ -251,17 +251,17 @@ class ClusterLedger:
         work = self.work
         return Totals(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
 
-    def settled(self) -> dict[str, int]:
+    def finalized(self) -> dict[str, int]:
         """Settled nanoseconds by bucket."""
         return dict(self._totals)
 
-    def settled_by_worker(self) -> dict[str, dict[str, int]]:
+    def finalized_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a bucket without time may be missing."""
         return {name: dict(row) for name, row in self._names.items()}
 
     def by_worker(self) -> dict[str, Breakdown]:
         """All time since the accounts began, ``running`` included, by worker name."""
-        rows = self.settled_by_worker()
+        rows = self.finalized_by_worker()
         for presence in self._open():
             row = rows.setdefault(presence.name, {})
             row[Bucket.RUNNING] = row.get(Bucket.RUNNING, 0) + presence.running
@@ -284,7 +284,7 @@ class ClusterLedger:
         """Settled time of the tasks, by prefix."""
         return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in self._prefixes.items()}
 
-    def settled_by_prefix(self) -> dict[str, tuple[int, ...]]:
+    def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         """The same as bare nanoseconds, by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
         return {prefix: tuple(row) for prefix, row in self._prefixes.items()}
 
@@ -358,11 +358,11 @@ class ClusterLedger:
         without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
-        gained = sum(balance.settled.values()) - (sum(then.balance.settled.values()) if then else 0)
+        gained = sum(balance.finalized.values()) - (sum(then.balance.finalized.values()) if then else 0)
         ahead = presence.recorded_ns + gained + balance.running - presence.nthreads * (at - presence.joined)
         ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
-        for bucket, ns in balance.settled.items():
-            delta = ns - (then.balance.settled.get(bucket, 0) if then else 0)
+        for bucket, ns in balance.finalized.items():
+            delta = ns - (then.balance.finalized.get(bucket, 0) if then else 0)
             if bucket == Bucket.IDLE:
                 delta -= min(delta, max(0, ahead))
                 no_work = min(delta, presence.nthreads * (without - presence.without_work))

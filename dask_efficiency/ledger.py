@@ -94,11 +94,11 @@ Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A ledger's accounts at one instant: sum(settled) + running == nthreads * elapsed, in ns."""
+    """A ledger's accounts at one instant: sum(finalized) + running == nthreads * elapsed, in ns."""
 
     nthreads: int
     elapsed: int
-    settled: Mapping[str, int]
+    finalized: Mapping[str, int]
     running: int
     #: Finalized nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]]
@@ -421,21 +421,21 @@ class Ledger:
             self._activity.count(reservation, used.get(key, _NOTHING).split, self._at - reservation.start)
         for reservation in self._ended:
             self._activity.count(reservation, used.get(reservation, _NOTHING).split, reservation.ns)
-        settled = {str(b): ns for b, ns in zip(UNHELD_BUCKETS, self._free, strict=True)}
+        finalized = {str(b): ns for b, ns in zip(UNHELD_BUCKETS, self._free, strict=True)}
         for i, bucket in enumerate(TASK_BUCKETS):
             ns = sum(row[i] for row in self._prefixes.values())
-            settled[str(bucket)] = settled.get(bucket, 0) + ns
+            finalized[str(bucket)] = finalized.get(bucket, 0) + ns
         tasks = {str(outcome): n for outcome, n in self._tasks.items()}
         if self._succeeded:
             tasks[str(_SUCCEEDED)] = self._succeeded
         return Balance(
             nthreads=self.nthreads,
             elapsed=self._at - self.started,
-            settled=settled,
+            finalized=finalized,
             running=sum(self._so_far(reservation) for reservation in self._not_finalized()),
             prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
             tasks=tasks,
-            active=self._activity.report(settled),
+            active=self._activity.report(finalized),
         )
 
     def open_window(self, window_id: str, *, at: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dask_efficiency.buckets import SETTLED, Bucket
+from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Outcome
@@ -18,7 +18,7 @@ SLACK_NS = 5_000_000_000
 #: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
 #: view, which accrues while tasks run and knows nothing of their outcome.
 ACTIVITIES = tuple(
-    str(bucket) for bucket in SETTLED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
+    str(bucket) for bucket in FINALIZED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 )
 
 #: What a GPU can be doing; they add up to the time that it was watched.
@@ -33,7 +33,7 @@ class Presence:
     name: str
     nthreads: int
     joined: int
-    #: Thread-nanoseconds by bucket that are settled.
+    #: Thread-nanoseconds by bucket that are finalized.
     recorded: dict[str, int] = field(default_factory=dict)
     #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
     activity: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Presence:
 
     @property
     def recorded_ns(self) -> int:
-        """Thread-nanoseconds that are settled so far."""
+        """Thread-nanoseconds that are finalized so far."""
         return sum(self.recorded.values())
 
     def totals(self, at: int) -> Totals:
@@ -107,7 +107,7 @@ def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
     if balance.elapsed < before.elapsed:
         raise RefusedPayload(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
     for name, now, then in (
-        ("settled", balance.settled, before.settled),
+        ("settled", balance.finalized, before.finalized),
         ("tasks", balance.tasks, before.tasks),
         ("active", balance.active, before.active),
     ):

@@ -15,10 +15,10 @@ _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals at one instant: settled nanoseconds by bucket, and what is running."""
+    """Totals at one instant: finalized nanoseconds by bucket, and what is running."""
 
     at: int
-    settled: Mapping[str, int]
+    finalized: Mapping[str, int]
     running: int
     #: Nanoseconds without outstanding work since the accounts began.
     without_work: int = 0
@@ -29,10 +29,10 @@ class Totals:
 def between(then: Totals, now: Totals) -> dict[str, int]:
     """What was counted between two totals: non-negative, with ``running``, and nothing lost.
 
-    Where tasks that ran before ``then`` have settled since, their time from before ``then`` is taken out of
+    Where tasks that ran before ``then`` have been finalized since, their time from before ``then`` is taken out of
     the held buckets, pro rata. This is an estimate, for where no window was open on the worker.
     """
-    gained = {b: ns - then.settled.get(b, 0) for b, ns in now.settled.items() if ns != then.settled.get(b, 0)}
+    gained = {b: ns - then.finalized.get(b, 0) for b, ns in now.finalized.items() if ns != then.finalized.get(b, 0)}
     running = now.running - then.running
     if running >= 0:
         return {**gained, str(Bucket.RUNNING): running}

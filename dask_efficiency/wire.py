@@ -108,28 +108,28 @@ def decode(payload: object) -> Snapshot | NotMeasured:
     balance = Balance(
         nthreads=nthreads,
         elapsed=whole("elapsed", fields.get("elapsed")),
-        settled=counts("settled", fields.get("settled"), _BUCKETS),
+        finalized=counts("settled", fields.get("settled"), _BUCKETS),
         running=whole("running", fields.get("running")),
         prefixes=_rows(fields.get("prefixes")),
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
         active=counts("active", fields.get("active"), _ACTIVE),
     )
-    recorded = sum(balance.settled.values()) + balance.running
+    recorded = sum(balance.finalized.values()) + balance.running
     if recorded != nthreads * balance.elapsed:
         raise RefusedPayload(
             f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {balance.elapsed} ns"
         )
-    held = sum(balance.settled.get(bucket, 0) for bucket in TASK_BUCKETS) + balance.running
+    held = sum(balance.finalized.get(bucket, 0) for bucket in TASK_BUCKETS) + balance.running
     active = sum(balance.active.values())
     if active != held:
         raise RefusedPayload(f"active holds {active} ns; expected {held}, as settled and running")
     columns = zip(*balance.prefixes.values(), strict=True) if balance.prefixes else [()] * len(TASK_BUCKETS)
     for bucket, column in zip(TASK_BUCKETS, columns, strict=True):
         by_prefix = sum(column)
-        settled = balance.settled.get(bucket, 0)
+        finalized = balance.finalized.get(bucket, 0)
         # A free slot, which is no prefix's, may wait for spilling too.
-        if by_prefix > settled or (by_prefix < settled and bucket not in UNHELD_BUCKETS):
-            raise RefusedPayload(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {settled}, as settled")
+        if by_prefix > finalized or (by_prefix < finalized and bucket not in UNHELD_BUCKETS):
+            raise RefusedPayload(f"prefixes hold {by_prefix} ns of {str(bucket)!r}; expected {finalized}, as settled")
     return Snapshot(
         incarnation=text("incarnation", fields.get("incarnation")),
         seq=whole("seq", fields.get("seq")),
@@ -182,7 +182,7 @@ def _encode_balance(balance: Balance) -> dict[str, Any]:
     return {
         "nthreads": balance.nthreads,
         "elapsed": balance.elapsed,
-        "settled": dict(balance.settled),
+        "settled": dict(balance.finalized),
         "running": balance.running,
         "prefixes": {prefix: list(row) for prefix, row in balance.prefixes.items()},
         "tasks": dict(balance.tasks),

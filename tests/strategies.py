@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import SETTLED, Breakdown, Bucket
+from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.ledger import (
     ACTIVE_BUCKETS,
@@ -82,7 +82,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
     return Balance(
         nthreads=n,
         elapsed=whole // n,
-        settled={**_by_name(FREE_BUCKETS, free), **_by_name(TASK_BUCKETS, tasks)},
+        finalized={**_by_name(FREE_BUCKETS, free), **_by_name(TASK_BUCKETS, tasks)},
         running=running,
         prefixes=prefixes,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
@@ -123,7 +123,7 @@ def window_balances(draw: st.DrawFn) -> WindowBalance:
 
 def standings() -> st.SearchStrategy[dict[str, int]]:
     """Settled nanoseconds by bucket, some of them missing."""
-    return st.dictionaries(st.sampled_from([str(bucket) for bucket in SETTLED]), nanoseconds)
+    return st.dictionaries(st.sampled_from([str(bucket) for bucket in FINALIZED]), nanoseconds)
 
 
 def idle_payload(nthreads: int, elapsed: int, **changes: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import GOOD, HELD, SETTLED, Breakdown, Bucket, combine
+from dask_efficiency.buckets import FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
 from tests.strategies import breakdowns
 
 
 def test_running_is_the_only_bucket_that_is_not_settled():
-    assert set(Bucket) - set(SETTLED) == {Bucket.RUNNING}
+    assert set(Bucket) - set(FINALIZED) == {Bucket.RUNNING}
     assert set(GOOD) < set(HELD)
 
 

@@ -38,7 +38,7 @@ MAX_PREFIXES = 2
 
 def totals(cluster: ClusterLedger) -> dict[str, int]:
     """Settled nanoseconds by bucket, those that hold time."""
-    return {bucket: ns for bucket, ns in cluster.totals(at=0).settled.items() if ns}
+    return {bucket: ns for bucket, ns in cluster.totals(at=0).finalized.items() if ns}
 
 
 @dataclass(eq=False)
@@ -79,7 +79,7 @@ class Letter:
     taken: int
     final: bool
     running: int
-    settled: dict[str, int]
+    finalized: dict[str, int]
 
 
 class ClusterMachine(RuleBasedStateMachine):
@@ -213,7 +213,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.now,
             final,
             balance.running,
-            dict(balance.settled),
+            dict(balance.finalized),
         )
         self.letters.append(letter)
         return letter
@@ -254,7 +254,7 @@ class ClusterMachine(RuleBasedStateMachine):
         worker.covered, worker.running = letter.taken, letter.running
         worker.said_goodbye = letter.final
         worker.refusals = 0
-        self.recorded[letter.incarnation] = letter.settled
+        self.recorded[letter.incarnation] = letter.finalized
         if letter.final and worker.left is not None:
             self.close(worker)
 
@@ -395,16 +395,16 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def no_total_shrinks(self):
         now = self.cluster.totals(at=self.now)
-        assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
+        assert all(now.finalized[bucket] >= ns for bucket, ns in self.before.finalized.items())
         assert now.without_work >= self.before.without_work
         self.before = now
 
     @invariant()
     def each_bucket_holds_what_the_ledgers_said_last(self):
         said: Counter[str] = Counter()
-        for settled in self.recorded.values():
-            said.update(settled)
-        found = self.cluster.totals(at=self.now).settled
+        for finalized in self.recorded.values():
+            said.update(finalized)
+        found = self.cluster.totals(at=self.now).finalized
         for bucket in (*FREE_BUCKETS, *TASK_BUCKETS):
             of_the_scheduler = found["no-work"] if bucket is Bucket.IDLE else 0
             assert found[bucket] + of_the_scheduler == said[bucket]
@@ -444,8 +444,8 @@ class ClusterMachine(RuleBasedStateMachine):
         for then in (self.first, getattr(self, "then", self.first)):
             gained = between(then, now)
             assert min(gained.values(), default=0) >= 0
-            whole = sum(now.settled.values()) + now.running
-            assert sum(gained.values()) == whole - sum(then.settled.values()) - then.running
+            whole = sum(now.finalized.values()) + now.running
+            assert sum(gained.values()) == whole - sum(then.finalized.values()) - then.running
         if self.now % 3 == 0:
             self.then = now
 
@@ -488,11 +488,13 @@ class WildMachine(RuleBasedStateMachine):
             running=2 * (balance.running // scale),
         )
         tasks = [sum(row[i] for row in smaller.prefixes.values()) for i in range(len(TASK_BUCKETS))]
-        settled = {bucket: 2 * (balance.settled[bucket] // scale) for bucket in FREE_BUCKETS}
-        settled.update(zip(map(str, TASK_BUCKETS), tasks, strict=True))
-        elapsed = (sum(settled.values()) + smaller.running) // 2
+        finalized = {bucket: 2 * (balance.finalized[bucket] // scale) for bucket in FREE_BUCKETS}
+        finalized.update(zip(map(str, TASK_BUCKETS), tasks, strict=True))
+        elapsed = (sum(finalized.values()) + smaller.running) // 2
         active = {"overhead": sum(tasks) + smaller.running}
-        payload = encode(replace(snapshot, balance=replace(smaller, settled=settled, elapsed=elapsed, active=active)))
+        payload = encode(
+            replace(snapshot, balance=replace(smaller, finalized=finalized, elapsed=elapsed, active=active))
+        )
         with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, payload, at=at)
 
@@ -504,7 +506,7 @@ class WildMachine(RuleBasedStateMachine):
             return
         self.latest = max(self.latest, at)
         last = presence.snapshot
-        grown = dict(last.balance.settled)
+        grown = dict(last.balance.finalized)
         grown["idle"] = grown.get("idle", 0) + more
         prefixes = {"inc": (0,) * len(TASK_BUCKETS), **last.balance.prefixes}
         prefixes["inc"] = (prefixes["inc"][0] + more, *prefixes["inc"][1:])
@@ -512,7 +514,7 @@ class WildMachine(RuleBasedStateMachine):
         active = dict(last.balance.active)
         active["thread-cpu"] = active.get("thread-cpu", 0) + more
         elapsed = last.balance.elapsed + more
-        balance = replace(last.balance, settled=grown, elapsed=elapsed, prefixes=prefixes, active=active)
+        balance = replace(last.balance, finalized=grown, elapsed=elapsed, prefixes=prefixes, active=active)
         with contextlib.suppress(RefusedPayload):
             self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=at)
 
@@ -541,8 +543,8 @@ class WildMachine(RuleBasedStateMachine):
     @invariant()
     def no_total_shrinks(self):
         now = self.cluster.totals(at=0)
-        assert all(now.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
-        assert all(ns >= 0 for ns in now.settled.values())
+        assert all(now.finalized[bucket] >= ns for bucket, ns in self.before.finalized.items())
+        assert all(ns >= 0 for ns in now.finalized.values())
         assert now.running >= 0
         gained = between(self.before, now)
         assert min(gained.values(), default=0) >= 0

@@ -34,7 +34,7 @@ MAX_WINDOWS = 3
 
 def settled_of(ledger: Ledger, at: int) -> dict[str, int]:
     """Settled buckets that hold time."""
-    return {bucket: ns for bucket, ns in ledger.balance(at=at).settled.items() if ns}
+    return {bucket: ns for bucket, ns in ledger.balance(at=at).finalized.items() if ns}
 
 
 def row(**buckets: int) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ class ModelWindow:
     opened: int
     free: Counter[str] = field(default_factory=Counter)
     inside: Counter[ModelTask] = field(default_factory=Counter)
-    settled: list[tuple[ModelTask, tuple[int, ...]]] = field(default_factory=list)
+    finalized: list[tuple[ModelTask, tuple[int, ...]]] = field(default_factory=list)
     tasks: Counter[str] = field(default_factory=Counter)
 
 
@@ -72,9 +72,9 @@ class ModelWorker:
         self.slots: list[object | None] = [None] * nthreads
         self.queue: list[object] = []
         self.tasks: dict[object, ModelTask] = {}
-        self.unsettled: list[ModelTask] = []
+        self.not_finalized: list[ModelTask] = []
         self.free: Counter[str] = Counter()
-        self.settled: Counter[str] = Counter()
+        self.finalized: Counter[str] = Counter()
         self.prefixes: dict[str, Counter[str]] = {}
         self.outcomes: Counter[str] = Counter()
         self.windows: dict[str, ModelWindow] = {}
@@ -132,11 +132,11 @@ class ModelWorker:
         else:
             return None
         task = self.tasks.pop(key)
-        self.unsettled.append(task)
+        self.not_finalized.append(task)
         return task
 
     def finalize(self, task: ModelTask, outcome: Outcome, cpu: int, gpu: int, wall: int, spill: int) -> None:
-        self.unsettled.remove(task)
+        self.not_finalized.remove(task)
         if outcome is Outcome.SUCCEEDED and task.recomputed:
             outcome = Outcome.RECOMPUTED
         left = task.spent
@@ -149,16 +149,16 @@ class ModelWorker:
             booked["overhead"] = left
         else:
             booked[str(outcome)] = left
-        self.settled += booked
+        self.finalized += booked
         name = task.prefix if task.prefix in self.prefixes or len(self.prefixes) < MAX_PREFIXES else OTHER
         self.prefixes.setdefault(name, Counter()).update(booked)
         self.outcomes[str(outcome)] += 1
         for window in self.windows.values():
             window.tasks[str(outcome)] += 1
-            window.settled.append((task, tuple(booked[bucket] for bucket in TASK_BUCKETS)))
+            window.finalized.append((task, tuple(booked[bucket] for bucket in TASK_BUCKETS)))
 
     def running(self) -> list[ModelTask]:
-        return [*(self.tasks[key] for key in self.slots if key is not None), *self.unsettled]
+        return [*(self.tasks[key] for key in self.slots if key is not None), *self.not_finalized]
 
     def open(self, window_id: str) -> None:
         self.undecided.clear()
@@ -177,7 +177,7 @@ def check_window(found: WindowBalance, window: ModelWindow, model: ModelWorker) 
     assert found.tasks == window.tasks
     expected: dict[tuple[str, str], list[Fraction]] = {}
     number: Counter[tuple[str, str]] = Counter()
-    for task, booked in window.settled:
+    for task, booked in window.finalized:
         share = Fraction(window.inside[task], task.spent) if task.spent else Fraction(0)
         total = expected.setdefault((task.span, task.prefix), [Fraction(0)] * (len(TASK_BUCKETS) + 1))
         number[task.span, task.prefix] += 1
@@ -321,7 +321,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.finalize_all(outcome, at=at)
         for key in list(self.model.tasks):
             self.model.release(key)
-        for task in list(self.model.unsettled):
+        for task in list(self.model.not_finalized):
             self.model.finalize(task, outcome, 0, 0, 0, 0)
         self.released.clear()
         assert self.peek().running == 0
@@ -331,11 +331,11 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_nanosecond_is_somewhere_and_none_is_taken_back(self):
         found = self.peek()
         assert found.elapsed == self.model.now - self.model.started
-        assert sum(found.settled.values()) + found.running == found.nthreads * found.elapsed
-        free = sum(found.settled[bucket] for bucket in FREE_BUCKETS)
+        assert sum(found.finalized.values()) + found.running == found.nthreads * found.elapsed
+        free = sum(found.finalized[bucket] for bucket in FREE_BUCKETS)
         assert sum(found.active.values()) + free == found.nthreads * found.elapsed
         assert found.running >= 0
-        assert all(found.settled[bucket] >= ns for bucket, ns in self.before.settled.items())
+        assert all(found.finalized[bucket] >= ns for bucket, ns in self.before.finalized.items())
         assert all(found.tasks[outcome] >= n for outcome, n in self.before.tasks.items())
         for prefix, values in self.before.prefixes.items():
             assert all(now >= then for now, then in zip(found.prefixes[prefix], values, strict=True))
@@ -352,8 +352,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def the_ledger_says_what_the_model_says(self):
         found = self.peek()
-        settled = {bucket: ns for bucket, ns in found.settled.items() if ns}
-        assert settled == +(self.model.free + self.model.settled)
+        finalized = {bucket: ns for bucket, ns in found.finalized.items() if ns}
+        assert finalized == +(self.model.free + self.model.finalized)
         assert found.running == sum(task.spent for task in self.model.running())
         assert found.prefixes == {
             prefix: tuple(booked[bucket] for bucket in TASK_BUCKETS) for prefix, booked in self.model.prefixes.items()
@@ -368,7 +368,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(found.prefixes) <= MAX_PREFIXES + 1
         sums = [sum(values[i] for values in found.prefixes.values()) for i in range(len(TASK_BUCKETS))]
         sums[TASK_BUCKETS.index("spill")] += self.model.free["spill"]
-        assert sums == [found.settled[bucket] for bucket in TASK_BUCKETS]
+        assert sums == [found.finalized[bucket] for bucket in TASK_BUCKETS]
 
     @invariant()
     def every_open_window_would_add_up(self):
@@ -388,7 +388,7 @@ TestLedgerMachine.settings = settings(max_examples=80, stateful_step_count=40)
 
 def test_an_idle_worker_of_two_threads_is_idle_twice():
     ledger = Ledger(2, at=1_000)
-    assert ledger.balance(at=1_010).settled["idle"] == 20
+    assert ledger.balance(at=1_010).finalized["idle"] == 20
 
 
 def test_a_ledger_without_threads_is_refused():
@@ -714,9 +714,9 @@ def test_a_balance_does_not_change_when_the_ledger_goes_on():
     then = ledger.balance(at=10)
     ledger.reserve("x", "inc", at=10)
     ledger.finalize_all(Outcome.FAILED, at=20)
-    assert then.settled["idle"] == 10
+    assert then.finalized["idle"] == 10
     assert then.prefixes == {}
-    assert sum(then.settled.values()) == 10
+    assert sum(then.finalized.values()) == 10
 
 
 def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
@@ -786,7 +786,7 @@ def test_the_activity_knows_nothing_of_what_became_of_a_task(outcome):
 
 
 def test_every_bucket_of_a_balance_is_named():
-    assert Ledger(1, at=0).balance(at=0).settled.keys() == {*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)}
+    assert Ledger(1, at=0).balance(at=0).finalized.keys() == {*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)}
 
 
 @given(st.data())

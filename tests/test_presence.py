@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import SETTLED
+from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence, check_snapshot, is_stale
@@ -26,7 +26,7 @@ def worker(snapshot: Snapshot | None = None, **recorded: int) -> Presence:
 
 
 def test_what_a_slot_can_be_doing_is_a_bucket_that_only_grows() -> None:
-    assert set(ACTIVITIES) == set(map(str, SETTLED)) - {"failed", "cancelled", "recomputed"}
+    assert set(ACTIVITIES) == set(map(str, FINALIZED)) - {"failed", "cancelled", "recomputed"}
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.sampled_from(["a", "b"]))

@@ -118,7 +118,7 @@ class Worker:
     def held(self) -> int:
         """Nanoseconds of held slots, by the ledger."""
         balance = self.ledger.balance(at=self.now)
-        free = sum(balance.settled[bucket] for bucket in FREE_BUCKETS)
+        free = sum(balance.finalized[bucket] for bucket in FREE_BUCKETS)
         return NTHREADS * balance.elapsed - free
 
 
@@ -206,7 +206,7 @@ def test_long_prefixes_are_cut_and_a_lost_result_is_known_by_its_annotation(work
     balance = worker.ledger.close_window("w", at=10)
     assert balance is not None
     assert list(balance.rows) == [("span", "p" * MAX_PREFIX_LENGTH)]
-    assert worker.ledger.balance(at=10).settled[Bucket.RECOMPUTED] == 10
+    assert worker.ledger.balance(at=10).finalized[Bucket.RECOMPUTED] == 10
 
 
 def test_tasks_that_run_already_hold_slots_and_those_that_left_them_do_not():

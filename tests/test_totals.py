@@ -17,8 +17,8 @@ def test_what_settled_since_is_taken_out_of_the_held_buckets_pro_rata():
 
 @given(standings(), standings(), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_a_gain_is_never_negative_and_adds_up(before, gain, ran, running):
-    settled = {bucket: before.get(bucket, 0) + gain.get(bucket, 0) for bucket in before | gain}
-    then, now = Totals(0, before, ran), Totals(1, settled, running)
+    finalized = {bucket: before.get(bucket, 0) + gain.get(bucket, 0) for bucket in before | gain}
+    then, now = Totals(0, before, ran), Totals(1, finalized, running)
     gained = between(then, now)
     assert min(gained.values(), default=0) >= 0
     assert sum(gained.values()) == max(0, sum(gain.values()) + running - ran)

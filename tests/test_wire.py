@@ -212,11 +212,11 @@ def test_accounts_that_are_off_by_one_are_refused(field, off_by):
 @pytest.mark.parametrize("off_by", [-1, 1])
 @pytest.mark.parametrize("bucket", list(payload()["settled"]))
 def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
-    settled = payload()["settled"]
-    settled[bucket] = max(0, settled[bucket] + off_by)
-    if settled != payload()["settled"]:
+    finalized = payload()["settled"]
+    finalized[bucket] = max(0, finalized[bucket] + off_by)
+    if finalized != payload()["settled"]:
         with pytest.raises(RefusedPayload, match="^the buckets hold "):
-            decode(payload(settled=settled))
+            decode(payload(settled=finalized))
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
@@ -232,7 +232,7 @@ def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
 def test_prefixes_hold_at_most_the_spilling_for_free_slots_wait_for_it_too():
     balance = ledger_with_everything().balance(at=500)
     i = TASK_BUCKETS.index("spill")
-    of_free_slots = balance.settled["spill"] - sum(row[i] for row in balance.prefixes.values())
+    of_free_slots = balance.finalized["spill"] - sum(row[i] for row in balance.prefixes.values())
     assert of_free_slots == 2
     prefixes = payload()["prefixes"]
     row = next(row for row in prefixes.values() if row[i])

@@ -25,7 +25,7 @@ from dask_efficiency.report.files import from_dict
 BESIDE_SECONDS, BESIDE_SHARE = 0.003, 0.02
 
 #: Buckets that stand still when nothing runs.
-SETTLED = ("thread-cpu", "thread-noncpu", "overhead", "failed")
+FINALIZED = ("thread-cpu", "thread-noncpu", "overhead", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def of_command_line(address: str, options: Iterable[str], life: EfficiencyReport
     printed = from_dict(json.loads(done.stdout)).breakdown
     return [
         equal(f"dask-efficiency report: {bucket} (ns)", life.breakdown.ns(bucket), printed.ns(bucket))
-        for bucket in SETTLED
+        for bucket in FINALIZED
     ]
 
 
@@ -148,7 +148,7 @@ def of_metrics(port: int, known: Known, life: EfficiencyReport) -> list[Check]:
         "snapshots refused": (0, "snapshots_refused_total"),
         **{
             f"{bucket} (s)": (life.breakdown[bucket], f'thread_seconds_total{{bucket="{bucket}"}}')
-            for bucket in SETTLED
+            for bucket in FINALIZED
         },
     }
     return [

@@ -19,14 +19,14 @@ class Subject:
     """Whose thread time is asked for: the metrics that hold it, and what is chosen of them."""
 
     activity: str
-    settled: str
+    finalized: str
     nthreads: str
     chosen: tuple[str, ...]
 
 
 def _of(prefix: str, chosen: tuple[str, ...]) -> Subject:
-    activity, settled = f"{prefix}_thread_activity_seconds_total", f"{prefix}_thread_seconds_total"
-    return Subject(activity, settled, f"{prefix}_nthreads", chosen)
+    activity, finalized = f"{prefix}_thread_activity_seconds_total", f"{prefix}_thread_seconds_total"
+    return Subject(activity, finalized, f"{prefix}_nthreads", chosen)
 
 
 CLUSTERS = _of("dask_efficiency", CHOSEN)
@@ -97,7 +97,7 @@ def share(of: Subject, grow: Growth, activities: Iterable[str], *, by: str = "")
 
 def in_vain(of: Subject, grow: Growth, *, by: str = "") -> str:
     """Thread time of tasks that failed, were cancelled, or computed what was there before."""
-    return total(grow(select(of.settled, one_of("bucket", IN_VAIN), chosen=of.chosen)), by=by)
+    return total(grow(select(of.finalized, one_of("bucket", IN_VAIN), chosen=of.chosen)), by=by)
 
 
 def nthreads(of: Subject) -> str:

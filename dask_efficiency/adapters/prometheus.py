@@ -13,7 +13,7 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from dask_efficiency.buckets import SETTLED
+from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import GpuTotals
@@ -40,7 +40,7 @@ MAX_STRAGGLERS = 20
 #: A worker's name is cut to this length.
 MAX_LABEL_LENGTH = 200
 
-_BUCKETS = tuple(map(str, SETTLED))
+_BUCKETS = tuple(map(str, FINALIZED))
 
 
 class Source(Protocol):
@@ -143,7 +143,7 @@ def _threads(source: Source) -> Iterator[Metric]:
         "Settled thread time by bucket, booked when a task ends",
         "bucket",
         _BUCKETS,
-        {"": cluster.settled()},
+        {"": cluster.finalized()},
     )
     yield _gauge(
         "running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9
@@ -230,7 +230,7 @@ def _workers(source: Source) -> Iterator[Metric]:
         "Settled thread time of a worker by bucket",
         "bucket",
         _BUCKETS,
-        _by_label(cluster.settled_by_worker(), names),
+        _by_label(cluster.finalized_by_worker(), names),
     )
     here = {presence.name: {"running": 0, "nthreads": 0} for presence in cluster.present.values()}
     for presence in cluster.present.values():  # names 1 and "1" are the same one here

@@ -57,7 +57,7 @@ class Facts:
     libraries: float
     #: Share of ``thread-noncpu`` in workers of three threads or more that computed for about one core together.
     one_core: float
-    #: Share of the settled time that was spilling.
+    #: Share of the finalized time that was spilling.
     spilling: float
     load_balance: float
     #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
@@ -228,7 +228,7 @@ def read_on(report: ReportValues) -> str:
 def facts_of(report: ReportValues) -> Facts:
     """What the conditions look at, of a report."""
     whole = report.breakdown
-    settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     tasks = sum(report.tasks.values())
     wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
     in_threads = whole.ns(Bucket.THREAD_CPU, Bucket.GPU, Bucket.THREAD_NONCPU) / 1e9
@@ -245,7 +245,7 @@ def facts_of(report: ReportValues) -> Facts:
         core_waiting=report.core_wait_seconds / noncpu if noncpu else 0.0,
         libraries=report.library_share,
         one_core=_one_core(report),
-        spilling=whole.ns(Bucket.SPILL) / settled if settled else 0.0,
+        spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
         load_balance=report.load_balance,
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,

@@ -130,7 +130,7 @@ class ComparisonValues:
 
     @property
     def efficiency(self) -> Difference[float]:
-        """Useful share of the settled thread time, in [0, 1]; NaN without work."""
+        """Useful share of the finalized thread time, in [0, 1]; NaN without work."""
         return self._numbers(lambda report: report.efficiency)
 
     @property

@@ -29,7 +29,7 @@ class Row:
     spread: str
     #: What the run is longer or shorter by.
     wall_change: str
-    #: Per cent of the settled thread time.
+    #: Per cent of the finalized thread time.
     percent_before: str
     percent_after: str
     money_change: str
@@ -106,9 +106,9 @@ def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
     wall = comparison.cluster_seconds
     price = comparison.price_per_thread_hour
     costs = [] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
-    settled = [line for line in lines if line.label != "running"]
+    finalized = [line for line in lines if line.label != "running"]
     time = _steps(lines, fine_scale(max(seconds)), seconds)
-    share = _steps(settled, _PER_MILLE, [1.0, 1.0])
+    share = _steps(finalized, _PER_MILLE, [1.0, 1.0])
     walls = [wall.before, wall.after]
     wall_steps = _steps(lines, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
     cost = _steps(lines, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None

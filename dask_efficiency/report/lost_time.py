@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A bucket's part of the settled time."""
+    """A bucket's part of the finalized time."""
 
     bucket: Bucket
     nanoseconds: int
@@ -48,7 +48,7 @@ class LostTime:
     running: Row | None
     total: Row
     #: Thread time of the useful and the lost rows together.
-    settled: str
+    finalized: str
     #: Useful and lost time by bucket, for a bar or a pie.
     parts: tuple[Part, ...]
 
@@ -65,11 +65,11 @@ def lost_time(report: ReportValues) -> LostTime:
     Returns
     -------
     LostTime
-        Per cent are of the settled time (what ended), so ``running`` has none; thread time, wall
+        Per cent are of the finalized time (what ended), so ``running`` has none; thread time, wall
         time and money include it. ``no-work`` is in no figure.
     """
     parts = in_order(report.breakdown)
-    settled: dict[Bucket, int] = {bucket: ns for bucket, ns in parts.items() if bucket is not Bucket.RUNNING}
+    finalized: dict[Bucket, int] = {bucket: ns for bucket, ns in parts.items() if bucket is not Bucket.RUNNING}
     seconds = sum(parts.values()) / 1e9
     thread_scale = time_scale(seconds)
     wall_scale = time_scale(report.cluster_seconds) if 0 < report.cluster_seconds < math.inf else None
@@ -78,10 +78,10 @@ def lost_time(report: ReportValues) -> LostTime:
     columns = (
         _column(parts, thread_scale, seconds),
         _column(parts, wall_scale, report.cluster_seconds),
-        _column(settled, Scale("%", "per cent", 0.01, 1), 1.0),
+        _column(finalized, Scale("%", "per cent", 0.01, 1), 1.0),
         _column(parts, priced, price or 0.0),
     )
-    lost = [bucket for bucket in settled if bucket not in GOOD]
+    lost = [bucket for bucket in finalized if bucket not in GOOD]
     return LostTime(
         thread_scale=thread_scale,
         wall_scale=wall_scale,
@@ -90,8 +90,8 @@ def lost_time(report: ReportValues) -> LostTime:
         losses=tuple(_row(bucket, columns, [bucket]) for bucket in lost),
         running=_row(Bucket.RUNNING, columns, [Bucket.RUNNING]) if Bucket.RUNNING in parts else None,
         total=_row("total", columns, list(parts)),
-        settled=columns[0].text(list(settled)),
-        parts=settled_parts(report.breakdown),
+        finalized=columns[0].text(list(finalized)),
+        parts=finalized_parts(report.breakdown),
     )
 
 
@@ -129,7 +129,7 @@ def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Row
     return Row(str(label), *(column.text(buckets) for column in columns))
 
 
-def settled_parts(breakdown: Breakdown) -> tuple[Part, ...]:
+def finalized_parts(breakdown: Breakdown) -> tuple[Part, ...]:
     """Useful and lost time by bucket, good time first and then the losses from the largest down."""
     return parts_of({bucket: ns for bucket, ns in in_order(breakdown).items() if bucket is not Bucket.RUNNING})
 

@@ -101,7 +101,7 @@ class ReportValues:
     phases
         Seconds of the window in each of :data:`PHASES`, without overlap.
     tasks
-        Number of tasks settled in the window, by outcome; ``without account`` are those whose results came from
+        Number of tasks finalized in the window, by outcome; ``without account`` are those whose results came from
         workers that left or fell silent before they told of them.
     nthreads
         Threads of each worker.
@@ -197,10 +197,10 @@ class ReportValues:
 
     @property
     def efficiency(self) -> float:
-        """Useful share of the settled thread time, in [0, 1]; NaN where there was no work."""
+        """Useful share of the finalized thread time, in [0, 1]; NaN where there was no work."""
         whole = self.breakdown
-        settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
-        return whole.ns(*GOOD) / settled if settled else math.nan
+        finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+        return whole.ns(*GOOD) / finalized if finalized else math.nan
 
     @property
     def occupancy(self) -> float:
@@ -314,14 +314,14 @@ class ReportValues:
     def losses(self) -> tuple[Loss, ...]:
         """Lost time by cause, largest first. With the useful time they add up to S - running."""
         whole = self.breakdown
-        settled = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+        finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
         threads = self.mean_threads
         found = [
             Loss(
                 bucket=Bucket(bucket),
                 thread_seconds=whole[bucket],
                 wall_seconds=whole[bucket] / threads if threads else 0.0,
-                share=whole.ns(bucket) / settled,
+                share=whole.ns(bucket) / finalized,
                 money=self.money(whole[bucket]),
             )
             for bucket in whole

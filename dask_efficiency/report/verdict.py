@@ -55,11 +55,11 @@ def verdict(report: ReportValues) -> str:
         return f"Nothing ran: there was no work in any of {format_thread_time(whole.total_ns)}"
     table = lost_time(report)
     unit = f"thread-{table.thread_scale.word}"
-    settled = there - whole.ns(Bucket.RUNNING)
-    if not settled:
+    finalized = there - whole.ns(Bucket.RUNNING)
+    if not finalized:
         return f"Too early to tell: {table.total.thread_time} {unit} are still running and nothing has ended"
-    if whole.ns(Bucket.UNMEASURED) == settled:
-        clauses = [f"Nothing was measured: all of {table.settled} {unit} are unmeasured{_reason(report)}"]
+    if whole.ns(Bucket.UNMEASURED) == finalized:
+        clauses = [f"Nothing was measured: all of {table.finalized} {unit} are unmeasured{_reason(report)}"]
     else:
         judged = [_efficiency(report, table, unit)]
         length = [clause for clause in (took(report),) if clause]
@@ -95,7 +95,7 @@ def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
         useful = "all"
     else:
         useful = table.useful.thread_time
-    return f"{format_share(report.efficiency)} efficient: {useful} of {table.settled} {unit} were useful"
+    return f"{format_share(report.efficiency)} efficient: {useful} of {table.finalized} {unit} were useful"
 
 
 def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
-from dask_efficiency.buckets import SETTLED
+from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
@@ -119,7 +119,7 @@ def samples(registry: Any, name: str) -> dict[tuple[str, ...], float]:
 
 def test_every_bucket_and_outcome_is_there_from_zero_on(collector, registry):
     assert samples(registry, "dask_efficiency_thread_activity_seconds_total") == {(a,): 0.0 for a in ACTIVITIES}
-    assert samples(registry, "dask_efficiency_thread_seconds_total") == {(str(b),): 0.0 for b in SETTLED}
+    assert samples(registry, "dask_efficiency_thread_seconds_total") == {(str(b),): 0.0 for b in FINALIZED}
     assert samples(registry, "dask_efficiency_tasks_total") == {(str(o),): 0.0 for o in Outcome}
     for name in ("running_thread_seconds", "nthreads", "unmeasured_workers", "meter_off", "worker_metrics_off"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
@@ -132,11 +132,11 @@ def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
     source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND)
     source.report("b", 1, elapsed=4 * SECOND, running=True)
     activity = samples(registry, "dask_efficiency_thread_activity_seconds_total")
-    settled = samples(registry, "dask_efficiency_thread_seconds_total")
+    finalized = samples(registry, "dask_efficiency_thread_seconds_total")
     assert activity[("thread-cpu",)] == 3 + 4
-    assert settled[("thread-cpu",)] == 3
+    assert finalized[("thread-cpu",)] == 3
     assert samples(registry, "dask_efficiency_running_thread_seconds") == {(): 4.0}
-    assert sum(activity.values()) == sum(settled.values()) + 4 == 2 * 2 * 4
+    assert sum(activity.values()) == sum(finalized.values()) + 4 == 2 * 2 * 4
     assert samples(registry, "dask_efficiency_nthreads") == {(): 4.0}
     assert samples(registry, "dask_efficiency_tasks_total")[("succeeded",)] == 1
     by_worker = samples(registry, "dask_efficiency_worker_thread_activity_seconds_total")
@@ -331,7 +331,7 @@ def test_reading_changes_no_figure(collector, registry, source):
     assert first == second
 
 
-@pytest.mark.parametrize("part", ["activity", "settled", "settled_by_worker", "recent_names"])
+@pytest.mark.parametrize("part", ["activity", "finalized", "finalized_by_worker", "recent_names"])
 def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, registry, source, monkeypatch, caplog, part):
     source.join("a")
 
@@ -344,7 +344,7 @@ def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, regis
             assert samples(registry, "dask_efficiency_export_failures_total") == {(): float(scrape)}
     assert len(caplog.records) == 1
     assert samples(registry, "dask_efficiency_snapshots_refused_total") == {(): 0.0}
-    assert bool(samples(registry, "dask_efficiency_nthreads")) is (part in ("settled_by_worker", "recent_names"))
+    assert bool(samples(registry, "dask_efficiency_nthreads")) is (part in ("finalized_by_worker", "recent_names"))
 
 
 def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source, monkeypatch):

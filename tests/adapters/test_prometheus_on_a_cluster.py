@@ -158,15 +158,15 @@ def test_the_rates_of_the_activity_view_add_up_to_the_number_of_threads_however_
     def steady() -> bool:
         """As it is while nothing but these tasks happens, and no heartbeat and no scrape is late."""
         activity, by_worker = rate("thread_activity_seconds_total", "activity"), rate(WORKERS, "worker")
-        settled = prometheus.value("sum(rate(dask_efficiency_thread_seconds_total[4s]))")
+        finalized = prometheus.value("sum(rate(dask_efficiency_thread_seconds_total[4s]))")
         return (
             activity.keys() == set(ACTIVITIES)
             and sum(activity.values()) == pytest.approx(THREADS, rel=0.15)
             and activity["thread-noncpu"] >= 0.9 * 2
             and activity["thread-cpu"] > 0
             and by_worker == {name: pytest.approx(2, rel=0.25) for name in ("0", "1")}
-            and settled is not None
-            and settled < 1.5  # three of the four threads have settled nothing
+            and finalized is not None
+            and finalized < 1.5  # three of the four threads have settled nothing
             and prometheus.value("dask_efficiency_running_thread_seconds") > 12
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dask_efficiency.buckets import SETTLED
+from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 from tests.docs.markdown import anchors
@@ -141,7 +141,7 @@ def test_every_series_that_a_rule_reads_is_recorded_or_exported(exported):
 
 
 def test_every_activity_and_bucket_that_a_rule_names_exists():
-    for label, known in (("activity", (*ACTIVITIES, *GPU_ACTIVITIES)), ("bucket", SETTLED)):
+    for label, known in (("activity", (*ACTIVITIES, *GPU_ACTIVITIES)), ("bucket", FINALIZED)):
         named = "|".join(re.findall(rf'{label}[=!~]+"([^"]*)"', EXPRESSIONS)).split("|")
         assert named
         assert set(named) <= set(map(str, known))

@@ -266,8 +266,8 @@ def test_no_settled_bucket_shrinks_whatever_happens_to_the_workers(mortal_client
         wait(futures)
         eventually(lambda: len(addresses(client)) == 1)
         eventually(lambda: nothing_runs(client))
-        settled = len(taken)
-        eventually(lambda: len(taken) > settled + 2)
+        finalized = len(taken)
+        eventually(lambda: len(taken) > finalized + 2)
     for (_, then, _), (_, now, _) in pairwise(taken):
         assert shrunk(then.by_worker, now.by_worker) == []
         assert shrunk({"all": then.breakdown}, {"all": now.breakdown}) == []

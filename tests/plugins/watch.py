@@ -20,7 +20,7 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency import efficiency_report
-from dask_efficiency.buckets import SETTLED, Breakdown
+from dask_efficiency.buckets import FINALIZED, Breakdown
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
@@ -163,7 +163,7 @@ def shrunk(then: Mapping[str, Breakdown], now: Mapping[str, Breakdown]) -> list[
     return [
         f"{name}: {bucket} shrank from {row.ns(bucket)} to {now.get(name, Breakdown()).ns(bucket)} ns"
         for name, row in then.items()
-        for bucket in SETTLED
+        for bucket in FINALIZED
         if now.get(name, Breakdown()).ns(bucket) < row.ns(bucket)
     ]
 

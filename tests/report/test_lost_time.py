@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Breakdown
-from dask_efficiency.report.lost_time import Row, loss_cells, lost_time, percent_of, settled_parts
+from dask_efficiency.report.lost_time import Row, finalized_parts, loss_cells, lost_time, percent_of
 from tests.report.samples import breakdowns, by_hand, report_of, seconds
 
 
@@ -21,7 +21,7 @@ def test_the_table_of_the_report_worked_out_by_hand() -> None:
         Row("running", "1.0", "0.25", "", "0.50"),
         Row("total", "18.0", "4.50", "100.0", "9.00"),
     )
-    assert table.settled == "17.0"
+    assert table.finalized == "17.0"
 
 
 @given(
@@ -46,12 +46,12 @@ def test_no_column_without_figures() -> None:
 
 @given(breakdowns)
 def test_the_parts_make_100_percent(breakdown: Breakdown) -> None:
-    parts = settled_parts(breakdown)
+    parts = finalized_parts(breakdown)
     assert sum(part.tenths_of_percent for part in parts) == (1000 if parts else 0)
 
 
 def test_a_part_that_rounds_to_nothing_is_not_shown_as_nothing() -> None:
-    parts = settled_parts(seconds(thread_cpu=100_000, idle=1))
+    parts = finalized_parts(seconds(thread_cpu=100_000, idle=1))
     assert [percent_of(part) for part in parts] == ["100.0", "<0.1"]
 
 

@@ -195,7 +195,7 @@ def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
     """What the workers shared, where those that are there now are all that were."""
     cluster = accounts.cluster
-    if cluster.settled_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
+    if cluster.finalized_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
         return None
     return mean_cores(cluster.present.values(), cluster.work, start=start, stop=stop)
 

@@ -58,7 +58,7 @@ class DetailsNow:
     @cached_property
     def prefixes(self) -> Mapping[str, Sequence[int]]:
         """Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
-        return self.cluster.settled_by_prefix()
+        return self.cluster.finalized_by_prefix()
 
 
 @dataclass(frozen=True)

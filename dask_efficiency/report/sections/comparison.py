@@ -13,7 +13,7 @@ from dask_efficiency.report.comparison_table import ComparisonTable, comparison_
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise, verdict
 from dask_efficiency.report.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
-from dask_efficiency.report.lost_time import settled_parts
+from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.report.sections.document import (
     Change,
     Document,
@@ -86,7 +86,7 @@ def _stats(comparison: ComparisonValues) -> Iterator[tuple[str, str]]:
 
 def _sides(comparison: ComparisonValues) -> Sides | None:
     """A bar for each side, as long as its runs took, of the buckets' medians."""
-    sides = [slices_of(settled_parts(breakdown)) for breakdown in comparison.breakdowns]
+    sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
         return None
     wall = comparison.cluster_seconds

@@ -94,21 +94,21 @@ def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
     there = _there(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
     lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
-    settled = there - row.ns(Bucket.RUNNING)
-    loss = f"{lost[0]} {format_share(row.ns(lost[0]) / settled)}" if lost else ""
+    finalized = there - row.ns(Bucket.RUNNING)
+    loss = f"{lost[0]} {format_share(row.ns(lost[0]) / finalized)}" if lost else ""
     threads = str(report.nthreads.get(name, "-"))
     return name_of(name), threads, time, held, _useful_text(row), loss
 
 
 def least_useful_first(report: ReportValues) -> list[str]:
-    """The workers' names, those first whose time was useful least; those of which nothing settled come last."""
+    """The workers' names, those first whose time was useful least; those of which nothing is finalized come last."""
     return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
 
 def _useful(row: Breakdown) -> float:
-    """Useful share of the settled time; infinite where nothing settled, so that it sorts last."""
-    settled = row.total_ns - row.ns(Bucket.NO_WORK, Bucket.RUNNING)
-    return row.ns(*GOOD) / settled if settled else math.inf
+    """Useful share of the finalized time; infinite where nothing is finalized, so that it sorts last."""
+    finalized = row.total_ns - row.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    return row.ns(*GOOD) / finalized if finalized else math.inf
 
 
 def _useful_text(row: Breakdown) -> str:

@@ -128,7 +128,7 @@ def _stats(report: ReportValues, figures: LostTime) -> tuple[tuple[str, str], ..
             found.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:
         useful = figures.useful.thread_time or "0"
-        found.append((f"useful of all thread-{figures.thread_scale.unit}", f"{useful} of {figures.settled}"))
+        found.append((f"useful of all thread-{figures.thread_scale.unit}", f"{useful} of {figures.finalized}"))
     if figures.money_scale is not None:
         found.append(("cost, useful and lost", figures.total.money))
     return tuple(found)

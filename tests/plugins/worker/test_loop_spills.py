@@ -37,8 +37,8 @@ class Worker:
         self.spills.watch._note(start, stop)
         self.spills._spilled(start, stop, asked)
 
-    def settled(self, at: int) -> dict[str, int]:
-        return {bucket: ns for bucket, ns in self.ledger.balance(at=at).settled.items() if ns}
+    def finalized(self, at: int) -> dict[str, int]:
+        return {bucket: ns for bucket, ns in self.ledger.balance(at=at).finalized.items() if ns}
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_free_slots_are_booked_after_a_look_at_pauses(worker):
     worker.state.ready.append("y")
     worker.spill(10, 20)
     assert worker.looked_back == [10]
-    assert worker.settled(20) == {"spill": 10, "idle": 30}
+    assert worker.finalized(20) == {"spill": 10, "idle": 30}
 
 
 def test_where_all_slots_are_held_nothing_is_looked_at(worker):
@@ -123,7 +123,7 @@ def test_a_task_whose_message_was_sent_meanwhile_waited(worker):
     sent = time.time() - 1.5
     worker.state.stimulus_log.append(compute_task(f"compute-task-{sent}"))
     worker.spills.delayed(at)
-    assert worker.settled(at)["spill"] == pytest.approx(1.5e9, abs=0.2e9)
+    assert worker.finalized(at)["spill"] == pytest.approx(1.5e9, abs=0.2e9)
 
 
 @pytest.mark.parametrize("name", ["compute-task", "compute-task-soon", ""])
@@ -131,14 +131,14 @@ def test_a_task_of_which_nobody_knows_when_it_was_sent_did_not_wait(worker, name
     worker.spill(10, 20)
     worker.state.stimulus_log.append(compute_task(name))
     worker.spills.delayed(20)
-    assert worker.settled(20) == {"idle": 40}
+    assert worker.finalized(20) == {"idle": 40}
 
 
 def test_a_task_that_was_there_already_did_not_wait(worker):
     worker.spill(10, 20)
     worker.state.stimulus_log.append(FreeKeysEvent(keys=["x"], stimulus_id="free-keys-5.0"))
     worker.spills.delayed(20)
-    assert worker.settled(20) == {"idle": 40}
+    assert worker.finalized(20) == {"idle": 40}
 
 
 def test_dask_says_in_a_stimulus_when_it_was_sent():

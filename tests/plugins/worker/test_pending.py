@@ -57,10 +57,10 @@ class Worker:
         )
         return task
 
-    def settled(self, at: int) -> dict[str, int]:
+    def finalized(self, at: int) -> dict[str, int]:
         balance = self.ledger.balance(at=at, used=self.pending.used_so_far())
-        assert sum(balance.settled.values()) + balance.running == balance.nthreads * balance.elapsed
-        return {bucket: ns for bucket, ns in balance.settled.items() if ns} | {"running": balance.running}
+        assert sum(balance.finalized.values()) + balance.running == balance.nthreads * balance.elapsed
+        return {bucket: ns for bucket, ns in balance.finalized.items() if ns} | {"running": balance.running}
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def worker() -> Worker:
 def test_a_task_waits_frozen_until_its_use_of_the_gpu_is_known(worker):
     task = worker.run("x", start=0, stop=100, cpu=20)
     worker.pending.all(at=100)
-    assert worker.settled(100) == {"running": 100}
+    assert worker.finalized(100) == {"running": 100}
     worker.known[task] = GpuUse(kernel=50, contention=10, copy=5, wait=7)
     worker.pending.all(at=100)
-    assert worker.settled(100) == {"thread-cpu": 20, "gpu": 50, "thread-noncpu": 30, "running": 0}
+    assert worker.finalized(100) == {"thread-cpu": 20, "gpu": 50, "thread-noncpu": 30, "running": 0}
     assert worker.pending.details == {
         "thread-noncpu: GPU contention": 10,
         "thread-noncpu: GPU copies": 5,
@@ -87,7 +87,7 @@ def test_waiting_that_burns_cpu_is_no_cpu_time(worker):
     task = worker.run("x", start=0, stop=100, cpu=90)
     worker.known[task] = GpuUse(kernel=40, wait=30, spun=70)
     worker.pending.all(at=100)
-    assert worker.settled(100) == {"thread-cpu": 20, "gpu": 40, "thread-noncpu": 40, "running": 0}
+    assert worker.finalized(100) == {"thread-cpu": 20, "gpu": 40, "thread-noncpu": 40, "running": 0}
 
 
 def test_what_is_not_known_in_time_counts_as_nothing_and_is_counted(worker):
@@ -96,7 +96,7 @@ def test_what_is_not_known_in_time_counts_as_nothing_and_is_counted(worker):
     assert worker.pending.unknown == 0
     worker.pending.all(at=100 + LATE_NS)
     assert worker.pending.unknown == 1
-    assert worker.settled(100) == {"thread-cpu": 90, "thread-noncpu": 10, "running": 0}
+    assert worker.finalized(100) == {"thread-cpu": 90, "thread-noncpu": 10, "running": 0}
 
 
 def test_a_late_task_holds_up_only_those_behind_it_that_are_known(worker):
@@ -104,9 +104,9 @@ def test_a_late_task_holds_up_only_those_behind_it_that_are_known(worker):
     task = worker.run("next", start=10, stop=20)
     worker.known[task] = GpuUse(kernel=10)
     worker.pending.all(at=20)
-    assert worker.settled(20) == {"running": 20}
+    assert worker.finalized(20) == {"running": 20}
     worker.pending.all(at=10 + LATE_NS)
-    assert worker.settled(20) == {"gpu": 10, "thread-noncpu": 10, "running": 0}
+    assert worker.finalized(20) == {"gpu": 10, "thread-noncpu": 10, "running": 0}
     assert worker.pending.unknown == 1
 
 
@@ -116,7 +116,7 @@ def test_how_long_the_loop_spilled_beside_a_task_comes_before_what_the_digests_s
     reservation = worker.ledger.release("x", at=100)
     worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), 25, -1.0, None, "x"))
     worker.pending.all(at=100)
-    assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
+    assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
 
 
 def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
@@ -125,7 +125,7 @@ def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
     reservation = worker.ledger.release("x", at=100)
     worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), None, -1.0, None, "x"))
     worker.pending.all(at=100)
-    assert worker.settled(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
+    assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outco
     task = worker.run("x", start=0, stop=100, outcome=outcome, recomputed=recomputed)
     worker.known[task] = GpuUse(kernel=50)
     worker.pending.all(at=100)
-    assert worker.settled(100) == {bucket: 100, "running": 0}
+    assert worker.finalized(100) == {bucket: 100, "running": 0}
     assert worker.pending.details == {}
 
 
@@ -148,10 +148,10 @@ def test_a_task_of_the_present_stimulus_stays_as_its_digests_are_yet_to_come(wor
     worker.run("former", start=0, stop=10, gpu=False)
     worker.run("present", start=10, stop=30, gpu=False)
     worker.pending.former()
-    assert worker.settled(30) == {"thread-noncpu": 10, "running": 20}
+    assert worker.finalized(30) == {"thread-noncpu": 10, "running": 20}
     worker.log.append("next")
     worker.pending.former()
-    assert worker.settled(30) == {"thread-noncpu": 30, "running": 0}
+    assert worker.finalized(30) == {"thread-noncpu": 30, "running": 0}
 
 
 def test_a_closing_worker_books_all_that_it_knows_and_the_rest_as_unknown(worker):
@@ -159,7 +159,7 @@ def test_a_closing_worker_books_all_that_it_knows_and_the_rest_as_unknown(worker
     worker.run("unknown", start=10, stop=30)
     worker.known[known] = GpuUse(kernel=10)
     worker.pending.rest(at=30)
-    assert worker.settled(30) == {"gpu": 10, "thread-noncpu": 20, "running": 0}
+    assert worker.finalized(30) == {"gpu": 10, "thread-noncpu": 20, "running": 0}
     assert worker.pending.unknown == 1
 
 
@@ -169,14 +169,14 @@ def test_no_more_tasks_wait_than_there_is_room_for(worker, monkeypatch):
         worker.run(str(i), start=10 * i, stop=10 * i + 10)
     worker.pending.all(at=60)
     assert worker.pending.unknown == 3
-    assert worker.settled(60) == {"thread-noncpu": 30, "running": 30}
+    assert worker.finalized(60) == {"thread-noncpu": 30, "running": 30}
 
 
 def test_details_never_exceed_what_they_explain(worker):
     task = worker.run("x", start=0, stop=100, cpu=20)
     worker.known[task] = GpuUse(kernel=60, contention=15, copy=50, wait=50)
     worker.pending.all(at=100)
-    assert worker.settled(100)["thread-noncpu"] == 20
+    assert worker.finalized(100)["thread-noncpu"] == 20
     assert worker.pending.details == {"thread-noncpu: GPU contention": 15, "thread-noncpu: GPU copies": 5}
 
 

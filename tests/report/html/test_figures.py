@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.report.html.figures import CHANGE_WIDTH, along, bar, change, hint_of, in_words, pie, stack
-from dask_efficiency.report.lost_time import settled_parts
+from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.report.sections.document import Along, Change, Label, Slice, Stack
 from tests.report.samples import seconds
 
@@ -40,7 +40,7 @@ def test_what_grew_stands_to_the_right_and_what_shrank_to_the_left(share: float)
 
 
 def test_only_wide_wedges_have_a_label() -> None:
-    wide, narrow = pie(settled_parts(seconds(thread_cpu=95, spill=5)))
+    wide, narrow = pie(finalized_parts(seconds(thread_cpu=95, spill=5)))
     assert (wide.label, narrow.label) == ("95 %", "")
     assert narrow.hint.startswith("spill 5.0 %: ")
 

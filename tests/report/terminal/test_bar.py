@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.lost_time import settled_parts
+from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.report.terminal.bar import BLOCKS, cells, letters, packed
 from tests.report.samples import seconds
 
@@ -29,7 +29,7 @@ def test_where_three_parts_meet_in_a_cell_the_two_longest_share_it() -> None:
 
 
 def test_the_letters_of_a_bar_are_in_proportion() -> None:
-    assert letters(settled_parts(seconds(thread_cpu=6, idle=1, spill=3)), 10) == "######sss."
+    assert letters(finalized_parts(seconds(thread_cpu=6, idle=1, spill=3)), 10) == "######sss."
 
 
 def test_items_are_packed_into_lines_in_order() -> None:
