@@ -392,7 +392,7 @@ class Ledger:
         for window in self._windows.values():
             window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
             before = window.before.pop(reservation, 0)
-            inside = apportion(row, reservation.ns - before) if before else row
+            inside = scale_down(row, reservation.ns - before) if before else row
             total = _window_row(window.rows, reservation)
             for i, ns in enumerate(inside):
                 total[i] += ns
@@ -515,7 +515,7 @@ def _window_row(rows: dict[tuple[str, str], Row], reservation: SlotReservation) 
     return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
 
 
-def apportion(row: Sequence[int], total: int) -> Row:
+def scale_down(row: Sequence[int], total: int) -> Row:
     """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
 
     Parameters

@@ -48,7 +48,7 @@ class SlotEvent(StrEnum):
     NOT_STORED = "not stored"
 
 
-#: What a task had, where upstream counts it now, and so what happened. Whether its thread is still at work is told
+#: What a task had, where upstream counts it now, and so what happened. Whether its thread is still at work is seen
 #: by its place alone: a task that is cancelled and wanted again changes its state and stays where it was.
 RULES: Mapping[tuple[Had, Place], SlotEvent] = {
     (Had.NO_SLOT, Place.EXECUTING): SlotEvent.NOTHING,
@@ -125,7 +125,7 @@ class SlotTracker:
     ledger
         The accounts of its slots.
     user
-        Who is told of the tasks that ended.
+        Who finalizes the tasks that ended.
     at
         Now, in monotonic nanoseconds: tasks that run already take their slots.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import apportion
+from dask_efficiency.ledger import scale_down
 from dask_efficiency.presence import ACTIVITIES, Presence
 
 #: Half of the shortest time between two heartbeats: finer bins would show nothing more.
@@ -101,7 +101,7 @@ class ActivityFeed:
             if start < stop:
                 like = grown if stop - start <= CLOCK_SLACK_NS and any(grown) else _ALL_UNMEASURED
                 whole = presence.nthreads * (stop - start)
-                found.append((start, stop, apportion([whole * ns for ns in like], whole)))
+                found.append((start, stop, scale_down([whole * ns for ns in like], whole)))
         return _stretches(found)
 
 

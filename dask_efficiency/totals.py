@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import FREE_BUCKETS, apportion
+from dask_efficiency.ledger import FREE_BUCKETS, scale_down
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 
@@ -40,7 +40,7 @@ def between(then: Totals, now: Totals) -> dict[str, int]:
     for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
         buckets = sorted(group)
         whole = sum(gained[bucket] for bucket in buckets)
-        scaled = apportion([gained[bucket] for bucket in buckets], max(0, whole + running))
+        scaled = scale_down([gained[bucket] for bucket in buckets], max(0, whole + running))
         gained.update(zip(buckets, scaled, strict=True))
         running = min(0, whole + running)
     return gained

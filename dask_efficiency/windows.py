@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, apportion
+from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance, scale_down
 from dask_efficiency.presence import Presence
 from dask_efficiency.processors import cores
 from dask_efficiency.totals import Totals, WorkClock, between
@@ -216,7 +216,7 @@ class ClusterWindow:
                 for prefix, row in now.balance.prefixes.items()
             }
             # Of tasks that ran before the window began, only a part is in its buckets.
-            kept = apportion(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
+            kept = scale_down(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
             for prefix, ns in zip(gained, kept, strict=True):
                 if ns:
                     _add(accounts.prefixes.setdefault(prefix, {}), {str(bucket): ns})
@@ -265,7 +265,7 @@ def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
     if over <= 0:
         return buckets
     unmeasured = buckets.pop(Bucket.UNMEASURED, 0)
-    kept = apportion(list(buckets.values()), min(expected, sum(buckets.values())))
+    kept = scale_down(list(buckets.values()), min(expected, sum(buckets.values())))
     trimmed = dict(zip(buckets, kept, strict=True))
     return {**trimmed, str(Bucket.UNMEASURED): max(0, unmeasured - over)}
 

@@ -21,7 +21,7 @@ from dask_efficiency.ledger import (
     Outcome,
     Used,
     WindowBalance,
-    apportion,
+    scale_down,
 )
 from tests.strategies import measurements, ticks
 
@@ -790,26 +790,26 @@ def test_every_bucket_of_a_balance_is_named():
 
 
 @given(st.data())
-def test_apportioning_is_exact_and_off_by_less_than_one(data):
+def test_scaling_down_is_exact_and_off_by_less_than_one(data):
     values = data.draw(st.lists(st.integers(0, 10**12) | st.integers(0, 1 << 62), max_size=8))
     whole = sum(values)
     total = data.draw(st.integers(0, whole))
-    scaled = apportion(values, total)
+    scaled = scale_down(values, total)
     assert sum(scaled) == total
     for part, value in zip(scaled, values, strict=True):
         assert 0 <= part <= value
         assert not whole or abs(part - Fraction(value * total, whole)) < 1
 
 
-def test_apportioning_is_exact_beyond_what_a_float_holds():
-    assert apportion([(1 << 60) + 1, (1 << 60) + 1], (1 << 60) + 1) == [1 << 59, (1 << 59) + 1]
+def test_scaling_down_is_exact_beyond_what_a_float_holds():
+    assert scale_down([(1 << 60) + 1, (1 << 60) + 1], (1 << 60) + 1) == [1 << 59, (1 << 59) + 1]
 
 
-def test_apportioning_to_more_than_there_is_is_refused():
+def test_scaling_down_to_more_than_there_is_is_refused():
     with pytest.raises(ValueError, match="cannot scale a row of 3 to 4"):
-        apportion([1, 2], 4)
+        scale_down([1, 2], 4)
     with pytest.raises(ValueError, match="cannot scale"):
-        apportion([1, 2], -1)
+        scale_down([1, 2], -1)
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):

@@ -102,7 +102,7 @@ class ReportValues:
         Seconds of the window in each of :data:`PHASES`, without overlap.
     tasks
         Number of tasks finalized in the window, by outcome; ``without account`` are those whose results came from
-        workers that left or fell silent before they told of them.
+        workers that left or fell silent before they reported them.
     nthreads
         Threads of each worker.
     outside

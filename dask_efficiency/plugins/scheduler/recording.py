@@ -90,7 +90,7 @@ class Recording:
             self._scheduler._ongoing_background_tasks.call_soon(self.end, window)
 
     def stop(self) -> None:
-        """Stop recording here; the workers are told elsewhere."""
+        """Stop recording here; the workers hear of it elsewhere."""
         if self.recorder is not None:
             self.recorder.stop()
             self.recorder = None
