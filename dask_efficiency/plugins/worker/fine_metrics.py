@@ -46,9 +46,7 @@ class FineMetrics:
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
         self._seen = 0
-        #: (span, prefix) to the keys of its spill digests.
-        self._spill: dict[tuple[str, str], list[Any]] = {}
-        self._spill_before: dict[tuple[str, str], float] = {}
+        self._spill = SpillMetrics(digests_total)
         self._outside: dict[str, list[Any]] = {}
         self._details: dict[str, list[Any]] = {}
         self._before: dict[Any, float] = dict(digests_total)
@@ -56,18 +54,7 @@ class FineMetrics:
 
     def spill(self, span: str, prefix: str) -> int:
         """Nanoseconds of spilling for tasks of this span and prefix since the last call."""
-        if len(self._total) != self._seen:
-            self._discover()
-        if not self._spill:
-            return 0
-        key = span, prefix
-        digests = self._spill.get(key)
-        if digests is None:
-            return 0
-        total = sum(self._total.get(digest, 0.0) for digest in digests)
-        gained = total - self._spill_before.get(key, 0.0)
-        self._spill_before[key] = total
-        return max(0, round(gained * 1e9))
+        return sum(self._spill.since(span, prefix))
 
     def outside(self) -> dict[str, int]:
         """Nanoseconds outside the slots so far, by activity."""
@@ -93,12 +80,7 @@ class FineMetrics:
                 continue
             context, label = key[0], key[-2]
             if context == "execute" and len(key) == 5:
-                if label in SPILL_LABELS:
-                    group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
-                    self._spill.setdefault(group, []).append(key)
-                    known = self._before.get(key, 0.0)
-                    self._spill_before[group] = self._spill_before.get(group, 0.0) + known
-                elif label not in UPSTREAM_LABELS:
+                if label not in UPSTREAM_LABELS:
                     name = f"in task: {label}"[:200]
                     if name in self._details or len(self._details) < MAX_LABELS:
                         self._details.setdefault(name, []).append(key)
