@@ -8,7 +8,14 @@ from itertools import product
 from dask_efficiency.buckets import Bucket
 
 #: What a slot that a task holds is doing, whatever becomes of the task.
-ACTIVE_BUCKETS = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
+ACTIVE_BUCKETS = (
+    Bucket.THREAD_CPU,
+    Bucket.GPU,
+    Bucket.LIBRARY_THREADS,
+    Bucket.THREAD_NONCPU,
+    Bucket.SPILL,
+    Bucket.OVERHEAD,
+)
 
 
 class SlotReservation:

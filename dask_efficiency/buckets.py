@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,7 @@ class Bucket(StrEnum):
 
     THREAD_CPU = "thread-cpu"
     GPU = "gpu"
+    LIBRARY_THREADS = "library-threads"
     THREAD_NONCPU = "thread-noncpu"
     SPILL = "spill"
     OVERHEAD = "overhead"
@@ -30,12 +31,13 @@ class Bucket(StrEnum):
 
 
 #: Time that produced results, and produced them for the first time.
-GOOD = (Bucket.THREAD_CPU, Bucket.GPU)
+GOOD = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.LIBRARY_THREADS)
 
 #: Time that a task held a slot, whatever became of it. ``running`` is its part that is not finalized.
 HELD = (
     Bucket.THREAD_CPU,
     Bucket.GPU,
+    Bucket.LIBRARY_THREADS,
     Bucket.THREAD_NONCPU,
     Bucket.SPILL,
     Bucket.OVERHEAD,
@@ -147,6 +149,36 @@ def combine(breakdowns: Iterable[Breakdown]) -> Breakdown:
         for bucket, ns in breakdown._nanoseconds.items():
             total[bucket] = total.get(bucket, 0) + ns
     return Breakdown(total)
+
+
+def scale_down(row: Sequence[int], total: int) -> list[int]:
+    """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
+
+    Parameters
+    ----------
+    row
+        Non-negative, summing to at least ``total``.
+    total
+        What the result sums to, at least 0.
+
+    Returns
+    -------
+    list
+        Each value at most its original: differences of the floors of the scaled running sum, so
+        no value is off by more than one.
+    """
+    whole = sum(row)
+    if not 0 <= total <= whole:
+        raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
+    if not whole:
+        return [0] * len(row)
+    scaled, running, given = [], 0, 0
+    for value in row:
+        running += value
+        upto = running * total // whole
+        scaled.append(upto - given)
+        given = upto
+    return scaled
 
 
 def _known(bucket: str) -> Bucket:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dask_efficiency.activity import ACTIVE_BUCKETS, ActivityView, SlotReservation
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.buckets import Bucket, scale_down
 
 #: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
 OTHER = "(other)"
@@ -70,7 +70,7 @@ _TAKES_TASKS = Availability.RUNNING
 
 
 class Used(NamedTuple):
-    """What a task's thread used so far, in nanoseconds; the GPU's part is of the time beside the CPU.
+    """What a task's thread used so far, in nanoseconds; the GPU's and libraries' parts are of the time beside the CPU.
 
     ``spill`` is the time outside the thread in which the event loop spilled or read back.
     """
@@ -78,18 +78,19 @@ class Used(NamedTuple):
     cpu: int
     wall: int
     gpu: int = 0
+    library: int = 0
     spill: int = 0
 
     @property
-    def split(self) -> tuple[int, int, int, int, int]:
+    def split(self) -> tuple[int, int, int, int, int, int]:
         """The same by :data:`~dask_efficiency.activity.ACTIVE_BUCKETS`, without overhead."""
-        return self.cpu, self.gpu, self.wall - self.cpu - self.gpu, self.spill, 0
+        return self.cpu, self.gpu, self.library, self.wall - self.cpu - self.gpu - self.library, self.spill, 0
 
 
 _NOTHING = Used(0, 0)
 
 #: A reservation that ended, what became of its task, and what that used, as in :class:`Used`.
-Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int]]
+Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +323,7 @@ class Ledger:
         cpu: int = 0,
         gpu: int = 0,
         wall: int = 0,
+        library: int = 0,
         spill: int = 0,
     ) -> None:
         """Record a released reservation for good; see :meth:`finalize_many`.
@@ -336,23 +338,25 @@ class Ledger:
             Nanoseconds of CPU and of wall time in the task's thread.
         gpu
             Nanoseconds of that wall time, and not of the CPU's, in which the thread waited for a kernel of its task.
+        library
+            Nanoseconds of the rest in which it waited for threads of libraries that computed.
         spill
             Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
         """
-        self.finalize_many([(reservation, outcome, Used(cpu, wall, gpu, spill))])
+        self.finalize_many([(reservation, outcome, Used(cpu, wall, gpu, library, spill))])
 
     def finalize_many(self, tasks: Iterable[Ended]) -> None:
         """Record released reservations for good, each once.
 
-        Measurements are clamped to the time held, in the order CPU, GPU, non-CPU, spill; overhead is
-        the rest: so the sum is exact whatever they say.
+        Measurements are clamped to the time held, in the order CPU, GPU, library threads, non-CPU, spill; overhead
+        is the rest: so the sum is exact whatever they say.
         """
-        for reservation, outcome, (cpu, wall, gpu, spill) in tasks:
+        for reservation, outcome, (cpu, wall, gpu, library, spill) in tasks:
             del self._ended[reservation]
             row = self._prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
             left = reservation.ns
             # Conditions, not min and max, and none of them for most tasks: this runs for every one.
-            if 0 <= cpu <= wall <= left and not gpu and not spill:
+            if 0 <= cpu <= wall <= left and not gpu and not library and not spill:
                 noncpu = wall - cpu
                 left -= wall
             else:
@@ -360,7 +364,9 @@ class Ledger:
                 left -= cpu
                 gpu = 0 if gpu < 0 else gpu if gpu < left else left
                 left -= gpu
-                noncpu = wall - cpu - gpu
+                library = 0 if library < 0 else library if library < left else left
+                left -= library
+                noncpu = wall - cpu - gpu - library
                 noncpu = 0 if noncpu < 0 else noncpu if noncpu < left else left
                 left -= noncpu
                 spill = 0 if spill < 0 else spill if spill < left else left
@@ -368,17 +374,18 @@ class Ledger:
             if outcome is _SUCCEEDED and not reservation.recomputed:
                 self._succeeded += 1
                 row[0] += cpu
-                row[2] += noncpu
-                row[4] += left
-                if gpu or spill:
+                row[3] += noncpu
+                row[5] += left
+                if gpu or library or spill:
                     row[1] += gpu
-                    row[3] += spill
+                    row[2] += library
+                    row[4] += spill
                 if reservation.counted is not None:
-                    self._activity.finalize(reservation, (cpu, gpu, noncpu, spill, left), succeeded=True)
+                    self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=True)
                 if self._windows:
-                    self._finalize_in_windows(reservation, outcome, [cpu, gpu, noncpu, spill, left])
+                    self._finalize_in_windows(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
                 continue
-            self._activity.finalize(reservation, (cpu, gpu, noncpu, spill, left), succeeded=False)
+            self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=False)
             if outcome is _SUCCEEDED:
                 outcome = Outcome.RECOMPUTED
             i = _BUCKET_OF[outcome]
@@ -513,33 +520,3 @@ def _window_row(rows: dict[tuple[str, str], Row], reservation: SlotReservation) 
     if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
         key = "", OTHER
     return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
-
-
-def scale_down(row: Sequence[int], total: int) -> Row:
-    """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
-
-    Parameters
-    ----------
-    row
-        Non-negative, summing to at least ``total``.
-    total
-        What the result sums to, at least 0.
-
-    Returns
-    -------
-    list
-        Each value at most its original: differences of the floors of the scaled running sum, so
-        no value is off by more than one.
-    """
-    whole = sum(row)
-    if not 0 <= total <= whole:
-        raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
-    if not whole:
-        return [0] * len(row)
-    scaled, running, given = [], 0, 0
-    for value in row:
-        running += value
-        upto = running * total // whole
-        scaled.append(upto - given)
-        given = upto
-    return scaled

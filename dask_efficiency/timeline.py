@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import scale_down
+from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.presence import ACTIVITIES, Presence
 
 #: Half of the shortest time between two heartbeats: finer bins would show nothing more.
@@ -39,6 +38,8 @@ class Timeline:
     elapsed_ns: int
     #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.presence.ACTIVITIES`; those without time are left out.
     activity: Mapping[str, tuple[int, ...]]
+    #: The same by :data:`~dask_efficiency.causes.NAMES`: in each bin they add up to their activity, nearly.
+    causes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def bins(self) -> int:

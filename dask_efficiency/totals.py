@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import FREE_BUCKETS, scale_down
+from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.ledger import FREE_BUCKETS
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 

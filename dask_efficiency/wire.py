@@ -24,7 +24,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
-SCHEMA = 2
+SCHEMA = 3
 
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"

@@ -10,6 +10,7 @@ from dask_efficiency.buckets import Bucket
 COLOURS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "#549857",
     Bucket.GPU: "#1d86ee",
+    Bucket.LIBRARY_THREADS: "#0a3cf0",
     Bucket.THREAD_NONCPU: "#f2d70e",
     Bucket.SPILL: "#ff4508",
     Bucket.OVERHEAD: "#fa9c1c",
@@ -44,6 +45,7 @@ DISTINCT_COLOURS = ("256", "truecolor")
 LETTERS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "#",
     Bucket.GPU: "@",
+    Bucket.LIBRARY_THREADS: "l",
     Bucket.THREAD_NONCPU: "n",
     Bucket.SPILL: "s",
     Bucket.OVERHEAD: "o",

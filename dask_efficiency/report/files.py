@@ -14,6 +14,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.causes import NAMES
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
@@ -22,6 +23,7 @@ from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import Repeat, ReportValues
+from dask_efficiency.report.profile import Frame, GilHolder, Hold, ProfileRow, Stack
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.storage import writing
 from dask_efficiency.straggler.finding import Finding
@@ -60,7 +62,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask):
+    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask | ProfileRow | GilHolder | Hold):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -252,14 +254,15 @@ def _timeline(value: Any, where: str) -> Timeline | None:
         return None
     if not isinstance(value, dict):
         raise _wrong(value, where, "an object")
-    timeline = Timeline(**_read(value, where, _TIMELINE_READERS, prefix=f"{where}."))
+    timeline = Timeline(**_read(value, where, _TIMELINE_READERS, prefix=f"{where}.", optional=_LATER))
     if not timeline.bin_ns or timeline.bins > MAX_BINS:
         raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
-    for name, row in timeline.activity.items():
-        if name not in ACTIVITIES:
-            raise _wrong(name, f"{where}.activity", f"one of {', '.join(ACTIVITIES)}")
-        if len(row) != timeline.bins:
-            raise ReportFileError(f"'{where}.activity.{name}' has {len(row)} bins; expected {timeline.bins}")
+    for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, NAMES)):
+        for name, row in rows.items():
+            if name not in known:
+                raise _wrong(name, f"{where}.{kind}", f"one of {', '.join(known)}")
+            if len(row) != timeline.bins:
+                raise ReportFileError(f"'{where}.{kind}.{name}' has {len(row)} bins; expected {timeline.bins}")
     return timeline
 
 
@@ -280,6 +283,12 @@ def _list_of(
         return tuple(kind(**_read(item, where, readers(), prefix=f"{where}.")) for item in value)
 
     return read_list
+
+
+def _stack(value: Any, where: str) -> Stack:
+    if not isinstance(value, list) or not all(isinstance(frame, list) and len(frame) == 3 for frame in value):
+        raise _wrong(value, where, "a list of functions with their files and lines")
+    return tuple(Frame(_text(name, where), _text(file, where), _whole(line, where)) for name, file, line in value)
 
 
 def _row(value: Any, where: str) -> tuple[int, ...]:
@@ -353,6 +362,15 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "arrivals": _list_of(Arrival, lambda: _ARRIVAL_READERS),
     "long_tail": _list_of(LongTask, lambda: _LONG_TASK_READERS),
     "attendance": _mapping(_whole),
+    "causes_by_worker": _mapping(_mapping(_whole)),
+    "causes_by_prefix": _mapping(_mapping(_whole)),
+    "causes_by_span": _mapping(_mapping(_whole)),
+    "profile": _list_of(ProfileRow, lambda: _PROFILE_READERS),
+    "gil_holders": _list_of(GilHolder, lambda: _HOLDER_READERS),
+    "gil_holds": _list_of(Hold, lambda: _HOLD_READERS),
+    "loop_blocks": _list_of(Hold, lambda: _HOLD_READERS),
+    "waited_for": _mapping(_whole),
+    "not_sampled": _mapping(_text),
 }
 
 #: Fields that files of before they were thought of do not have.
@@ -360,6 +378,8 @@ _LATER = frozenset(
     {
         *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
         *("path", "arrivals", "attendance", "repeats", "long_tail"),
+        *("causes_by_worker", "causes_by_prefix", "causes_by_span", "profile", "gil_holders", "gil_holds"),
+        *("loop_blocks", "waited_for", "not_sampled", "causes"),
     }
 )
 
@@ -381,6 +401,28 @@ _ARRIVAL_READERS: dict[str, Callable[[Any, str], Any]] = {
 
 _REPEAT_READERS: dict[str, Callable[[Any, str], Any]] = {"tasks": _whole, "times": _whole}
 
+_PROFILE_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "bucket": _text,
+    "cause": _text,
+    "prefix": _text,
+    "stack": _stack,
+    "ns": _whole,
+}
+
+_HOLDER_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "prefix": _text,
+    "holder": _text,
+    "stack": _stack,
+    "ns": _whole,
+}
+
+_HOLD_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "worker": _text,
+    "holder": _text,
+    "stack": _stack,
+    "seconds": _real,
+}
+
 _LONG_TASK_READERS: dict[str, Callable[[Any, str], Any]] = {
     "prefix": _text,
     "key": _text,
@@ -396,4 +438,5 @@ _TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
     "bin_ns": _whole,
     "elapsed_ns": _whole,
     "activity": _mapping(_row),
+    "causes": _mapping(_row),
 }

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.causes import CAUSES, NAMES, name_of
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
@@ -145,6 +147,21 @@ class ReportValues:
     attendance
         How many workers came and went in the window, and how many there were at a time, as of
         :func:`~dask_efficiency.attendance.attendance`; empty where nobody counted.
+    causes_by_worker, causes_by_prefix, causes_by_span
+        Nanoseconds of the buckets of :data:`~dask_efficiency.causes.CAUSES` by cause, named as by
+        :func:`~dask_efficiency.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
+        ``by_span``. By prefix and span, those of ``thread-noncpu`` only.
+    profile
+        The lines on which tasks computed and waited, sampled.
+    gil_holders
+        Who had the GIL while tasks waited for it, sampled.
+    gil_holds, loop_blocks
+        The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
+        the longest first.
+    waited_for
+        Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
+    not_sampled
+        Worker name to the reason why nobody looked what its threads waited for.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -177,12 +194,44 @@ class ReportValues:
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()
     attendance: Mapping[str, int] = field(default_factory=dict)
+    causes_by_worker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    causes_by_prefix: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    causes_by_span: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    profile: tuple[ProfileRow, ...] = ()
+    gil_holders: tuple[GilHolder, ...] = ()
+    gil_holds: tuple[Hold, ...] = ()
+    loop_blocks: tuple[Hold, ...] = ()
+    waited_for: Mapping[str, int] = field(default_factory=dict)
+    not_sampled: Mapping[str, str] = field(default_factory=dict)
     trace: TraceTables | None = field(default=None, compare=False, repr=False)
 
     @property
     def breakdown(self) -> Breakdown:
         """The whole cluster's thread time by bucket."""
         return combine(self.by_worker.values())
+
+    @property
+    def causes(self) -> dict[str, float]:
+        """Thread-seconds by cause of the whole cluster, named as by :func:`~dask_efficiency.causes.name_of`."""
+        rows = self.causes_by_worker.values()
+        whole = {name: sum(row.get(name, 0) for row in rows) for name in NAMES}
+        return {name: ns / 1e9 for name, ns in whole.items() if ns}
+
+    def causes_of(self, bucket: Bucket) -> dict[str, float]:
+        """Thread-seconds of one bucket by bare cause, the largest first; they add up to it, or are empty."""
+        causes = self.causes
+        found = {cause: seconds for cause in CAUSES[bucket] if (seconds := causes.get(name_of(bucket, cause), 0.0))}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def waiting(self) -> dict[str, float]:
+        """Thread-seconds of ``thread-noncpu`` by cause, the largest first; empty where nobody looked."""
+        return self.causes_of(Bucket.THREAD_NONCPU)
+
+    @property
+    def idle_causes(self) -> dict[str, float]:
+        """Thread-seconds of ``idle`` by cause, the largest first; empty where nobody looked."""
+        return self.causes_of(Bucket.IDLE)
 
     @property
     def thread_seconds(self) -> float:
@@ -192,7 +241,7 @@ class ReportValues:
 
     @property
     def useful_seconds(self) -> float:
-        """Thread-seconds of good work (U): ``thread-cpu`` and ``gpu``."""
+        """Thread-seconds of good work (U): ``thread-cpu``, ``gpu`` and ``library-threads``."""
         return self.breakdown.ns(*GOOD) / 1e9
 
     @property

@@ -24,6 +24,7 @@ MANY_REPEATS = 0.25
 DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
     Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
+    Bucket.LIBRARY_THREADS: "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed",
     Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: I/O, the GIL, locks, GPU waits",
     Bucket.SPILL: "waiting for results to be written to disk or read back",
     Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",

@@ -181,7 +181,7 @@ class PendingTasks:
             if nbytes >= 0:
                 self._rate(reservation.prefix, wall, cpu, nbytes)
             if window is None or outcome is not _SUCCEEDED or reservation.recomputed:
-                finalized.append((reservation, outcome, (cpu, wall, 0, spill)))
+                finalized.append((reservation, outcome, (cpu, wall, 0, 0, spill)))
             else:
                 self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, spill=spill)))
         self._ledger.finalize_many(finalized)

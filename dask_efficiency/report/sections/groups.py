@@ -195,13 +195,14 @@ def _prefix_table(groups: Mapping[str, Breakdown]) -> Table:
     columns: dict[str, tuple[Bucket, ...]] = {
         "cpu": (Bucket.THREAD_CPU,),
         "gpu": (Bucket.GPU,),
+        "libraries": (Bucket.LIBRARY_THREADS,),
         "noncpu": (Bucket.THREAD_NONCPU,),
         "spill": (Bucket.SPILL,),
         "overhead": (Bucket.OVERHEAD,),
         "failed": (Bucket.FAILED,),
         "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
     }
-    for optional in ("gpu", "other"):
+    for optional in ("gpu", "libraries", "other"):
         if not any(row.ns(*columns[optional]) for row in groups.values()):
             del columns[optional]
     scale = _prefix_scale(groups)

@@ -1,0 +1,112 @@
+"""Causes: why threads did no useful work within a bucket, in rows that add up to the bucket exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dask_efficiency.buckets import Bucket, scale_down
+
+#: In place of a cause that nobody saw. It is never given to the others.
+UNKNOWN = "unknown"
+
+#: The causes of each bucket that has any, in the order in which they are shown.
+CAUSES: dict[Bucket, tuple[str, ...]] = {
+    Bucket.THREAD_NONCPU: (
+        "gil",
+        "core",
+        "throttled",
+        "lock",
+        "sleep",
+        "file",
+        "network",
+        "child-process",
+        UNKNOWN,
+    ),
+    Bucket.OVERHEAD: ("hand-over", "deserialize", "event-loop", UNKNOWN),
+    Bucket.IDLE: ("scheduler", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
+}
+
+#: What each means, in a line.
+DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
+    Bucket.THREAD_NONCPU: {
+        "gil": "waited for Python's global interpreter lock, which another thread of the worker held",
+        "core": "ready to run, and every core that the worker may use was busy",
+        "throttled": "ready to run, and the container's CPU limit was used up (an estimate)",
+        "lock": "waited for a lock that is not the GIL: another thread's work, a queue, an event",
+        "sleep": "slept, as time.sleep does",
+        "file": "read or wrote files",
+        "network": "waited for a socket",
+        "child-process": "waited for a process that the task had started",
+        UNKNOWN: "no sample showed why",
+    },
+    Bucket.OVERHEAD: {
+        "hand-over": "from the slot's being taken to the task's first instruction in its thread",
+        "deserialize": "unpacked the task",
+        "event-loop": "the task was done, and the worker's event loop had yet to hear of it",
+        UNKNOWN: "no clock tells",
+    },
+    Bucket.IDLE: {
+        "scheduler": "the scheduler had tasks that were ready, or the message was on its way",
+        "imbalance": "tasks waited at other workers beyond their threads",
+        "restricted": "tasks may run on other workers only, or on none that is there",
+        "graph": "the scheduler was taking in a graph",
+        "parallelism": "nothing was ready anywhere: all waited for the tasks that ran",
+        UNKNOWN: "nobody looked",
+    },
+}
+
+
+def name_of(bucket: Bucket, cause: str) -> str:
+    """The name of a cause in a row: ``"thread-noncpu/gil"``."""
+    return f"{bucket}/{cause}"
+
+
+#: Every name that a row may have.
+NAMES = tuple(name_of(bucket, cause) for bucket, causes in CAUSES.items() for cause in causes)
+
+
+def of_bucket(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
+    """Nanoseconds by bare cause of one bucket; those without time are left out."""
+    return {cause: ns for cause in CAUSES[bucket] if (ns := row.get(name_of(bucket, cause), 0))}
+
+
+def fit(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
+    """A bucket's nanoseconds by cause.
+
+    Parameters
+    ----------
+    weights
+        Nanoseconds by bare cause, as far as they are known.
+    bucket
+        One of :data:`CAUSES`.
+    ns
+        What the bucket holds.
+
+    Returns
+    -------
+    dict
+        By :func:`name_of`; sums to ``ns``. Where more is known than the bucket holds, each is scaled down; where less,
+        the rest is :data:`UNKNOWN`.
+    """
+    known = [max(0, weights.get(cause, 0)) for cause in CAUSES[bucket]]
+    whole = sum(known)
+    if whole > ns:
+        known = scale_down(known, ns)
+    else:
+        known[-1] += ns - whole
+    return {name_of(bucket, cause): n for cause, n in zip(CAUSES[bucket], known, strict=True) if n}
+
+
+def gained(now: Mapping[str, int], then: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
+    """Nanoseconds by bare cause of one bucket that a row has gained since then."""
+    names = ((cause, name_of(bucket, cause)) for cause in CAUSES[bucket])
+    return {cause: more for cause, name in names if (more := now.get(name, 0) - then.get(name, 0)) > 0}
+
+
+def fit_all(weights: Mapping[str, int], buckets: Mapping[str, int], only: Iterable[Bucket] = CAUSES) -> dict[str, int]:
+    """As :func:`fit`, of every bucket that has causes: ``weights`` by :func:`name_of`, ``buckets`` by name."""
+    found: dict[str, int] = {}
+    for bucket in only:
+        if ns := buckets.get(bucket, 0):
+            found.update(fit(of_bucket(weights, bucket), bucket, ns))
+    return found
