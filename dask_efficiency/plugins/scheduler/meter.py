@@ -94,7 +94,7 @@ class ClusterMeter:
         """Take other options; the accounts go on."""
         if options == self.options:
             return
-        resend = (options.max_prefixes, options.gpu) != (self.options.max_prefixes, self.options.gpu)
+        resend = _of_workers(options) != _of_workers(self.options)
         self.options = options
         if resend:
             await self._workers.send()
@@ -291,3 +291,8 @@ class ClusterMeter:
             logger.info("dask_efficiency wrote the cluster's report to %s", path)
         except Exception:
             logger.exception("dask_efficiency could not write the cluster's report to %s", path)
+
+
+def _of_workers(options: Options) -> tuple[Any, ...]:
+    """The options that the workers' half is sent."""
+    return options.max_prefixes, options.gpu, options.waiting
