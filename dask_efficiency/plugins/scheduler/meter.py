@@ -87,6 +87,7 @@ class ClusterMeter:
         self.accounts.reconcile()
         self.guard(self._poll)
         self._poller.start()
+        self.accounts.idle.start()
         self._exports.start()
         await self._recording.always(self.options.trace)
 
@@ -130,6 +131,7 @@ class ClusterMeter:
     def _stop_measuring(self) -> None:
         self._poller.stop()
         self._recording.stop()
+        self.accounts.idle.stop()
         self._work.close()
 
     def _failed(self) -> None:
