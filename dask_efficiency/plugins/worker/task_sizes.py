@@ -141,13 +141,13 @@ class SizesByWindow:
             As :func:`~dask_efficiency.skew.decode_sizes` reads it; None if no such window is open.
         """
         try:
-            found = self._take(window)
-            if not found:
+            if window not in self._windows:
                 return None
             for task in self._ledger.held.values():
+                self._not_alone(task.start)
                 self._ran(task.start, max(at, task.start))
             total: _Rows = {}
-            for rows in found:
+            for rows in self._take(window):
                 _merge(total, rows)
             epoch = time.time_ns() - time.monotonic_ns()
             sizes = {prefix: row.plain(epoch) for prefix, row in total.items()}
@@ -199,8 +199,6 @@ class SizesByWindow:
 
     def _ran(self, start: int, stop: int) -> None:
         """Some task ran from when to when."""
-        if start < self._alone_until:
-            self._not_alone(start)
         busy = self._busy
         while busy and start - busy[-1][1] <= GAP_NS:
             former = busy.pop()
