@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.ledger import OTHER, Ledger, Outcome
 from dask_efficiency.skew import (
@@ -20,9 +21,6 @@ from dask_efficiency.skew import (
     encode_sizes,
 )
 
-if TYPE_CHECKING:
-    from dask_efficiency.plugins.worker.pending import Pending
-
 logger = logging.getLogger("dask_efficiency")
 
 #: Windows kept at once, as many as of the ledger; the oldest goes when one more is opened.
@@ -35,6 +33,9 @@ MAX_BUFFERED = 1_000
 MIN_ALONE_NS = 500_000_000
 
 _SUCCEEDED = Outcome.SUCCEEDED
+
+#: What is read of a task that ended: its key, reservation and outcome, and when its thread began and stopped.
+_Ended = tuple[Any, SlotReservation, Outcome, tuple[int, int, int], *tuple[Any, ...]]
 
 
 class _Row:
@@ -156,23 +157,25 @@ class SizesByWindow:
             self._fail(error)
             return None
 
-    def add(self, tasks: Sequence[Pending]) -> None:
+    def add(self, tasks: Sequence[_Ended]) -> None:
         """Count tasks that have ended, in about the order of their ends; only while a window is open."""
         try:
             self._add(tasks)
         except Exception as error:
             self._fail(error)
 
-    def _add(self, tasks: Sequence[Pending]) -> None:
+    def _add(self, tasks: Sequence[_Ended]) -> None:
         rows = next(reversed(self._windows.values()))
         busy = self._busy[-1]
         start, until = busy
         alone_until = self._alone_until
-        for key, reservation, outcome, (began, stopped, _), _, _, _, _ in tasks:
+        for task in tasks:
+            reservation = task[1]
+            began, stopped, _ = task[3]
             if began < alone_until:
                 self._not_alone(began)
                 alone_until = self._alone_until
-            if outcome is _SUCCEEDED:
+            if task[2] is _SUCCEEDED:
                 row = rows.get(reservation.prefix) or _new_row(rows, reservation.prefix)
                 ns = stopped - began
                 nbytes = reservation.nbytes
@@ -180,10 +183,10 @@ class SizesByWindow:
                 row.nbytes.append(nbytes)
                 if nbytes > row.largest:
                     row.largest = nbytes
-                    row.largest_key = key
+                    row.largest_key = task[0]
                 if ns > row.longest:
                     row.longest = ns
-                    row.longest_key = key
+                    row.longest_key = task[0]
                     row.stop = row.alone_since = stopped
                     if ns >= MIN_ALONE_NS and until < stopped:
                         row.alone_since = max(began, until)
