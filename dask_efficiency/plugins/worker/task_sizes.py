@@ -121,6 +121,7 @@ class SizesByWindow:
         if not self._windows:
             # Of what ran before, nothing is known: nothing was alone then.
             self._busy = [[at, at]]
+            self._alone_until = 0
         while len(self._windows) >= MAX_WINDOWS:
             del self._windows[next(iter(self._windows))]
         self._windows[window] = {}
@@ -188,7 +189,7 @@ class SizesByWindow:
                     row.longest = ns
                     row.longest_key = task[0]
                     row.stop = row.alone_since = stopped
-                    if ns >= MIN_ALONE_NS and until < stopped:
+                    if ns >= MIN_ALONE_NS:
                         row.alone_since = max(began, until)
                         alone_until = self._alone_until = max(alone_until, stopped)
                 if len(row.ns) >= MAX_BUFFERED:

@@ -222,6 +222,14 @@ def test_two_tasks_may_each_have_been_alone_at_its_end(sizes):
     assert {prefix: one.alone_seconds for prefix, one in found.items()} == {"join": 10, "sum": 0, "load": 5}
 
 
+def test_a_task_that_ends_much_later_was_beside_all_that_ended_since_its_beginning(sizes):
+    sizes.open_window("w", at=0)
+    sizes.add([task("x", 0, 10), task("y", 12, 20, prefix="sum"), task("short", 19.8, 20.1, prefix="load")])
+    sizes.add([task("late", 9, 30, prefix="late", outcome=Outcome.FAILED)])
+    found = skew(sizes)
+    assert {prefix: one.alone_seconds for prefix, one in found.items()} == {"join": 0, "sum": 0, "load": 0}
+
+
 def test_when_a_worker_was_busy_is_told_without_short_gaps(sizes):
     sizes.open_window("w", at=0)
     gap = GAP_NS / SECOND
