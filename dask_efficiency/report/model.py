@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
@@ -12,6 +12,7 @@ from dask_efficiency.causes import CAUSES, NAMES, name_of
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.skew import Skew
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
@@ -142,6 +143,10 @@ class ReportValues:
         The workers that came during the window.
     long_tail
         Tasks that took far longer than the others of their prefix, in the recorded run; the longest first.
+    skew
+        Task prefix to how its tasks that succeeded compare in time, and their results in size; no more prefixes than
+        :data:`~dask_efficiency.skew.MAX_PREFIXES`, the rest together under
+        :data:`~dask_efficiency.ledger.OTHER`. Empty in retrospect.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     attendance
@@ -193,6 +198,7 @@ class ReportValues:
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()
+    skew: Mapping[str, Skew] = field(default_factory=dict)
     attendance: Mapping[str, int] = field(default_factory=dict)
     causes_by_worker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     causes_by_prefix: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -386,13 +392,14 @@ class ReportValues:
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
 
     def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Seconds as a table: a row for each worker, prefix, span or bucket.
+        """Seconds as a table: a row for each worker, prefix, span or bucket; or how the tasks of a prefix compare.
 
         Parameters
         ----------
         by
             ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
             ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
+            ``"skew"``: a row for each prefix, the fields of :class:`~dask_efficiency.skew.Skew`.
         """
         import pandas as pd
 
@@ -405,9 +412,14 @@ class ReportValues:
                 },
                 index=pd.Index([*whole], name="bucket"),
             )
+        if by == "skew":
+            return pd.DataFrame(
+                {each.name: [getattr(one, each.name) for one in self.skew.values()] for each in fields(Skew)},
+                index=pd.Index([*self.skew], name="prefix", dtype=object),
+            )
         groups = {"worker": self.by_worker, "prefix": self.by_prefix, "span": self.by_span}
         if by not in groups:
-            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span' or 'bucket'")
+            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket' or 'skew'")
         rows = groups[by]
         columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
         frame = pd.DataFrame(

@@ -44,6 +44,7 @@ from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.path import in_report
+from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
@@ -320,6 +321,7 @@ SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     in_report,
     stragglers,
     long_tail,
+    skew,
     gpus,
     workers,
     prefixes,
