@@ -378,8 +378,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "loop_blocks": _list_of(Hold, lambda: _HOLD_READERS),
     "waited_for": _mapping(_whole),
     "not_sampled": _mapping(_text),
-}
-
     "skew": _mapping(_skew),
 }
 
