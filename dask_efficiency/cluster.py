@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
+from dask_efficiency.causes import CAUSES, NAMES, UNKNOWN, name_of
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
@@ -92,6 +93,8 @@ class ClusterLedger:
         self._names: dict[str, dict[str, int]] = {}
         self._activity = dict.fromkeys(ACTIVITIES, 0)
         self._activity_names: dict[str, dict[str, int]] = {}
+        self._causes = dict.fromkeys(NAMES, 0)
+        self._cause_names: dict[str, dict[str, int]] = {}
         self._left_at: dict[str, int] = {}
         self._prefixes: dict[str, list[int]] = {}
         #: GPU accounts of the ledgers that ended, by worker name.
@@ -108,6 +111,7 @@ class ClusterLedger:
         self.work.set_workers(True, at=at)
         self._names.setdefault(name, {})
         self._activity_names.setdefault(name, {})
+        self._cause_names.setdefault(name, {})
         self._left_at.pop(name, None)
         return presence
 
@@ -275,6 +279,14 @@ class ClusterLedger:
         """The same by worker name; an activity without time may be missing."""
         return {name: dict(row) for name, row in self._activity_names.items()}
 
+    def cause_activity(self) -> dict[str, int]:
+        """Nanoseconds of the activity view by :data:`~dask_efficiency.causes.NAMES`; those of a bucket add up to it."""
+        return dict(self._causes)
+
+    def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
+        """The same by worker name; a cause without time may be missing."""
+        return {name: dict(row) for name, row in self._cause_names.items()}
+
     def recent_names(self, *, at: int) -> set[str]:
         """Names of the workers that are there, or left less than :data:`RECENT_NS` ago."""
         here = {presence.name for presence in self._open()}
@@ -331,6 +343,10 @@ class ClusterLedger:
             return
         for row in (presence.activity, self._activity_names[presence.name], self._activity):
             row[activity] = row.get(activity, 0) + ns
+        if (bucket := Bucket(activity)) in CAUSES:
+            unknown = name_of(bucket, UNKNOWN)
+            for row in (presence.cause_activity, self._cause_names[presence.name], self._causes):
+                row[unknown] = row.get(unknown, 0) + ns
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
         """Record all time of a worker until ``upto`` that is not recorded yet."""
@@ -423,7 +439,7 @@ class ClusterLedger:
             return
         kept = {presence.name for presence in self._open()} | {DEPARTED}
         for name in [name for name in self._names if name not in kept][:excess]:
-            for rows in (self._names, self._activity_names):
+            for rows in (self._names, self._activity_names, self._cause_names):
                 departed = rows.setdefault(DEPARTED, {})
                 for bucket, ns in rows.pop(name).items():
                     departed[bucket] = departed.get(bucket, 0) + ns

@@ -37,6 +37,8 @@ class Presence:
     recorded: dict[str, int] = field(default_factory=dict)
     #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
     activity: dict[str, int] = field(default_factory=dict)
+    #: The same by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    cause_activity: dict[str, int] = field(default_factory=dict)
     running: int = 0
     snapshot: Snapshot | None = None
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.

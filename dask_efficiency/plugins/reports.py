@@ -81,8 +81,8 @@ def _findings(payload: Mapping[str, Any]) -> tuple[Finding, ...]:
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
     if payload is None:
         return None
-    activity = {name: tuple(row) for name, row in payload["activity"].items()}
-    return Timeline(payload["bin"], payload["elapsed"], activity)
+    activity, causes = ({name: tuple(row) for name, row in payload[key].items()} for key in ("activity", "causes"))
+    return Timeline(payload["bin"], payload["elapsed"], activity, causes)
 
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:

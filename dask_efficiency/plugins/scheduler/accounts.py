@@ -45,6 +45,8 @@ class Moment:
     #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
+    #: The same by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    causes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +110,8 @@ class ClusterAccounts:
         self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
+        #: Worker name to the reason why nobody looks what its threads wait for.
+        self.not_sampled: dict[str, str] = {}
         #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()
@@ -201,7 +205,8 @@ class ClusterAccounts:
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at
-        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+        moment = Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
+        self.recent.append(moment)
         self.cost_seconds += time.thread_time() - began
 
     def follow(self) -> None:

@@ -164,6 +164,12 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         },
         "more_workers": len(cluster.present) - len(shown),
         "activity": cluster.activity(),
+        "causes": cluster.cause_activity(),
+        "not_sampled": {
+            presence.name: accounts.not_sampled[presence.name]
+            for presence in shown.values()
+            if presence.name in accounts.not_sampled
+        },
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
         "gpus": own_gpus(shown.values()),
@@ -246,4 +252,9 @@ def _by_name(
 
 
 def _binned(timeline: Timeline) -> dict[str, Any]:
-    return {"bin": timeline.bin_ns, "elapsed": timeline.elapsed_ns, "activity": dict(timeline.activity)}
+    return {
+        "bin": timeline.bin_ns,
+        "elapsed": timeline.elapsed_ns,
+        "activity": dict(timeline.activity),
+        "causes": dict(timeline.causes),
+    }

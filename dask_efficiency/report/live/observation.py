@@ -61,6 +61,10 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
+    #: As ``activity``, by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    causes: Mapping[str, int] = field(default_factory=dict)
+    #: Worker name to the reason why nobody looks what its threads wait for.
+    not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:
