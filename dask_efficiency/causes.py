@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from dask_efficiency.buckets import Bucket, scale_down
 
@@ -22,7 +22,7 @@ CAUSES: dict[Bucket, tuple[str, ...]] = {
         "child-process",
         UNKNOWN,
     ),
-    Bucket.OVERHEAD: ("hand-over", "deserialize", "event-loop", UNKNOWN),
+    Bucket.OVERHEAD: ("hand-over", "event-loop", UNKNOWN),
     Bucket.IDLE: ("scheduler", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
 }
 
@@ -41,7 +41,6 @@ DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
     },
     Bucket.OVERHEAD: {
         "hand-over": "from the slot's being taken to the task's first instruction in its thread",
-        "deserialize": "unpacked the task",
         "event-loop": "the task was done, and the worker's event loop had yet to hear of it",
         UNKNOWN: "no clock tells",
     },
@@ -97,16 +96,21 @@ def fit(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
     return {name_of(bucket, cause): n for cause, n in zip(CAUSES[bucket], known, strict=True) if n}
 
 
-def gained(now: Mapping[str, int], then: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
-    """Nanoseconds by bare cause of one bucket that a row has gained since then."""
-    names = ((cause, name_of(bucket, cause)) for cause in CAUSES[bucket])
-    return {cause: more for cause, name in names if (more := now.get(name, 0) - then.get(name, 0)) > 0}
+def fit_known(weights: Mapping[str, int], buckets: Mapping[str, int], known: Collection[Bucket] = ()) -> dict[str, int]:
+    """As :func:`fit`, for each bucket of which anything is known.
 
-
-def fit_all(weights: Mapping[str, int], buckets: Mapping[str, int], only: Iterable[Bucket] = CAUSES) -> dict[str, int]:
-    """As :func:`fit`, of every bucket that has causes: ``weights`` by :func:`name_of`, ``buckets`` by name."""
+    Parameters
+    ----------
+    weights
+        Nanoseconds by :func:`name_of`.
+    buckets
+        Nanoseconds by bucket.
+    known
+        Buckets of which something is known elsewhere: here, too, all of them is told, be it as :data:`UNKNOWN`.
+    """
     found: dict[str, int] = {}
-    for bucket in only:
-        if ns := buckets.get(bucket, 0):
-            found.update(fit(of_bucket(weights, bucket), bucket, ns))
+    for bucket in CAUSES:
+        causes = of_bucket(weights, bucket)
+        if causes or bucket in known:
+            found.update(fit(causes, bucket, buckets.get(bucket, 0)))
     return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, NAMES, UNKNOWN, name_of
+from dask_efficiency.causes import NAMES, fit, name_of
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
@@ -15,7 +15,7 @@ from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, Snapshot, decode
+from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, decode
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -95,6 +95,11 @@ class ClusterLedger:
         self._activity_names: dict[str, dict[str, int]] = {}
         self._causes = dict.fromkeys(NAMES, 0)
         self._cause_names: dict[str, dict[str, int]] = {}
+        self._cause_activity = dict.fromkeys(NAMES, 0)
+        self._cause_activity_names: dict[str, dict[str, int]] = {}
+        self._prefix_causes: dict[str, dict[str, int]] = {}
+        #: Bare causes of so many nanoseconds of a worker's idle time since its last snapshot, by its address.
+        self.idle_causes: Callable[[str, int], Mapping[str, int]] = _unknown
         self._left_at: dict[str, int] = {}
         self._prefixes: dict[str, list[int]] = {}
         #: GPU accounts of the ledgers that ended, by worker name.
@@ -110,8 +115,8 @@ class ClusterLedger:
         self.present[address] = presence
         self.work.set_workers(True, at=at)
         self._names.setdefault(name, {})
-        self._activity_names.setdefault(name, {})
-        self._cause_names.setdefault(name, {})
+        for names in (self._activity_names, self._cause_names, self._cause_activity_names):
+            names.setdefault(name, {})
         self._left_at.pop(name, None)
         return presence
 
@@ -253,7 +258,8 @@ class ClusterLedger:
     def totals(self, *, at: int) -> Totals:
         """The cluster's totals now."""
         work = self.work
-        return Totals(at, dict(self._totals), self.running, work.without_work(at=at), work.without_workers(at=at))
+        without = work.without_work(at=at), work.without_workers(at=at)
+        return Totals(at, dict(self._totals), self.running, *without, dict(self._causes))
 
     def finalized(self) -> dict[str, int]:
         """Settled nanoseconds by bucket."""
@@ -279,13 +285,27 @@ class ClusterLedger:
         """The same by worker name; an activity without time may be missing."""
         return {name: dict(row) for name, row in self._activity_names.items()}
 
+    def causes_by_worker(self) -> dict[str, dict[str, int]]:
+        """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""
+        return {name: dict(row) for name, row in self._cause_names.items()}
+
+    def causes_by_prefix(self) -> dict[str, dict[str, int]]:
+        """The same by prefix, of ``thread-noncpu``."""
+        return {prefix: dict(row) for prefix, row in self._prefix_causes.items()}
+
     def cause_activity(self) -> dict[str, int]:
-        """Nanoseconds of the activity view by :data:`~dask_efficiency.causes.NAMES`; those of a bucket add up to it."""
-        return dict(self._causes)
+        """Nanoseconds by :data:`~dask_efficiency.causes.NAMES` of what :meth:`activity` has, as far as is known."""
+        return dict(self._cause_activity)
 
     def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a cause without time may be missing."""
-        return {name: dict(row) for name, row in self._cause_names.items()}
+        return {name: dict(row) for name, row in self._cause_activity_names.items()}
+
+    @property
+    def not_sampled(self) -> dict[str, str]:
+        """Why nobody looks what the threads of a worker wait for, by its name."""
+        found = ((p.name, p.snapshot.causes.not_sampled) for p in self._open() if p.snapshot is not None)
+        return {name: reason for name, reason in found if reason}
 
     def recent_names(self, *, at: int) -> set[str]:
         """Names of the workers that are there, or left less than :data:`RECENT_NS` ago."""
@@ -343,10 +363,6 @@ class ClusterLedger:
             return
         for row in (presence.activity, self._activity_names[presence.name], self._activity):
             row[activity] = row.get(activity, 0) + ns
-        if (bucket := Bucket(activity)) in CAUSES:
-            unknown = name_of(bucket, UNKNOWN)
-            for row in (presence.cause_activity, self._cause_names[presence.name], self._causes):
-                row[unknown] = row.get(unknown, 0) + ns
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
         """Record all time of a worker until ``upto`` that is not recorded yet."""
@@ -377,6 +393,7 @@ class ClusterLedger:
         gained = sum(balance.finalized.values()) - (sum(then.balance.finalized.values()) if then else 0)
         ahead = presence.recorded_ns + gained + balance.running - presence.nthreads * (at - presence.joined)
         ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
+        idle = 0
         for bucket, ns in balance.finalized.items():
             delta = ns - (then.balance.finalized.get(bucket, 0) if then else 0)
             if bucket == Bucket.IDLE:
@@ -384,13 +401,14 @@ class ClusterLedger:
                 no_work = min(delta, presence.nthreads * (without - presence.without_work))
                 self._record(presence, Bucket.NO_WORK, no_work)
                 self._record_activity(presence, Bucket.NO_WORK, no_work)
-                delta -= no_work
+                idle = delta = delta - no_work
             self._record(presence, bucket, delta)
             if bucket in _FREE:
                 self._record_activity(presence, bucket, delta)
         for bucket, ns in balance.active.items():
             self._record_activity(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
         self._record_prefixes(balance.prefixes, then.balance.prefixes if then else {})
+        self._record_causes(presence, snapshot.causes, then.causes if then else SnapshotCauses(), idle)
         _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
         _grow(self.outside, snapshot.outside, then.outside if then else {})
         _grow(self.details, snapshot.details, then.details if then else {})
@@ -408,6 +426,31 @@ class ClusterLedger:
             total = self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
             for i, ns in enumerate(row):
                 total[i] += ns - (before[i] if before else 0)
+
+    def _record_causes(self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: int) -> None:
+        gained: dict[str, int] = {}
+        for prefix, row in now.prefixes.items():
+            before = then.prefixes.get(prefix, {})
+            if row == before:
+                continue
+            if prefix not in self._prefixes:
+                prefix = OTHER
+            total = self._prefix_causes.setdefault(prefix, {})
+            for cause, ns in row.items():
+                if (more := ns - before.get(cause, 0)) > 0:
+                    name = name_of(Bucket.THREAD_NONCPU, cause)
+                    total[name] = total.get(name, 0) + more
+                    gained[name] = gained.get(name, 0) + more
+        for cause, ns in now.overhead.items():
+            if (more := ns - then.overhead.get(cause, 0)) > 0:
+                gained[name_of(Bucket.OVERHEAD, cause)] = more
+        active = {name: ns - then.active.get(name, 0) for name, ns in now.active.items()}
+        if idle:
+            found = fit(self.idle_causes(presence.address, idle), Bucket.IDLE, idle)
+            gained.update(found)
+            active.update(found)
+        _add(gained, presence.causes, self._cause_names[presence.name], self._causes)
+        _add(active, presence.cause_activity, self._cause_activity_names[presence.name], self._cause_activity)
 
     def _close(self, presence: Presence) -> None:
         """Record what no snapshot covers of a worker that left."""
@@ -439,7 +482,7 @@ class ClusterLedger:
             return
         kept = {presence.name for presence in self._open()} | {DEPARTED}
         for name in [name for name in self._names if name not in kept][:excess]:
-            for rows in (self._names, self._activity_names, self._cause_names):
+            for rows in (self._names, self._activity_names, self._cause_names, self._cause_activity_names):
                 departed = rows.setdefault(DEPARTED, {})
                 for bucket, ns in rows.pop(name).items():
                     departed[bucket] = departed.get(bucket, 0) + ns
@@ -461,6 +504,17 @@ class ClusterLedger:
 
 def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
     totals[name] = add_totals(totals[name], more) if name in totals else more
+
+
+def _unknown(worker: str, idle: int) -> dict[str, int]:
+    return {}
+
+
+def _add(more: Mapping[str, int], *totals: dict[str, int]) -> None:
+    for name, ns in more.items():
+        if ns > 0:
+            for total in totals:
+                total[name] = total.get(name, 0) + ns
 
 
 def _grow(total: dict[str, int], now: Mapping[str, int], then: Mapping[str, int]) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dask_efficiency.activity import ACTIVE_BUCKETS, ActivityView, SlotReservation
 from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.details import WindowDetails
 
 #: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
 OTHER = "(other)"
@@ -121,6 +122,8 @@ class WindowBalance:
     #: (span, prefix) to a value for each of :data:`TASK_BUCKETS`, then ``running``.
     rows: Mapping[tuple[str, str], Sequence[int]]
     tasks: Mapping[str, int]
+    #: What the ledger does not know: why, and on which line.
+    details: WindowDetails = field(default_factory=WindowDetails)
 
 
 @dataclass(eq=False, slots=True)

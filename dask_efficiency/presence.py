@@ -37,7 +37,8 @@ class Presence:
     recorded: dict[str, int] = field(default_factory=dict)
     #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
     activity: dict[str, int] = field(default_factory=dict)
-    #: The same by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    #: Why it did no useful work, by :data:`~dask_efficiency.causes.NAMES`: parts of ``recorded``, and of ``activity``.
+    causes: dict[str, int] = field(default_factory=dict)
     cause_activity: dict[str, int] = field(default_factory=dict)
     running: int = 0
     snapshot: Snapshot | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket, scale_down
@@ -24,6 +24,8 @@ class Totals:
     without_work: int = 0
     #: The same with outstanding work and without any worker.
     without_workers: int = 0
+    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.causes.NAMES`.
+    causes: Mapping[str, int] = field(default_factory=dict)
 
 
 def between(then: Totals, now: Totals) -> dict[str, int]:

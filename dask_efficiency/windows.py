@@ -7,12 +7,16 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.causes import CAUSES, fit_known, name_of
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance
 from dask_efficiency.presence import Presence
 from dask_efficiency.processors import cores
 from dask_efficiency.totals import Totals, WorkClock, between
+
+_IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
@@ -76,6 +80,12 @@ class WindowAccounts:
     notes: list[str] = field(default_factory=list)
     #: By worker name, between its snapshots at the window's two ends or the last ones that came.
     gpu: dict[str, GpuTotals] = field(default_factory=dict)
+    #: Parts of the workers', prefixes' and spans' time by :data:`~dask_efficiency.causes.NAMES`, as far as is known.
+    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The profiles of the workers that answered.
+    profiles: MergedProfiles = field(default_factory=MergedProfiles)
 
 
 class ClusterWindow:
@@ -101,6 +111,7 @@ class ClusterWindow:
         }
         #: Those that were there at the opening, and which ledger was theirs.
         self._opened_with = {p: _incarnation(p) for p in self._totals}
+        self._causes = {p: dict(p.causes) for p in self._totals}
         #: What their heartbeats had reported by then, for those that do not answer at the end.
         self._reported = {p: p.snapshot for p in self._totals}
         self._gpu = cluster.gpu_by_worker()
@@ -160,6 +171,7 @@ class ClusterWindow:
                     idle -= max(0, accounts.elapsed - answer.elapsed)
                 buckets = _from_answer(answer, idle)
                 self._add_rows(accounts, answer)
+                accounts.profiles.add(presence.name, answer.details)
             else:
                 buckets = _trimmed(between(totals, presence.totals(at)), expected)
                 self._add_reported(accounts, presence, buckets)
@@ -172,6 +184,13 @@ class ClusterWindow:
             if presence.reason or reason:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
+            causes = _gained(presence.causes, self._causes.get(presence, {}))
+            if answer is not None:
+                causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
+                _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
+                for row in answer.details.causes.values():
+                    _add(causes, _named(Bucket.THREAD_NONCPU, row))
+            _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known(causes, buckets))
             accounts.nthreads[presence.name] = presence.nthreads
         accounts.attendance = cluster.attendance(start=self.opened, stop=at)
         accounts.outside = _gained(cluster.outside, self._outside)
@@ -200,6 +219,10 @@ class ClusterWindow:
             named = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
             _add(accounts.prefixes.setdefault(prefix, {}), named)
             _add(accounts.spans.setdefault(span, {}), named)
+        for (span, prefix), causes in answer.details.causes.items():
+            named = _named(Bucket.THREAD_NONCPU, causes)
+            _add(accounts.prefix_causes.setdefault(prefix, {}), named)
+            _add(accounts.span_causes.setdefault(span, {}), named)
         _add(accounts.tasks, answer.tasks)
 
     def _add_reported(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
@@ -283,6 +306,10 @@ def _missing(presence: Presence, reason: str | None) -> str:
     if presence.snapshot is None:
         return f"worker {presence.name} {left} before its first heartbeat{more}"
     return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{more}"
+
+
+def _named(bucket: Bucket, causes: Mapping[str, int]) -> dict[str, int]:
+    return {name_of(bucket, cause): ns for cause, ns in causes.items()}
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

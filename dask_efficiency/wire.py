@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES, NAMES, of_bucket
 from dask_efficiency.checks import (
     MAX_NAME_LENGTH,
     RefusedPayload,
@@ -19,6 +21,7 @@ from dask_efficiency.checks import (
     text,
     whole,
 )
+from dask_efficiency.details import decode_details, encode_details
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
@@ -42,6 +45,27 @@ _UNHELD = frozenset(map(str, UNHELD_BUCKETS))
 _BUCKETS = _UNHELD | frozenset(map(str, TASK_BUCKETS))
 _ACTIVE = frozenset(map(str, ACTIVE_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
+_NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
+_NONCPU_CAUSES = frozenset(CAUSES[Bucket.THREAD_NONCPU])
+_OVERHEAD_CAUSES = frozenset(CAUSES[Bucket.OVERHEAD])
+_ACTIVE_CAUSES = frozenset(NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCauses:
+    """Why the threads of a worker did no useful work: nanoseconds that add up to its accounts.
+
+    Of ``thread-noncpu`` there is nothing where nobody samples what the threads wait for.
+    """
+
+    #: Of ``thread-noncpu``, finalized, by prefix and bare cause.
+    prefixes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Of ``overhead``, finalized, by bare cause.
+    overhead: Mapping[str, int] = field(default_factory=dict)
+    #: Of both in the activity view, by :data:`~dask_efficiency.causes.NAMES`.
+    active: Mapping[str, int] = field(default_factory=dict)
+    #: Why nobody samples; empty where somebody does.
+    not_sampled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +85,7 @@ class Snapshot:
     final: bool = False
     #: The GPU accounts; None where nothing has asked for a GPU yet.
     gpu: GpuTotals | None = None
+    causes: SnapshotCauses = field(default_factory=SnapshotCauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +106,12 @@ def encode(snapshot: Snapshot) -> dict[str, Any]:
         "details": dict(snapshot.details),
         "final": snapshot.final,
         **({} if snapshot.gpu is None else {"gpu": encode_gpu(snapshot.gpu)}),
+        "causes": {
+            "prefixes": {prefix: dict(row) for prefix, row in snapshot.causes.prefixes.items()},
+            "overhead": dict(snapshot.causes.overhead),
+            "active": dict(snapshot.causes.active),
+            "not_sampled": snapshot.causes.not_sampled,
+        },
     }
 
 
@@ -138,11 +169,37 @@ def decode(payload: object) -> Snapshot | NotMeasured:
         details=counts("details", fields.get("details")),
         final=flag("final", fields.get("final")),
         gpu=decode_gpu(fields["gpu"]) if "gpu" in fields else None,
+        causes=_decode_causes(fields.get("causes"), balance),
     )
 
 
-def encode_window(window: WindowBalance) -> dict[str, Any]:
-    """A window's accounts as plain data for msgpack."""
+def _decode_causes(payload: object, balance: Balance) -> SnapshotCauses:
+    """The causes of a snapshot; where there are any, they add up to its accounts."""
+    fields = mapping("causes", payload)
+    prefixes = {
+        text("causes.prefixes", prefix): counts("causes.prefixes", causes, _NONCPU_CAUSES)
+        for prefix, causes in mapping("causes.prefixes", fields.get("prefixes")).items()
+    }
+    for prefix, causes in prefixes.items():
+        held = balance.prefixes[prefix][_NONCPU] if prefix in balance.prefixes else 0
+        _adds_up(f"causes.prefixes[{prefix!r:.80}]", sum(causes.values()), held)
+    overhead = counts("causes.overhead", fields.get("overhead"), _OVERHEAD_CAUSES)
+    if overhead:
+        _adds_up("causes.overhead", sum(overhead.values()), balance.finalized.get(Bucket.OVERHEAD, 0))
+    active = counts("causes.active", fields.get("active"), _ACTIVE_CAUSES)
+    for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD):
+        if found := sum(of_bucket(active, bucket).values()):
+            _adds_up(f"causes.active of {str(bucket)!r}", found, balance.active.get(bucket, 0))
+    return SnapshotCauses(prefixes, overhead, active, text("causes.not_sampled", fields.get("not_sampled")))
+
+
+def _adds_up(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise RefusedPayload(f"{name} holds {found} ns; expected {expected}, as in the accounts")
+
+
+def encode_window(window: WindowBalance, *, limit: int = 300) -> dict[str, Any]:
+    """A window's accounts as plain data for msgpack, with so many rows of each of its profiles."""
     return {
         "schema": SCHEMA,
         "nthreads": window.nthreads,
@@ -150,6 +207,7 @@ def encode_window(window: WindowBalance) -> dict[str, Any]:
         "free": dict(window.free),
         "rows": [[span, prefix, list(row)] for (span, prefix), row in window.rows.items()],
         "tasks": dict(window.tasks),
+        "details": encode_details(window.details, limit=limit),
     }
 
 
@@ -169,6 +227,7 @@ def decode_window(payload: object) -> WindowBalance:
         free=counts("free", fields.get("free"), _UNHELD),
         rows=rows,
         tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
+        details=decode_details(fields.get("details")),
     )
     recorded = sum(window.free.values()) + sum(map(sum, rows.values()))
     if recorded != window.nthreads * window.elapsed:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from dask_efficiency.buckets import Breakdown
+from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.causes import CAUSES, fit_known, of_bucket
 from dask_efficiency.gpu.plain import decode_gpu
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
+from dask_efficiency.report.profile import Frame, GilHolder, Hold, ProfileRow, Stack
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 
@@ -43,8 +45,14 @@ def report_of(
             Decoration(
                 "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
             ),
+            *_profiles(payload.get("profiles", {})),
         ]
     )
+    workers, prefixes = payload["workers"], payload.get("prefixes", {})
+    spans = payload.get("spans", {})
+    worker_causes = payload.get("worker_causes", {})
+    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
+    in_tasks = known & {Bucket.THREAD_NONCPU}
     return ReportValues(
         name=name,
         started=started,
@@ -53,9 +61,14 @@ def report_of(
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
         arrivals=arrivals,
-        by_worker=_breakdowns(payload["workers"]),
-        by_prefix=_breakdowns(payload.get("prefixes", {})),
-        by_span=_breakdowns(payload.get("spans", {})),
+        by_worker=_breakdowns(workers),
+        by_prefix=_breakdowns(prefixes),
+        by_span=_breakdowns(spans),
+        causes_by_worker=_causes(worker_causes, workers, known),
+        causes_by_prefix=_causes(payload.get("prefix_causes", {}), prefixes, in_tasks),
+        causes_by_span=_causes(payload.get("span_causes", {}), spans, in_tasks),
+        waited_for=dict(payload.get("waited_for", {})),
+        not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),
         tasks=dict(payload.get("tasks", {})),
         nthreads=dict(payload["nthreads"]),
@@ -74,6 +87,44 @@ def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
     return {name: Breakdown(row) for name, row in rows.items()}
 
 
+def _causes(
+    given: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]], known: Collection[Bucket]
+) -> dict[str, dict[str, int]]:
+    """The causes of each row that has any; they add up to it."""
+    found = {name: fit_known(given.get(name, {}), row, known) for name, row in rows.items()}
+    return {name: causes for name, causes in found.items() if causes}
+
+
+def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
+    """What the samples of the workers' threads say, each row by its own."""
+
+    def stack(frames: Any) -> Stack:
+        return tuple(Frame(*frame) for frame in frames)
+
+    def holds(name: str) -> tuple[Hold, ...]:
+        return tuple(Hold(worker, holder, stack(at), ns / 1e9) for worker, ns, holder, at in payload.get(name, ()))
+
+    return [
+        Decoration(
+            "profile",
+            "profile",
+            lambda: tuple(
+                ProfileRow(bucket, cause, prefix, stack(at), ns)
+                for bucket, cause, prefix, at, ns in payload.get("profile", ())
+            ),
+        ),
+        Decoration(
+            "gil_holders",
+            "list of who had the GIL",
+            lambda: tuple(
+                GilHolder(prefix, holder, stack(at), ns) for prefix, holder, at, ns in payload.get("gil_holders", ())
+            ),
+        ),
+        Decoration("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),
+        Decoration("loop_blocks", "list of blocked event loops", lambda: holds("loop_blocks")),
+    ]
+
+
 def _findings(payload: Mapping[str, Any]) -> tuple[Finding, ...]:
     return tuple(map(Finding.from_dict, payload.get("stragglers", ())))
 
@@ -81,7 +132,8 @@ def _findings(payload: Mapping[str, Any]) -> tuple[Finding, ...]:
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
     if payload is None:
         return None
-    activity, causes = ({name: tuple(row) for name, row in payload[key].items()} for key in ("activity", "causes"))
+    activity = {name: tuple(row) for name, row in payload["activity"].items()}
+    causes = {name: tuple(row) for name, row in payload.get("causes", {}).items()}
     return Timeline(payload["bin"], payload["elapsed"], activity, causes)
 
 

@@ -45,7 +45,7 @@ class Moment:
     #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
-    #: The same by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known.
     causes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -110,8 +110,6 @@ class ClusterAccounts:
         self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
-        #: Worker name to the reason why nobody looks what its threads wait for.
-        self.not_sampled: dict[str, str] = {}
         #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()

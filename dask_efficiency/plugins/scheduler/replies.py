@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed.scheduler import heartbeat_interval
 
+from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.plain import encode_gpu
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
@@ -32,6 +33,8 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         [
             *_of_any(accounts, at - closed.elapsed, at),
             Decoration("spans", "list of spans", lambda: _by_name(accounts, closed.spans, own)),
+            Decoration("span_causes", "causes by span", lambda: _by_name(accounts, closed.span_causes, own)[0]),
+            Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in closed.gpu.items()}),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
@@ -61,6 +64,8 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "details": closed.details,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
+        "worker_causes": closed.worker_causes,
+        "prefix_causes": closed.prefix_causes,
         "repeats": opened.repeats.by_prefix(),
         "notes": notes,
         "opened": window.opened,
@@ -95,6 +100,8 @@ def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
+        "worker_causes": cluster.causes_by_worker(),
+        "prefix_causes": cluster.causes_by_prefix(),
         "repeats": accounts.work.repeats[None].by_prefix(),
         "notes": [*_repeats_notes(accounts.work), *missing],
     }
@@ -130,6 +137,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
         "nthreads": _nthreads(accounts),
         "attendance": cluster.attendance(start=then.at, stop=at),
         "not_measured": dict(cluster.reasons),
+        "worker_causes": {
+            ALL_WORKERS: {name: ns - then.causes.get(name, 0) for name, ns in now.causes.items()},
+        },
         "notes": [*notes, *missing],
     }
 
@@ -165,11 +175,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "more_workers": len(cluster.present) - len(shown),
         "activity": cluster.activity(),
         "causes": cluster.cause_activity(),
-        "not_sampled": {
-            presence.name: accounts.not_sampled[presence.name]
-            for presence in shown.values()
-            if presence.name in accounts.not_sampled
-        },
+        "not_sampled": dict(islice(cluster.not_sampled.items(), MAX_LIVE_WORKERS)),
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
         "gpus": own_gpus(shown.values()),
@@ -186,7 +192,11 @@ def of_stragglers(accounts: ClusterAccounts, *, records: bool) -> dict[str, Any]
 
 
 def _common(accounts: ClusterAccounts) -> dict[str, Any]:
-    return {"since": accounts.since, "price": accounts.options.price_per_worker_hour}
+    return {
+        "since": accounts.since,
+        "price": accounts.options.price_per_worker_hour,
+        "not_sampled": accounts.cluster.not_sampled,
+    }
 
 
 def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
@@ -249,6 +259,15 @@ def _by_name(
         for bucket, ns in row.items():
             total[bucket] = total.get(bucket, 0) + ns
     return named, others
+
+
+def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:
+    return {
+        "profile": [[*place, ns] for place, ns in merged.profile.items()],
+        "gil_holders": [[*holder, ns] for holder, ns in merged.holders.items()],
+        "gil_holds": [[worker, *hold] for worker, hold in merged.gil_holds],
+        "loop_blocks": [[worker, *hold] for worker, hold in merged.loop_blocks],
+    }
 
 
 def _binned(timeline: Timeline) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
-    #: As ``activity``, by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it.
+    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known; monotone.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Worker name to the reason why nobody looks what its threads wait for.
     not_sampled: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,210 @@
+"""WindowDetails: what a worker tells of a window beyond its accounts, and the same of many workers together."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES
+from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, short, text, whole
+
+#: (function, file, line) of each call, the outermost first.
+Stack = tuple[tuple[str, str, int], ...]
+
+#: Calls of a stack that travel; beyond, the outermost are left out.
+MAX_DEPTH = 60
+
+#: Rows of a profile that all workers together keep in a window, the costliest first.
+MAX_ROWS = 5_000
+
+#: Long holds of one kind that are kept, the longest first.
+MAX_HOLDS = 20
+
+_NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
+_OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
+
+
+class Place(NamedTuple):
+    """Where threads spent time, and on what."""
+
+    bucket: str
+    #: Empty for a bucket without causes.
+    cause: str
+    prefix: str
+    stack: Stack
+
+
+class Holder(NamedTuple):
+    """Who had the GIL while tasks of a prefix waited for it."""
+
+    prefix: str
+    #: The prefix of the holder's task, or another name of what it was.
+    holder: str
+    stack: Stack
+
+
+class Hold(NamedTuple):
+    """One stretch of time in which one thread kept others waiting."""
+
+    ns: int
+    holder: str
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDetails:
+    """What a worker tells of a window beyond its accounts, in nanoseconds."""
+
+    #: Of ``thread-noncpu``, by (span, prefix) and bare cause.
+    causes: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    #: Of ``overhead``, by bare cause.
+    overhead: Mapping[str, int] = field(default_factory=dict)
+    profile: Mapping[Place, int] = field(default_factory=dict)
+    holders: Mapping[Holder, int] = field(default_factory=dict)
+    gil_holds: tuple[Hold, ...] = ()
+    loop_blocks: tuple[Hold, ...] = ()
+
+
+def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
+    """As plain data for msgpack, with at most so many rows of each profile, the costliest; the rest as ``(other)``."""
+    stacks = _Stacks()
+    return {
+        "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
+        "overhead": dict(details.overhead),
+        "profile": [
+            [place.bucket, place.cause, place.prefix, stacks.number(place.stack), ns]
+            for place, ns in costliest(details.profile, limit).items()
+        ],
+        "holders": [
+            [holder.prefix, holder.holder, stacks.number(holder.stack), ns]
+            for holder, ns in costliest(details.holders, limit).items()
+        ],
+        "gil_holds": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.gil_holds],
+        "loop_blocks": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.loop_blocks],
+        "frames": [list(frame) for frame in stacks.frames],
+        "stacks": stacks.rows,
+    }
+
+
+def decode_details(payload: object) -> WindowDetails:
+    """Check what a worker sent, and read it.
+
+    Raises
+    ------
+    RefusedPayload
+        If it is not what :func:`encode_details` makes.
+    """
+    fields = mapping("details", payload)
+    frames = [_frame(entry) for entry in listed("frames", fields.get("frames"))]
+    stacks = [
+        tuple(_one_of("frames", frames, i) for i in listed("stacks", entry))
+        for entry in listed("stacks", fields.get("stacks"))
+    ]
+    causes = {}
+    for span, prefix, row in _entries("causes", fields, 3):
+        causes[text("span", span), text("prefix", prefix)] = counts("causes", row, _NONCPU)
+    profile = {}
+    for bucket, cause, prefix, stack, ns in _entries("profile", fields, 5):
+        place = Place(text("bucket", bucket), text("cause", cause), text("prefix", prefix), _one_of("", stacks, stack))
+        profile[place] = whole("profile", ns)
+    holders = {}
+    for prefix, holder, stack, ns in _entries("holders", fields, 4):
+        key = Holder(text("prefix", prefix), text("holder", holder), _one_of("", stacks, stack))
+        holders[key] = whole("holders", ns)
+
+    def holds(name: str) -> tuple[Hold, ...]:
+        return tuple(
+            Hold(whole(name, ns), text(name, holder), _one_of(name, stacks, stack))
+            for ns, holder, stack in _entries(name, fields, 3)
+        )
+
+    return WindowDetails(
+        causes=causes,
+        overhead=counts("overhead", fields.get("overhead"), _OVERHEAD),
+        profile=profile,
+        holders=holders,
+        gil_holds=holds("gil_holds"),
+        loop_blocks=holds("loop_blocks"),
+    )
+
+
+class MergedProfiles:
+    """The profiles of all workers in one window."""
+
+    def __init__(self) -> None:
+        self.profile: dict[Place, int] = {}
+        self.holders: dict[Holder, int] = {}
+        #: With the worker's name.
+        self.gil_holds: list[tuple[str, Hold]] = []
+        self.loop_blocks: list[tuple[str, Hold]] = []
+
+    def add(self, worker: str, details: WindowDetails) -> None:
+        """What one worker told."""
+        self.profile = _merged(self.profile, details.profile)
+        self.holders = _merged(self.holders, details.holders)
+        self.gil_holds = _longest(self.gil_holds, worker, details.gil_holds)
+        self.loop_blocks = _longest(self.loop_blocks, worker, details.loop_blocks)
+
+
+def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:
+    """So many rows of a profile, the costliest; the others without their stacks, which then share a row."""
+    if len(rows) <= limit:
+        return dict(rows)
+    kept = dict(heapq.nlargest(limit, rows.items(), key=lambda item: item[1]))
+    for key, ns in rows.items():
+        if key not in kept:
+            rest = key._replace(stack=())
+            kept[rest] = kept.get(rest, 0) + ns
+    return kept
+
+
+def _merged(rows: dict[Any, int], more: Mapping[Any, int]) -> dict[Any, int]:
+    for key, ns in more.items():
+        rows[key] = rows.get(key, 0) + ns
+    # Twice as many before it is cut, so that it is not cut for each worker.
+    return costliest(rows, MAX_ROWS) if len(rows) > 2 * MAX_ROWS else rows
+
+
+def _longest(holds: list[tuple[str, Hold]], worker: str, more: Iterable[Hold]) -> list[tuple[str, Hold]]:
+    every = [*holds, *((worker, hold) for hold in more)]
+    return heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
+
+
+class _Stacks:
+    """Stacks and their frames, each of which travels once."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self._numbers: dict[Stack, int] = {}
+        self.frames: dict[tuple[str, str, int], int] = {}
+
+    def number(self, stack: Stack) -> int:
+        """Which row a stack is."""
+        stack = stack[-MAX_DEPTH:]
+        if stack not in self._numbers:
+            self._numbers[stack] = len(self.rows)
+            self.rows.append([self.frames.setdefault(frame, len(self.frames)) for frame in stack])
+        return self._numbers[stack]
+
+
+def _entries(name: str, fields: Mapping[str, Any], length: int) -> Iterable[list[Any] | tuple[Any, ...]]:
+    for entry in listed(name, fields.get(name)):
+        if not isinstance(entry, (list, tuple)) or len(entry) != length:
+            raise RefusedPayload(f"a row of {name} is {short(entry)}; expected {length} values")
+        yield entry
+
+
+def _frame(entry: object) -> tuple[str, str, int]:
+    if not isinstance(entry, (list, tuple)) or len(entry) != 3:
+        raise RefusedPayload(f"a frame is {short(entry)}; expected a function, a file and a line")
+    function, file, line = entry
+    return text("function", function), text("file", file), whole("line", line)
+
+
+def _one_of(name: str, values: list[Any], index: object) -> Any:
+    if type(index) is not int or not 0 <= index < len(values):
+        raise RefusedPayload(f"{name or 'stack'} is number {short(index)}; expected one of {len(values)}")
+    return values[index]
