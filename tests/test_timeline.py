@@ -18,7 +18,7 @@ from dask_efficiency.timeline import (
     Timeline,
     TimelineRecorder,
 )
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND
 
 IDLE, CPU = (ACTIVITIES.index(name) for name in ("idle", "thread-cpu"))
@@ -225,7 +225,7 @@ def test_what_was_read_is_not_read_again() -> None:
 def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0)
-    cluster.ledger.receive("x", {"schema": 2, "off": "no package"}, at=SECOND)
+    cluster.ledger.receive("x", encode_not_measured("no package"), at=SECOND)
     cluster.follow()
     cluster.ledger.accrue(at=2 * SECOND)
     cluster.follow()
