@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
-from dask_efficiency.causes import NAMES, fit, name_of
+from dask_efficiency.causes import NAMES, name_of
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.idle import IdleWeights
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
@@ -98,8 +99,8 @@ class ClusterLedger:
         self._cause_activity = dict.fromkeys(NAMES, 0)
         self._cause_activity_names: dict[str, dict[str, int]] = {}
         self._prefix_causes: dict[str, dict[str, int]] = {}
-        #: Bare causes of so many nanoseconds of a worker's idle time since its last snapshot, by its address.
-        self.idle_causes: Callable[[str, int], Mapping[str, int]] = _unknown
+        #: What the free slots of each worker were free for, for whoever sees that.
+        self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
         self._prefixes: dict[str, list[int]] = {}
         #: GPU accounts of the ledgers that ended, by worker name.
@@ -408,7 +409,9 @@ class ClusterLedger:
         for bucket, ns in balance.active.items():
             self._record_activity(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
         self._record_prefixes(balance.prefixes, then.balance.prefixes if then else {})
-        self._record_causes(presence, snapshot.causes, then.causes if then else SnapshotCauses(), idle)
+        taken = presence.began + balance.elapsed
+        waited = self.idle.split(presence, idle, at=taken)
+        self._record_causes(presence, snapshot.causes, then.causes if then else SnapshotCauses(), waited)
         _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
         _grow(self.outside, snapshot.outside, then.outside if then else {})
         _grow(self.details, snapshot.details, then.details if then else {})
@@ -427,7 +430,9 @@ class ClusterLedger:
             for i, ns in enumerate(row):
                 total[i] += ns - (before[i] if before else 0)
 
-    def _record_causes(self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: int) -> None:
+    def _record_causes(
+        self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: Mapping[str, int]
+    ) -> None:
         gained: dict[str, int] = {}
         for prefix, row in now.prefixes.items():
             before = then.prefixes.get(prefix, {})
@@ -445,10 +450,8 @@ class ClusterLedger:
             if (more := ns - then.overhead.get(cause, 0)) > 0:
                 gained[name_of(Bucket.OVERHEAD, cause)] = more
         active = {name: ns - then.active.get(name, 0) for name, ns in now.active.items()}
-        if idle:
-            found = fit(self.idle_causes(presence.address, idle), Bucket.IDLE, idle)
-            gained.update(found)
-            active.update(found)
+        for cause, ns in idle.items():
+            gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns
         _add(gained, presence.causes, self._cause_names[presence.name], self._causes)
         _add(active, presence.cause_activity, self._cause_activity_names[presence.name], self._cause_activity)
 
@@ -457,6 +460,7 @@ class ClusterLedger:
         self._leaving.remove(presence)
         assert presence.left is not None
         presence.running = 0
+        self.idle.worker_left(presence)
         self._end(presence.snapshot, presence.name)
         if presence.off or presence.snapshot is None or presence.snapshot.final:
             if presence.reason is None and presence.snapshot is None:
@@ -504,10 +508,6 @@ class ClusterLedger:
 
 def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
     totals[name] = add_totals(totals[name], more) if name in totals else more
-
-
-def _unknown(worker: str, idle: int) -> dict[str, int]:
-    return {}
 
 
 def _add(more: Mapping[str, int], *totals: dict[str, int]) -> None:

@@ -98,32 +98,42 @@ def decode_details(payload: object) -> WindowDetails:
         If it is not what :func:`encode_details` makes.
     """
     fields = mapping("details", payload)
-    frames = [_frame(entry) for entry in listed("frames", fields.get("frames"))]
+    frames = [_frame(entry) for entry in listed("details.frames", fields.get("frames"))]
     stacks = [
-        tuple(_one_of("frames", frames, i) for i in listed("stacks", entry))
-        for entry in listed("stacks", fields.get("stacks"))
+        tuple(_one_of("details.frames", frames, i) for i in listed("details.stacks", entry))
+        for entry in listed("details.stacks", fields.get("stacks"))
     ]
+
+    def stack(number: object) -> Stack:
+        found: Stack = _one_of("details.stacks", stacks, number)
+        return found
+
     causes = {}
     for span, prefix, row in _entries("causes", fields, 3):
-        causes[text("span", span), text("prefix", prefix)] = counts("causes", row, _NONCPU)
+        causes[text("details.span", span), text("details.prefix", prefix)] = counts("details.causes", row, _NONCPU)
     profile = {}
-    for bucket, cause, prefix, stack, ns in _entries("profile", fields, 5):
-        place = Place(text("bucket", bucket), text("cause", cause), text("prefix", prefix), _one_of("", stacks, stack))
-        profile[place] = whole("profile", ns)
+    for bucket, cause, prefix, at, ns in _entries("profile", fields, 5):
+        place = Place(
+            text("details.bucket", bucket),
+            text("details.cause", cause),
+            text("details.prefix", prefix),
+            stack(at),
+        )
+        profile[place] = whole("details.profile", ns)
     holders = {}
-    for prefix, holder, stack, ns in _entries("holders", fields, 4):
-        key = Holder(text("prefix", prefix), text("holder", holder), _one_of("", stacks, stack))
-        holders[key] = whole("holders", ns)
+    for prefix, holder, at, ns in _entries("holders", fields, 4):
+        key = Holder(text("details.prefix", prefix), text("details.holder", holder), stack(at))
+        holders[key] = whole("details.holders", ns)
 
     def holds(name: str) -> tuple[Hold, ...]:
         return tuple(
-            Hold(whole(name, ns), text(name, holder), _one_of(name, stacks, stack))
-            for ns, holder, stack in _entries(name, fields, 3)
+            Hold(whole(f"details.{name}", ns), text(f"details.{name}", holder), stack(at))
+            for ns, holder, at in _entries(name, fields, 3)
         )
 
     return WindowDetails(
         causes=causes,
-        overhead=counts("overhead", fields.get("overhead"), _OVERHEAD),
+        overhead=counts("details.overhead", fields.get("overhead"), _OVERHEAD),
         profile=profile,
         holders=holders,
         gil_holds=holds("gil_holds"),
@@ -191,20 +201,20 @@ class _Stacks:
 
 
 def _entries(name: str, fields: Mapping[str, Any], length: int) -> Iterable[list[Any] | tuple[Any, ...]]:
-    for entry in listed(name, fields.get(name)):
+    for entry in listed(f"details.{name}", fields.get(name)):
         if not isinstance(entry, (list, tuple)) or len(entry) != length:
-            raise RefusedPayload(f"a row of {name} is {short(entry)}; expected {length} values")
+            raise RefusedPayload(f"a row of details.{name} is {short(entry)}; expected {length} values")
         yield entry
 
 
 def _frame(entry: object) -> tuple[str, str, int]:
     if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-        raise RefusedPayload(f"a frame is {short(entry)}; expected a function, a file and a line")
+        raise RefusedPayload(f"a frame of details is {short(entry)}; expected a function, a file and a line")
     function, file, line = entry
-    return text("function", function), text("file", file), whole("line", line)
+    return text("details.function", function), text("details.file", file), whole("details.line", line)
 
 
 def _one_of(name: str, values: list[Any], index: object) -> Any:
     if type(index) is not int or not 0 <= index < len(values):
-        raise RefusedPayload(f"{name or 'stack'} is number {short(index)}; expected one of {len(values)}")
+        raise RefusedPayload(f"{name} has number {short(index)}; expected one of {len(values)}")
     return values[index]

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket
+from dask_efficiency.causes import CAUSES, fit, name_of, of_bucket
+from dask_efficiency.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.ledger import (
     ACTIVE_BUCKETS,
@@ -19,7 +21,7 @@ from dask_efficiency.ledger import (
     Outcome,
     WindowBalance,
 )
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
 
 SECOND = 1_000_000_000
 
@@ -86,21 +88,65 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         running=running,
         prefixes=prefixes,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
-        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, spilling, running]),
+        active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, 0, spilling, running]),
     )
 
 
 @st.composite
 def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
     """What a worker might send."""
+    balance = draw(balances(nthreads=nthreads))
     return Snapshot(
         incarnation=draw(st.sampled_from(["a", "b", "c"]) | names),
         seq=draw(st.integers(0, 1 << 40)),
-        balance=draw(balances(nthreads=nthreads)),
+        balance=balance,
         outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         final=draw(st.booleans()),
         gpu=draw(st.none() | any_gpu_totals()),
+        causes=draw(st.just(SnapshotCauses(not_sampled="no samples")) | snapshot_causes(balance)),
+    )
+
+
+@st.composite
+def causes(draw: st.DrawFn, bucket: Bucket, whole: int) -> dict[str, int]:
+    """Some nanoseconds by bare cause."""
+    weights = draw(st.dictionaries(st.sampled_from(CAUSES[bucket]), nanoseconds))
+    return of_bucket(fit(weights, bucket, whole), bucket)
+
+
+@st.composite
+def snapshot_causes(draw: st.DrawFn, balance: Balance) -> SnapshotCauses:
+    """The causes of some accounts: they add up to them."""
+    noncpu = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
+    active = {
+        name_of(bucket, cause): ns
+        for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
+        for cause, ns in draw(causes(bucket, balance.active[bucket])).items()
+    }
+    return SnapshotCauses(
+        prefixes={prefix: draw(causes(Bucket.THREAD_NONCPU, row[noncpu])) for prefix, row in balance.prefixes.items()},
+        overhead=draw(causes(Bucket.OVERHEAD, balance.finalized[Bucket.OVERHEAD])),
+        active=active,
+    )
+
+
+stacks = st.lists(st.tuples(names, names, st.integers(0, 10_000)), max_size=5).map(tuple)
+
+
+@st.composite
+def window_details(draw: st.DrawFn) -> WindowDetails:
+    """What a worker may tell of a window."""
+    holds = st.lists(st.builds(Hold, nanoseconds, names, stacks), max_size=3).map(tuple)
+    place = st.builds(Place, st.sampled_from([str(b) for b in Bucket]), st.sampled_from(["", "gil"]), names, stacks)
+    noncpu = st.dictionaries(st.sampled_from(CAUSES[Bucket.THREAD_NONCPU]), nanoseconds)
+    return WindowDetails(
+        causes=draw(st.dictionaries(st.tuples(names, names), noncpu, max_size=3)),
+        overhead=draw(st.dictionaries(st.sampled_from(CAUSES[Bucket.OVERHEAD]), nanoseconds)),
+        profile=draw(st.dictionaries(place, nanoseconds, max_size=5)),
+        holders=draw(st.dictionaries(st.builds(Holder, names, names, stacks), nanoseconds, max_size=3)),
+        gil_holds=draw(holds),
+        loop_blocks=draw(holds),
     )
 
 
@@ -118,6 +164,7 @@ def window_balances(draw: st.DrawFn) -> WindowBalance:
         free=_by_name(UNHELD_BUCKETS, free),
         rows=window,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
+        details=draw(window_details()),
     )
 
 

@@ -871,7 +871,7 @@ def test_what_nobody_sent_is_counted_and_forgotten():
             r"active\['overhead'\] shrank",
         ),
         (
-            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 0, 1, 0, 0, 0]}},
+            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 0, 0, 1, 0, 0, 0]}},
             r"prefixes\['inc'\] shrank",
         ),
         ({"nthreads": 4, "elapsed": 10, "settled": {"overhead": 1, "idle": 39}}, "nthreads is 4; expected 2"),
@@ -882,7 +882,7 @@ def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
     first = {
         **idle_payload(2, 10),
         "settled": {"overhead": 1, "idle": 19},
-        "prefixes": {"inc": [0, 0, 0, 0, 1, 0, 0, 0]},
+        "prefixes": {"inc": [0, 0, 0, 0, 0, 1, 0, 0, 0]},
         "tasks": {"succeeded": 1},
         "active": {"overhead": 1},
     }

@@ -771,8 +771,8 @@ def test_the_activity_of_a_live_task_has_the_gpu_time_known_so_far():
 def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
-    assert active(ledger, 10, x=(2, 5, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
-    assert active(ledger, 20, x=(2, 5, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
+    assert active(ledger, 10, x=(2, 5, 0, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
+    assert active(ledger, 20, x=(2, 5, 0, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])

@@ -36,7 +36,7 @@ def ledger_with_everything() -> Ledger:
         ledger.reserve(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
         hold = ledger.release(i, at=120 + 100 * i)
         assert hold is not None
-        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, spill=20)
+        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, library=5, spill=20)
     ledger.spilled(1, start=425, stop=427)
     ledger.reserve("frozen", "inc", at=430)
     ledger.release("frozen", at=440)
@@ -122,15 +122,15 @@ def test_a_number_out_of_order_is_refused_by_the_name_of_its_mapping(field, valu
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
 def test_a_number_out_of_order_in_a_row_is_refused(value):
     with pytest.raises(RefusedPayload, match="^prefixes is "):
-        decode(payload(prefixes={"inc": [0, 0, 0, value, 0, 0, 0, 0]}))
+        decode(payload(prefixes={"inc": [0, 0, 0, 0, value, 0, 0, 0, 0]}))
     with pytest.raises(RefusedPayload, match="^rows is "):
-        decode_window(window_payload(rows=[["span", "inc", [0, 0, 0, 0, 0, 0, 0, 0, value]]]))
+        decode_window(window_payload(rows=[["span", "inc", [0, 0, 0, 0, 0, 0, 0, 0, 0, value]]]))
 
 
 @pytest.mark.parametrize("value", [None, 0, 1, "1", 1.0, True, [1]], ids=repr)
 def test_another_schema_is_refused(value):
     for one, read in ((payload, decode), (window_payload, decode_window)):
-        with pytest.raises(RefusedPayload, match="^schema is .*; expected 2"):
+        with pytest.raises(RefusedPayload, match="^schema is .*; expected 3"):
             read(one(schema=value))
 
 
@@ -176,15 +176,15 @@ def test_a_name_out_of_order_is_refused_by_its_field(value):
     with pytest.raises(RefusedPayload, match="^incarnation is "):
         decode(payload(incarnation=value))
     with pytest.raises(RefusedPayload, match="^off is "):
-        decode({"schema": 2, "off": value})
+        decode({"schema": 3, "off": value})
     with pytest.raises(RefusedPayload, match="^outside is "):
         decode(payload(outside={value: 1}))
     with pytest.raises(RefusedPayload, match="^prefixes is "):
-        decode(payload(prefixes={value: [0] * 8}))
+        decode(payload(prefixes={value: [0] * 9}))
     with pytest.raises(RefusedPayload, match="^span is "):
-        decode_window(window_payload(rows=[[value, "inc", [0] * 9]]))
+        decode_window(window_payload(rows=[[value, "inc", [0] * 10]]))
     with pytest.raises(RefusedPayload, match="^prefix is "):
-        decode_window(window_payload(rows=[["span", value, [0] * 9]]))
+        decode_window(window_payload(rows=[["span", value, [0] * 10]]))
 
 
 @pytest.mark.parametrize("bucket", ["running", "no-work", "lost-worker", "unmeasured", "coffee"])
@@ -220,7 +220,7 @@ def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
-@pytest.mark.parametrize("bucket", [i for i in range(8) if TASK_BUCKETS[i] != "spill"])
+@pytest.mark.parametrize("bucket", [i for i in range(9) if TASK_BUCKETS[i] != "spill"])
 def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
     prefixes = payload()["prefixes"]
     row = next(row for row in prefixes.values() if row[bucket])
@@ -268,13 +268,13 @@ def test_a_window_that_is_off_by_one_is_refused(off_by):
         decode_window(window_payload(rows=rows))
 
 
-@pytest.mark.parametrize("length", [0, 7, 9])
+@pytest.mark.parametrize("length", [0, 8, 10])
 def test_a_row_of_another_length_is_refused(length):
-    with pytest.raises(RefusedPayload, match="^a row of prefixes is .*; expected 8 numbers"):
+    with pytest.raises(RefusedPayload, match="^a row of prefixes is .*; expected 9 numbers"):
         decode(payload(prefixes={"inc": [0] * length}))
 
 
-@pytest.mark.parametrize("rows", [["abc"], [["span", "inc"]], [None], [["span", "inc", [0] * 8]], {}, "rows"], ids=repr)
+@pytest.mark.parametrize("rows", [["abc"], [["span", "inc"]], [None], [["span", "inc", [0] * 9]], {}, "rows"], ids=repr)
 def test_rows_of_a_window_out_of_shape_are_refused(rows):
     with pytest.raises(RefusedPayload, match="row"):
         decode_window(window_payload(rows=rows))
@@ -282,7 +282,7 @@ def test_rows_of_a_window_out_of_shape_are_refused(rows):
 
 @pytest.mark.parametrize("field", ["outside", "details", "prefixes"])
 def test_too_many_names_are_refused(field):
-    value: Any = [0] * 8 if field == "prefixes" else 0
+    value: Any = [0] * 9 if field == "prefixes" else 0
     assert decode(payload_with_names(field, MAX_NAMES, value))
     with pytest.raises(RefusedPayload, match=f"^{field} has {MAX_NAMES + 1} entries; expected at most {MAX_NAMES}"):
         decode(payload_with_names(field, MAX_NAMES + 1, value))

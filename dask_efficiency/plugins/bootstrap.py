@@ -27,19 +27,20 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         The windows that are open now: a worker that joins opens them when its accounts begin.
     recording
         The recording that goes on now, or None: a worker that joins takes part in it.
-    gpu
-        How GPU time is measured, as the option of this name.
+    gpu, waiting
+        How GPU time is measured, and whether to sample what threads wait for, as the options of these names.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto"):  # type: ignore[no-untyped-def]
+    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto", waiting=True):  # type: ignore[no-untyped-def]
         self.version = version
         self.session = session
         self.max_prefixes = max_prefixes
         self.windows = windows
         self.recording = recording
         self.gpu = gpu
+        self.waiting = waiting
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]

@@ -105,6 +105,12 @@ OPTIONS: dict[str, Option] = {
         "How GPU time is measured once a task uses a GPU: exactly (`cupti`), as an upper bound (`torch-events`, for "
         "workers of one thread), as well as can be (`auto`), or not at all (`off`).",
     ),
+    "waiting": Option(
+        True,
+        _flag,
+        "Whether to sample on which line and why tasks wait (the GIL, a core, a lock, files, the network) on each "
+        "worker, with at most 0.3 % of a core; on Linux only.",
+    ),
     "on_straggler": Option(
         "warn",
         _reaction,
@@ -125,6 +131,7 @@ class Options:
     trace: bool
     trace_max_tasks: int
     gpu: str
+    waiting: bool
     on_straggler: Any
 
 

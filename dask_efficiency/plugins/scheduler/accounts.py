@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.idle import Alone
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
@@ -60,6 +62,9 @@ class OpenWindow:
     spans: set[str]
     #: What its report cannot have, as notes.
     missing: list[str]
+    #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
+    waited_for: Mapping[str, int]
+    alone: Mapping[Hashable, Alone]
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
 
@@ -106,6 +111,7 @@ class ClusterAccounts:
         self.since = time.time()
         self.cluster = ClusterLedger(at=time.monotonic_ns())
         self.work = WorkTracker(scheduler, self.cluster, windows)
+        self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle)
         self.timelines = Timelines(at=self.cluster.started)
         self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.
@@ -184,6 +190,7 @@ class ClusterAccounts:
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
+        self.idle.catch_up(at=at)
         now = time.time()
         for address, ws in self.scheduler.workers.items():
             payload = ws.metrics.get(METRIC)
@@ -214,6 +221,7 @@ class ClusterAccounts:
     def take_answers(self, replies: Answers) -> dict[str, WindowBalance | str]:
         """Take the snapshots that workers were asked for; gives their windows, or why there is none, by address."""
         answers: dict[str, WindowBalance | str] = {}
+        self.idle.catch_up()
         for address, (reply, at) in replies.items():
             if not isinstance(reply, dict) or "snapshot" not in reply:
                 answers[address] = str(reply) if isinstance(reply, Exception) else "it is not metered"

@@ -87,6 +87,7 @@ class ClusterMeter:
         self.accounts.reconcile()
         self.guard(self._poll)
         self._poller.start()
+        self.accounts.idle.start()
         self._exports.start()
         await self._recording.always(self.options.trace)
 
@@ -94,7 +95,7 @@ class ClusterMeter:
         """Take other options; the accounts go on."""
         if options == self.options:
             return
-        resend = (options.max_prefixes, options.gpu) != (self.options.max_prefixes, self.options.gpu)
+        resend = _of_workers(options) != _of_workers(self.options)
         self.options = options
         if resend:
             await self._workers.send()
@@ -130,6 +131,7 @@ class ClusterMeter:
     def _stop_measuring(self) -> None:
         self._poller.stop()
         self._recording.stop()
+        self.accounts.idle.stop()
         self._work.close()
 
     def _failed(self) -> None:
@@ -291,3 +293,8 @@ class ClusterMeter:
             logger.info("dask_efficiency wrote the cluster's report to %s", path)
         except Exception:
             logger.exception("dask_efficiency could not write the cluster's report to %s", path)
+
+
+def _of_workers(options: Options) -> tuple[Any, ...]:
+    """The options that the workers' half is sent."""
+    return options.max_prefixes, options.gpu, options.waiting

@@ -71,7 +71,9 @@ class OpenWindows:
             raise
         work = accounts.work
         window = ClusterWindow(accounts.cluster, at=at, graphs=work.graphs, running=work.running)
-        self._open[window_id] = opened = OpenWindow(window, timeline, client, {span}, missing)
+        self._open[window_id] = opened = OpenWindow(
+            window, timeline, client, {span}, missing, dict(accounts.idle.parallelism), dict(accounts.idle.alone)
+        )
         work.repeats[window_id] = opened.repeats
         accounts.windows[window_id] = window
         self._workers.update()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
@@ -54,6 +55,8 @@ class WorkTracker:
         self._near = 1
         self._outstanding = 0
         self._processing = 0
+        #: Called when work or the taking in of a graph has begun or ended.
+        self.turned: Callable[[], object] = lambda: None
         self.reset()
         self._replacements = Replacements()
         self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
@@ -187,6 +190,7 @@ class WorkTracker:
         outstanding = running or self._graphs > 0 or self._outstanding > len(self._long_running)
         if outstanding is not self._cluster.work.outstanding:
             self._cluster.work.set(outstanding, at=time.monotonic_ns())
+            self.turned()
         if self._windows:
             at = time.monotonic_ns()
             for window in self._windows.values():
@@ -197,11 +201,13 @@ class WorkTracker:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:
             self._graphs += 1
             self._changed()
+            self.turned()
             try:
                 return await update_graph(*args, **kwargs)
             finally:
                 self._graphs -= 1
                 self._changed()
+                self.turned()
 
         return taking_in
 

@@ -51,6 +51,8 @@ class EfficiencyPlugin(SchedulerPlugin):
     gpu
         How GPU time is measured once a task uses a GPU: ``"cupti"`` exactly, ``"torch-events"`` as an upper bound, for
         workers of one thread, ``"auto"`` as well as can be, ``"off"`` not at all.
+    waiting
+        Whether to sample on which line and why tasks wait.
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
@@ -76,6 +78,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         trace: bool | None = None,
         trace_max_tasks: int | None = None,
         gpu: str | None = None,
+        waiting: bool | None = None,
         on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
     ) -> None:
         self._given = options.given(
@@ -88,6 +91,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "trace": trace,
                 "trace_max_tasks": trace_max_tasks,
                 "gpu": gpu,
+                "waiting": waiting,
                 "on_straggler": on_straggler,
             }
         )

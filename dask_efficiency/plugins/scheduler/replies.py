@@ -64,6 +64,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "details": closed.details,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
+        "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
         "worker_causes": closed.worker_causes,
         "prefix_causes": closed.prefix_causes,
         "repeats": opened.repeats.by_prefix(),
@@ -100,6 +101,7 @@ def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "not_measured": dict(cluster.reasons),
+        "waited_for": dict(accounts.idle.parallelism),
         "worker_causes": cluster.causes_by_worker(),
         "prefix_causes": cluster.causes_by_prefix(),
         "repeats": accounts.work.repeats[None].by_prefix(),
@@ -259,6 +261,10 @@ def _by_name(
         for bucket, ns in row.items():
             total[bucket] = total.get(bucket, 0) + ns
     return named, others
+
+
+def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+    return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
 
 
 def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:

@@ -19,6 +19,10 @@ from dask_efficiency.plugins.options import Options
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+#: Rows of a profile that a worker sends at least; all workers together send about the second number.
+MIN_ROWS = 20
+MAX_ROWS = 20_000
+
 logger = logging.getLogger("dask_efficiency")
 
 #: What each worker answered, or the exception that came instead, by address; and when, monotonic nanoseconds.
@@ -62,6 +66,7 @@ class WorkerHalves:
             list(self._windows),
             self.recording,
             options.gpu,
+            options.waiting,
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:
@@ -86,9 +91,11 @@ class WorkerHalves:
 
     async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> Answers:
         """The answers of all workers, or of some; one that does not answer costs the timeout."""
-        message = {"op": names.OP, "action": action}
+        message: dict[str, Any] = {"op": names.OP, "action": action}
         if window:
             message["window"] = window
+        if action == names.CLOSE:
+            message["limit"] = max(MIN_ROWS, MAX_ROWS // max(1, len(self._scheduler.workers)))
         return await self._broadcast(message, addresses)
 
     async def ask_final_snapshot(self, address: str) -> Any:

@@ -14,8 +14,9 @@ class WorkerHalf(Protocol):
     #: Windows that are open when it arrives, and the recording that goes on.
     windows: list[str]
     recording: str | None
-    #: The option of this name.
+    #: The options of these names.
     gpu: str
+    waiting: bool
 
     def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
         """Dask's hook; the meter replaces it on the instance."""

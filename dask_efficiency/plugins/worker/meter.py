@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Ledger, Outcome, Used
+from dask_efficiency.ledger import Availability, Ledger, Outcome, Used, WindowBalance
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
@@ -24,6 +24,7 @@ from dask_efficiency.plugins.names import (
     OPEN,
     RECORD,
 )
+from dask_efficiency.plugins.worker.causes import WorkerCauses
 from dask_efficiency.plugins.worker.cost import HookCost
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
@@ -91,6 +92,7 @@ class WorkerMeter:
         #: What its process did beside the tasks; None where reading it failed.
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
+        self._causes = WorkerCauses(worker, self._threads, self._ledger.held.get, enabled=plugin.waiting)
         self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
         self._pending = PendingTasks(
             self._ledger,
@@ -98,6 +100,7 @@ class WorkerMeter:
             worker.state.stimulus_log,
             threads=self._threads,
             spills=self._spills,
+            library=self._causes.library,
             use=self._gpu.use,
             watched=self._gpu.ended,
             rate=self._rate,
@@ -122,7 +125,7 @@ class WorkerMeter:
         self._observed: tuple[Status, int, int] | None = None
         self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
         for window in plugin.windows:
-            self._ledger.open_window(window, at=at)
+            self._open_window(window, at)
         self._observe(at)
 
     # -- coming and going --------------------------------------------------------------------
@@ -137,6 +140,7 @@ class WorkerMeter:
         self._threads.attach()
         self._spills.start()
         self._gpu.start(plugin.gpu)
+        self._causes.start(enabled=plugin.waiting)
         self._record(plugin.recording)
 
     def detach(self) -> None:
@@ -157,6 +161,7 @@ class WorkerMeter:
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
         self._gpu.stop()
+        self._causes.stop()
         self._spills.stop()
         self._threads.restore()
 
@@ -176,7 +181,7 @@ class WorkerMeter:
         self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
-            balance = self._ledger.close_window(window, at=at)
+            balance = self._close_window(window, at)
             if balance is not None:
                 windows[window] = encode_window(balance)
         self._final = {
@@ -197,6 +202,7 @@ class WorkerMeter:
         self._record(None)
         self._plugin.__dict__.pop("transition", None)
         self._gpu.stop()
+        self._causes.stop()
         self._spills.stop()
         self._threads.restore()
 
@@ -384,8 +390,8 @@ class WorkerMeter:
                 self._fail(error)
         return encode_not_measured(str(self.off))
 
-    async def handle(self, action: str, window: str = "") -> dict[str, Any]:
-        """Answer the scheduler.
+    async def handle(self, action: str, window: str = "", limit: int = 300) -> dict[str, Any]:
+        """Answer the scheduler, with profiles of at most ``limit`` rows.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
         window is the recording or nothing, and ``flush`` what was recorded; ``last-words`` of a worker that closes.
@@ -407,11 +413,11 @@ class WorkerMeter:
                 self._catch_up(at)
                 answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at)), **self._processors()}
                 if action == OPEN:
-                    self._ledger.open_window(window, at=at)
+                    self._open_window(window, at)
                 elif action == CLOSE:
-                    balance = self._ledger.close_window(window, at=at)
+                    balance = self._close_window(window, at)
                     if balance is not None:
-                        answer["window"] = encode_window(balance)
+                        answer["window"] = encode_window(balance, limit=limit)
                 return answer
             except Exception as error:
                 self._fail(error)
@@ -425,8 +431,17 @@ class WorkerMeter:
             logger.exception("dask_efficiency cannot tell which processors %s may use", self.worker.address)
             return {}
 
+    def _open_window(self, window: str, at: int) -> None:
+        self._ledger.open_window(window, at=at)
+        self._causes.open_window(window, self._pending.overhead)
+
+    def _close_window(self, window: str, at: int) -> WindowBalance | None:
+        balance = self._ledger.close_window(window, at=at)
+        return None if balance is None else self._causes.close_window(window, balance, self._pending.overhead)
+
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
+        self._causes.catch_up()
         self._pending.all(at=at)
         self._look_back(at)
         self._observe(at)
@@ -442,7 +457,7 @@ class WorkerMeter:
         if self._threads.actors:
             outside["actor methods"] = self._threads.actors
         if self._heartbeats_ns:
-            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent
+            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent + self._causes.spent
         details = self._metrics.details() | self._pending.details
         if self._process is not None:
             try:
@@ -454,10 +469,12 @@ class WorkerMeter:
                 logger.error("dask_efficiency no longer reports what %s waits for", self.worker.address, exc_info=error)
         if self._threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self._threads.not_measured
-        used = self._threads.so_far(self._ledger.held, self._spills.watch.between) | self._pending.used_so_far()
+        held, spilled = self._ledger.held, self._spills.watch.between
+        used = self._threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
             (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
         )
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
-        return Snapshot(self._incarnation, self._seq, balance, outside, details, final, gpu)
+        causes = self._causes.of_snapshot(balance, self._pending.overhead)
+        return Snapshot(self._incarnation, self._seq, balance, outside, details, final, gpu, causes)

@@ -30,6 +30,9 @@ MAX_WAITING = 10_000
 #: Shorter tasks tell nothing of how fast a worker is, and their inputs are not looked at.
 MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
 
+#: Tasks that waited for less are not asked what they waited for: there are many of them, and no sample meets them.
+MIN_WAITED_NS = 50_000
+
 _SUCCEEDED = Outcome.SUCCEEDED
 
 #: A task whose slot is free: its key, reservation and outcome, when its thread began and stopped and the CPU time
@@ -63,6 +66,8 @@ class PendingTasks:
         What tasks used in their threads.
     spills
         In which times the event loop spilled.
+    library
+        Of so many nanoseconds that an ended task waited, those in which threads of libraries computed.
     use
         What an ended task had of the GPU; None while that is not known.
     watched
@@ -80,6 +85,7 @@ class PendingTasks:
         *,
         threads: TaskThreads,
         spills: LoopSpills,
+        library: Callable[[SlotReservation, int], int],
         use: Callable[[TaskId], GpuUse | None],
         watched: Callable[[TaskId, str], object],
         rate: Callable[[str, int, int, float], object],
@@ -89,6 +95,7 @@ class PendingTasks:
         self._stimulus_log = stimulus_log
         self._threads = threads
         self._spills = spills
+        self._library = library
         self._use = use
         self._watched = watched
         self._rate = rate
@@ -99,6 +106,9 @@ class PendingTasks:
         self.unknown = 0
         #: Nanoseconds within ``thread-noncpu`` that the GPU explains.
         self.details: dict[str, int] = {}
+        #: Nanoseconds for which tasks held their slots before their threads began, and after they were done.
+        self._before = 0
+        self._after = 0
 
     # -- what a SlotTracker tells ------------------------------------------------------------
 
@@ -130,6 +140,11 @@ class PendingTasks:
     def _stimulus(self) -> Any:
         """The stimulus that is handled now; None where the user has upstream log none: then all tasks wait for it."""
         return self._stimulus_log[-1] if self._stimulus_log else None
+
+    @property
+    def overhead(self) -> dict[str, int]:
+        """Nanoseconds of the tasks that were finalized, by what they held their slots for outside their threads."""
+        return {"hand-over": self._before, "event-loop": self._after}
 
     # -- finalizing --------------------------------------------------------------------------
 
@@ -167,6 +182,7 @@ class PendingTasks:
 
     def _finalize(self, tasks: Sequence[Pending]) -> None:
         finalized: list[Ended] = []
+        before = after = 0
         for _, reservation, outcome, (began, stopped, cpu), spill, nbytes, window, _ in tasks:
             wall = stopped - began
             start = reservation.start
@@ -176,14 +192,20 @@ class PendingTasks:
                 inside = max(0, min(stopped, stop) - max(began, start))
                 cpu = cpu * inside // wall if wall else 0
                 wall = inside
+            else:
+                before += began - start
+                after += stop - stopped
             if spill is None:
                 spill = self._spill(reservation.span, reservation.prefix)
             if nbytes >= 0:
                 self._rate(reservation.prefix, wall, cpu, nbytes)
+            library = self._library(reservation, wall - cpu) if wall - cpu >= MIN_WAITED_NS else 0
             if window is None or outcome is not _SUCCEEDED or reservation.recomputed:
-                finalized.append((reservation, outcome, (cpu, wall, 0, 0, spill)))
+                finalized.append((reservation, outcome, (cpu, wall, 0, library, spill)))
             else:
-                self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, spill=spill)))
+                self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, library=library, spill=spill)))
+        self._before += before
+        self._after += after
         self._ledger.finalize_many(finalized)
         if self._waiting:
             self._finalize_waiting()
@@ -201,8 +223,17 @@ class PendingTasks:
             self._waiting.popleft()
             # Waiting that burns CPU is no work of the CPU.
             cpu = max(0, used.cpu - use.spun)
-            self._ledger.finalize(reservation, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, spill=used.spill)
-            self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel)
+            library = max(0, min(used.library, used.wall - cpu - use.kernel))
+            self._ledger.finalize(
+                reservation,
+                _SUCCEEDED,
+                cpu=cpu,
+                gpu=use.kernel,
+                wall=used.wall,
+                library=library,
+                spill=used.spill,
+            )
+            self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel - library)
 
     def _explain(self, use: GpuUse, noncpu: int) -> None:
         """Note what of a task's ``thread-noncpu`` was the GPU's, at most all of it."""

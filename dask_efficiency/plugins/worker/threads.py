@@ -186,7 +186,12 @@ class TaskThreads:
         executing = self._state.executing
         return len(executing) - max(0, at_work) - sum(map(self._measured_elsewhere, executing))
 
-    def so_far(self, held: Mapping[object, SlotReservation], spilled: Callable[[int, int], int]) -> dict[object, Used]:
+    def so_far(
+        self,
+        held: Mapping[object, SlotReservation],
+        spilled: Callable[[int, int], int],
+        library: Callable[[SlotReservation, int], int],
+    ) -> dict[object, Used]:
         """What the tasks that hold slots used so far, as far as it is known, by key.
 
         Parameters
@@ -195,6 +200,8 @@ class TaskThreads:
             Those tasks.
         spilled
             Nanoseconds between two instants in which the event loop spilled.
+        library
+            Of so many nanoseconds that a task waited, those in which threads of libraries computed.
         """
         executing = self._state.executing
         if not executing:
@@ -209,7 +216,11 @@ class TaskThreads:
         }
         for key, (cpu, wall) in self.live().items():
             reservation = held.get(key)
-            used[key] = Used(cpu, wall, spill=spilled(reservation.start, at - wall) if reservation is not None else 0)
+            if reservation is None:
+                used[key] = Used(cpu, wall)
+            else:
+                computed = library(reservation, wall - cpu)
+                used[key] = Used(cpu, wall, library=computed, spill=spilled(reservation.start, at - wall))
         for key, (start, stop, cpu) in self._just_done(held, used).items():
             used[key] = Used(cpu, stop - start, spill=spilled(held[key].start, start) + spilled(stop, at))
         not_begun = {

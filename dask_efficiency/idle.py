@@ -1,0 +1,290 @@
+"""IdleWeights: what slots were free for while work was outstanding, fit to what their workers report."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.causes import CAUSES, UNKNOWN
+
+#: What a free slot can be free for, in the order of precedence; ``unknown`` is where nobody looked.
+SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
+
+_SCHEDULER, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
+    SEEN.index, ("scheduler", "imbalance", "restricted", "graph", "parallelism")
+)
+
+#: In place of a prefix: what all waited for when nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
+NOTHING_RAN = "(nothing ran)"
+OTHER = "(other)"
+
+#: Prefixes that are told apart, as many as a ledger does by default.
+MAX_PREFIXES = 1_000
+
+#: Keys of tasks that ran alone; of more, those that did for the shortest are forgotten, half of all at a time.
+MAX_ALONE = 1_000
+
+#: Changes of a worker's free slots that are kept apart until its next split. At 20 looks a second they are those of
+#: 13 s, and heartbeats of the few workers that are looked at so often are half a second apart.
+MAX_CHANGES = 256
+
+
+class Slots(NamedTuple):
+    """What the scheduler believes of a worker's slots."""
+
+    free: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What the scheduler holds and believes at one instant, while work is outstanding."""
+
+    #: Every worker that is there; slots of one that is paused or retires are not free.
+    workers: Mapping[Hashable, Slots]
+    #: Free slots of them all.
+    free: int
+    #: Ready tasks that the scheduler has not sent.
+    queued: int = 0
+    #: Tasks that wait on workers beyond their threads, and could run on a free slot.
+    waiting: int = 0
+    #: Tasks that wait on workers beyond their threads or on the scheduler, and may not run on any free slot.
+    restricted: int = 0
+    #: Whether a graph is being taken in.
+    graphs: bool = False
+    #: How many of the tasks that run have each prefix; where there are many, of some of them.
+    running: Mapping[str, int] = field(default_factory=dict)
+    #: (key, prefix) of the one task that runs, if it is one.
+    only: tuple[Hashable, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A task that was the only one to run while slots were free for lack of others."""
+
+    prefix: str
+    #: Nanoseconds of the wall clock.
+    ns: int
+
+
+def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
+    """How many of a cluster's free slots are free for which cause.
+
+    Ready tasks that the scheduler holds account for one slot each, then tasks that wait elsewhere and could move, then
+    those that may not. The rest is free because a graph is being taken in or, if none is, for lack of parallelism.
+
+    Returns
+    -------
+    tuple
+        By :data:`SEEN`; sums to ``state.free``.
+    """
+    found = [0] * len(SEEN)
+    left = state.free
+    for cause, tasks in ((_SCHEDULER, state.queued), (_IMBALANCE, state.waiting), (_RESTRICTED, state.restricted)):
+        found[cause] = min(left, tasks)
+        left -= found[cause]
+    found[_GRAPH if state.graphs else _PARALLELISM] = left
+    return tuple(found)
+
+
+class _Change(NamedTuple):
+    """From an instant on, a worker's slots are these; what a free slot of the cluster was free for until then."""
+
+    at: int
+    seen: tuple[int, ...]
+    slots: Slots
+
+
+class _Account:
+    """A worker's slots since its last split."""
+
+    def __init__(self, change: _Change) -> None:
+        self.changes = [change]
+        #: Thread-nanoseconds of earlier changes, by :data:`SEEN`; and those of slots that were believed to be in use.
+        self.weights = [0] * len(SEEN)
+        self.in_use = 0
+
+    def change(self, change: _Change) -> None:
+        if change.at == self.changes[-1].at:
+            self.changes.pop()
+        self.changes.append(change)
+        if len(self.changes) > MAX_CHANGES:
+            self._sum_up(self.changes[: MAX_CHANGES // 2 + 1])
+            del self.changes[: MAX_CHANGES // 2]
+
+    def take(self, at: int, end: _Change) -> tuple[list[int], int]:
+        """The weights until an instant, and the time in use; the account goes on from there."""
+        at = min(max(at, self.changes[0].at), end.at)
+        over = sum(change.at <= at for change in self.changes)
+        cut = _between(self.changes[over - 1], (*self.changes[over:], end)[0], at)
+        self._sum_up([*self.changes[:over], cut])
+        self.changes = [cut, *self.changes[over:]]
+        taken = self.weights, self.in_use
+        self.weights, self.in_use = [0] * len(SEEN), 0
+        return taken
+
+    def _sum_up(self, changes: list[_Change]) -> None:
+        for i in range(1, len(changes)):
+            _, before, slots = changes[i - 1]
+            after = changes[i].seen
+            if before is after or not slots.all:
+                continue
+            free = 0
+            if slots.free:
+                for cause in range(len(SEEN)):
+                    ns = slots.free * (after[cause] - before[cause])
+                    self.weights[cause] += ns
+                    free += ns
+            self.in_use += max(0, slots.all * (after[-1] - before[-1]) - free)
+
+
+class IdleWeights:
+    """What the free slots of each worker were free for, as the scheduler saw it, until it reports its idle time.
+
+    All free slots of a cluster are alike at any instant: each is free for the causes of all in proportion. A worker's
+    weights are their sums over the time for which its slots were free. Where no work was outstanding, or nobody looked,
+    there are none.
+
+    Parameters
+    ----------
+    at
+        Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
+    """
+
+    def __init__(self, *, at: int) -> None:
+        #: Slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then, in proportion to
+        #: their tasks.
+        self.parallelism: dict[str, int] = {}
+        #: By key, the tasks that ran alone.
+        self.alone: dict[Hashable, Alone] = {}
+        self._at = at
+        #: Nanoseconds for which a slot that was always free was so, by :data:`SEEN`; and those that were seen at all.
+        self._seen = (0,) * (len(SEEN) + 1)
+        self._accounts: dict[Hashable, _Account] = {}
+        #: The workers of the last state; and those that left since and may be in the next one yet.
+        self._workers: Mapping[Hashable, Slots] = {}
+        self._left: set[Hashable] = set()
+        self._state: ClusterState | None = None
+        self._causes: tuple[int, ...] = ()
+
+    @property
+    def at(self) -> int:
+        """Until when the weights are known."""
+        return self._at
+
+    def accrue(self, state: ClusterState | None, *, at: int) -> None:
+        """Count what held since the last call.
+
+        Parameters
+        ----------
+        state
+            The scheduler's state; None where no work was outstanding, or nobody knows. Not changed afterwards.
+        at
+            Until when. What is not later than the last call is not counted.
+        """
+        elapsed = at - self._at
+        if elapsed <= 0:
+            return
+        if state is not None:
+            self._follow(state)
+            self._count(state, elapsed)
+        self._at = at
+
+    def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
+        """A worker's idle time by cause; its weights until then are used up.
+
+        Parameters
+        ----------
+        worker
+            As it is called in the states.
+        idle
+            Nanoseconds that its slots were idle since the last split while work was outstanding, not negative. With 0
+            its weights are used up all the same.
+        at
+            The instant to which it reports; as far as the weights are known, if not given.
+
+        Returns
+        -------
+        dict
+            Nanoseconds by cause, of :data:`~dask_efficiency.causes.CAUSES`; sums to ``idle``. Where the scheduler
+            believed in more free slots, each cause is scaled down. Where in fewer, a message was on its way or the
+            scheduler had not looked at it: that is ``scheduler``, as far as it believed slots to be in use, and else
+            ``unknown``.
+        """
+        if idle < 0:
+            raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
+        weights, in_use = [0] * len(SEEN), 0
+        account = self._accounts.get(worker)
+        if account is not None:
+            end = _Change(self._at, self._seen, account.changes[-1].slots)
+            weights, in_use = account.take(self._at if at is None else at, end)
+        if sum(weights) > idle:
+            weights = scale_down(weights, idle)
+        rest = idle - sum(weights)
+        weights[_SCHEDULER] += min(rest, in_use)
+        found = {cause: ns for cause, ns in zip(SEEN, weights, strict=True) if ns}
+        if rest > in_use:
+            found[UNKNOWN] = rest - in_use
+        return found
+
+    def worker_left(self, worker: Hashable) -> None:
+        """A worker reports nothing any more."""
+        self._accounts.pop(worker, None)
+        self._left.add(worker)
+
+    def _follow(self, state: ClusterState) -> None:
+        """Note which workers' slots have changed."""
+        workers = state.workers
+        if workers is self._workers:
+            return
+        at, seen, accounts = self._at, self._seen, self._accounts
+        for worker, slots in workers.items():
+            account = accounts.get(worker)
+            if account is None:
+                if worker not in self._left:
+                    accounts[worker] = _Account(_Change(at, seen, slots))
+            elif account.changes[-1].slots != slots:
+                account.change(_Change(at, seen, slots))
+        for worker in self._workers.keys() - workers.keys():
+            if worker in accounts:
+                accounts[worker].change(_Change(at, seen, Slots(0, 0)))
+        self._workers = workers
+        self._left.intersection_update(workers)
+
+    def _count(self, state: ClusterState, elapsed: int) -> None:
+        if state is not self._state:
+            self._state, self._causes = state, slots_by_cause(state)
+        causes = self._causes
+        gained = scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
+        self._seen = tuple(map(sum, zip(self._seen, (*gained, elapsed), strict=True)))
+        lacking = causes[_PARALLELISM]
+        if lacking:
+            running = state.running or {NOTHING_RAN: 1}
+            parts = scale_down([tasks * lacking * elapsed for tasks in running.values()], lacking * elapsed)
+            for prefix, ns in zip(running, parts, strict=True):
+                if prefix not in self.parallelism and len(self.parallelism) >= MAX_PREFIXES:
+                    prefix = OTHER
+                self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
+            if state.only is not None:
+                self._add_alone(*state.only, elapsed)
+
+    def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
+        known = self.alone.get(key)
+        self.alone[key] = Alone(prefix, elapsed + (known.ns if known else 0))
+        if len(self.alone) > MAX_ALONE:
+            rows = sorted(((alone.ns, other) for other, alone in self.alone.items()), key=itemgetter(0))
+            for _, other in rows[: MAX_ALONE // 2]:
+                if other != key:
+                    del self.alone[other]
+
+
+def _between(before: _Change, after: _Change, at: int) -> _Change:
+    """An instant between two changes of a worker's slots: what its slots were free for is taken in proportion."""
+    if at == before.at:
+        return before
+    part, whole = at - before.at, after.at - before.at
+    seen = tuple(b + (a - b) * part // whole for b, a in zip(before.seen, after.seen, strict=True))
+    return _Change(at, seen, before.slots)

@@ -1,0 +1,289 @@
+"""IdleWatch: looks at the scheduler's state while work is outstanding, to know what free slots are free for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from distributed.core import Status
+from tornado.ioloop import PeriodicCallback
+
+from dask_efficiency.idle import Alone, ClusterState, IdleWeights, Slots
+from dask_efficiency.plugins.guard import Guard
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import TaskState, WorkerState
+
+    from dask_efficiency.cluster import ClusterLedger
+    from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
+
+#: How often the state is looked at, up to a hundred workers; with more, in proportion less often.
+INTERVAL_MS = 50.0
+INTERVAL_MS_PER_WORKER = 0.5
+
+#: Part of an interval by which it varies, so that tasks as long as one are seen in all their parts.
+JITTER = 0.2
+
+#: A look that does not wait for its turn comes this many times its own CPU time after the last one, at least: such
+#: looks take 0.1 % of a core at most.
+REST = 1_000
+
+#: Tasks whose restrictions, and whose prefixes, are looked at each time.
+MAX_TASKS = 64
+
+_T = TypeVar("_T")
+
+
+class IdleWatch:
+    """Looks at a scheduler's state and weighs it, from :meth:`start` to :meth:`stop`; asleep while there is no work.
+
+    What the scheduler holds is as it was at the last look until the next one. While its event loop is blocked that is
+    true: nothing is sent and no result is heard of, a graph goes on being taken in, and what was free for lack of ready
+    tasks would be so without the block. Slots that workers finish with in the meantime are idle beyond what the
+    scheduler believed, which :meth:`~dask_efficiency.idle.IdleWeights.split` gives to ``scheduler``.
+
+    If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    work
+        Tells when work and graphs begin and end.
+    cluster
+        Knows the workers: weights are by :class:`~dask_efficiency.presence.Presence`.
+    weights
+        Where time is counted.
+    """
+
+    def __init__(self, scheduler: Scheduler, work: WorkTracker, cluster: ClusterLedger, weights: IdleWeights) -> None:
+        self.weights = weights
+        #: CPU seconds of looks on the scheduler's thread.
+        self.cost_seconds = 0.0
+        self._scheduler = scheduler
+        self._work = work
+        self._cluster = cluster
+        self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
+        self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._working = False
+        #: The state since the last look; None while there is no work, or before the first look at it.
+        self._held: ClusterState | None = None
+        #: The last state that was seen, for work that ends before it is looked at.
+        self._last: ClusterState | None = None
+        self._soon = False
+        #: When it was looked at last, and the CPU nanoseconds that this took.
+        self._looked = self._took = 0
+        self._chance = random.Random(0)
+        #: By a worker's number of slots, what it can be, by the number of free ones.
+        self._slots: dict[int, list[Slots]] = {}
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is watched any more; None while it is."""
+        return self._guard.off
+
+    @property
+    def parallelism(self) -> Mapping[str, int]:
+        """Slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then, cumulative."""
+        return self.weights.parallelism
+
+    @property
+    def alone(self) -> Mapping[Hashable, Alone]:
+        """By key, for how long a task was the only one that ran while slots were free, cumulative."""
+        return self.weights.alone
+
+    # -- when to look --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Watch, from the scheduler's event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._work.turned = self._turned_safely
+        self._turned_safely()
+
+    def stop(self) -> None:
+        """Watch no more; what held until now is counted."""
+        if self._loop is None:
+            return
+        self._loop = None
+        self._work.turned = lambda: None
+        self._poller.stop()
+        if self._guard.off is None:
+            self.catch_up()
+        self._working, self._held = False, None
+
+    def catch_up(self, *, at: int | None = None) -> None:
+        """Count what held until now, without another look; to be called before weights are split."""
+        at = time.monotonic_ns() if at is None else at
+        if not self._working:
+            self.weights.accrue(None, at=at)
+        elif self._held is not None:
+            self.weights.accrue(self._held, at=at)
+
+    def sample(self, *, at: int | None = None) -> None:
+        """Count what held until now, and look again."""
+        at = time.monotonic_ns() if at is None else at
+        if not self._working:
+            self.weights.accrue(None, at=at)
+            return
+        began = time.thread_time_ns()
+        seen = self._look()
+        # Work that began since the last look was not looked at until all was sent that could be.
+        self.weights.accrue(self._held or seen, at=at)
+        self._held = self._last = seen
+        self._looked, self._took = at, time.thread_time_ns() - began
+        self.cost_seconds += self._took / 1e9
+
+    def _turned_safely(self) -> None:
+        self._guard(self._turned)
+
+    def _turned(self) -> None:
+        """Work or the taking in of a graph has begun or ended; the scheduler may be in the midst of a stimulus."""
+        at = time.monotonic_ns()
+        due = at - self._looked >= REST * self._took
+        self.catch_up(at=at)
+        graphs = self._work.graphs
+        if not self._cluster.work.outstanding:
+            if self._working and self._held is None:
+                self.weights.accrue(None, at=at)  # over before it could be looked at
+            self._working, self._held = False, None
+            return
+        if not self._working:
+            self._working = True
+            if self._last is not None and not due:
+                # As in the work before, which was just now: only for which task all wait is another matter.
+                self._held = replace(self._last, graphs=graphs, only=None)
+            if not self._poller.is_running():
+                self._poller.callback_time = self._interval()
+                self._poller.start()
+        elif self._held is not None and self._held.graphs is not graphs:
+            self._held = replace(self._held, graphs=graphs)
+        if due and not self._soon and self._loop is not None:
+            self._soon = True
+            self._loop.call_soon(self._guard, self._look_now)
+
+    def _look_now(self) -> None:
+        self._soon = False
+        if self._loop is not None:
+            self.sample()
+
+    def _tick(self) -> None:
+        if not self._working:
+            self._poller.stop()
+            return
+        self._poller.callback_time = self._interval()
+        self.sample()
+
+    def _interval(self) -> float:
+        return max(INTERVAL_MS, INTERVAL_MS_PER_WORKER * len(self._scheduler.workers))
+
+    # -- what there is to see ------------------------------------------------------------------
+
+    def _look(self) -> ClusterState:
+        scheduler, present, known = self._scheduler, self._cluster.present, self._slots
+        running = Status.running
+        workers: dict[Hashable, Slots] = {}
+        free, busy, full = [], [], []
+        slots = beyond = active = 0
+        for address, ws in scheduler.workers.items():
+            presence = present.get(address)
+            if presence is None:
+                continue
+            nthreads = ws.nthreads
+            taken = len(ws.processing) - len(ws.long_running)
+            left = nthreads - taken
+            if taken:
+                active += taken
+                busy.append(ws)
+            if left < 0:
+                beyond -= left
+                full.append(ws)
+                left = 0
+            elif left:
+                if ws.status is running:
+                    slots += left
+                    free.append(ws)
+                else:
+                    left = 0
+            if nthreads not in known:
+                known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
+            workers[presence] = known[nthreads][left]
+        if not slots:
+            return ClusterState(workers, 0, graphs=self._work.graphs)
+        queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)
+        kept_away = self._kept_away(full, free, beyond) if beyond and slots > queued else 0
+        waiting, restricted = beyond - kept_away, restricted + kept_away
+        waited_for: Mapping[str, int] = {}
+        if slots > queued + waiting + restricted:
+            waited_for = Counter(ts.prefix.name[:MAX_PREFIX_LENGTH] for ts in self._waited_for(busy))
+        only = None
+        if active == 1:
+            ts = next(_tasks_with_slots(busy[0]))
+            only = ts.key, ts.prefix.name[:MAX_PREFIX_LENGTH]
+        return ClusterState(workers, slots, queued, waiting, restricted, self._work.graphs, waited_for, only)
+
+    def _some(self, workers: Sequence[_T]) -> Sequence[_T]:
+        """At most :data:`MAX_TASKS` of them, by chance: those of one kind may follow one another at regular steps."""
+        return workers if len(workers) <= MAX_TASKS else self._chance.sample(workers, MAX_TASKS)
+
+    def _waited_for(self, busy: Sequence[WorkerState]) -> list[TaskState]:
+        """Some of the tasks that run or, where none does, that hold up all others."""
+        if busy:
+            return [ts for ws in self._some(busy) for ts in islice(_tasks_with_slots(ws), _quota(busy))]
+        away = (ts for ws in self._scheduler.workers.values() for ts in ws.long_running)
+        return list(islice(away, MAX_TASKS)) or list(islice(self._scheduler.unrunnable, MAX_TASKS))
+
+    def _kept_away(self, full: Sequence[WorkerState], free: Iterable[WorkerState], beyond: int) -> int:
+        """How many of the tasks that wait on full workers may not run on any free one, by a look at some.
+
+        Which of a worker's tasks wait is known only of those that it had not said to be running by its last heartbeat.
+        """
+        open_to = set(free)
+        answers: dict[Hashable, bool] = {}
+        looked_at = restricted = 0.0
+        for ws in self._some(full):
+            told = ws.executing
+            candidates = (ts for ts in _tasks_with_slots(ws) if ts not in told)
+            tasks = list(islice(candidates, _quota(full))) or list(islice(_tasks_with_slots(ws), _quota(full)))
+            wait = len(ws.processing) - len(ws.long_running) - ws.nthreads
+            looked_at += wait
+            restricted += wait * sum(self._must_stay(ts, open_to, answers) for ts in tasks) / len(tasks)
+        return round(beyond * restricted / looked_at)
+
+    def _must_stay(self, ts: TaskState, open_to: set[WorkerState], answers: dict[Hashable, bool]) -> bool:
+        """Whether no worker with a free slot may run a task."""
+        resources = ts.resource_restrictions or {}
+        if ts.loose_restrictions or not (ts.worker_restrictions or ts.host_restrictions or resources):
+            return False
+        question = (
+            frozenset(ts.worker_restrictions or ()),
+            frozenset(ts.host_restrictions or ()),
+            frozenset(resources.items()),
+        )
+        if question not in answers:
+            valid = self._scheduler.valid_workers(ts)
+            answers[question] = valid is not None and not any(
+                ws in open_to
+                and all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
+                for ws in valid
+            )
+        return answers[question]
+
+
+def _tasks_with_slots(ws: WorkerState) -> Iterator[TaskState]:
+    """The tasks that a worker was sent, less those that left their slots."""
+    away: Collection[TaskState] = ws.long_running
+    return (ts for ts in ws.processing if ts not in away) if away else iter(ws.processing)
+
+
+def _quota(workers: Sequence[_T]) -> int:
+    """How many tasks of each are looked at, of those workers that are."""
+    return max(1, MAX_TASKS // len(workers))

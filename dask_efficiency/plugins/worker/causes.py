@@ -1,0 +1,145 @@
+"""WorkerCauses: why a worker's threads did no useful work, for its snapshots and windows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import fit, of_bucket
+from dask_efficiency.details import WindowDetails
+from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
+from dask_efficiency.plugins.worker.sampler import WaitingSampler
+from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.wire import SnapshotCauses
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Why nobody samples where the user wants it so.
+SWITCHED_OFF = "efficiency.waiting is off"
+
+_NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
+
+
+class WorkerCauses:
+    """Splits a worker's ``thread-noncpu`` and ``overhead`` by cause.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    threads
+        Its task threads.
+    reservation_of
+        The slot that a task holds, by its key.
+    enabled
+        Whether to sample what threads wait for.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        threads: TaskThreads,
+        reservation_of: Callable[[Any], SlotReservation | None],
+        *,
+        enabled: bool,
+    ) -> None:
+        self._sampler = WaitingSampler(worker, threads, reservation_of)
+        self._enabled = enabled
+        #: Of ``overhead``, finalized and in the activity view, by bare cause.
+        self._overhead: dict[str, int] = {}
+        self._active: dict[str, int] = {}
+        self._reported: Mapping[str, int] = {}
+        #: The overhead's parts as the clocks had them when each window was opened.
+        self._opened: dict[str, Mapping[str, int]] = {}
+
+    @property
+    def not_sampled(self) -> str:
+        """Why nobody samples; empty where somebody does."""
+        return (self._sampler.off or "") if self._enabled else SWITCHED_OFF
+
+    @property
+    def spent(self) -> int:
+        """CPU nanoseconds of sampling."""
+        return self._sampler.spent
+
+    def start(self, *, enabled: bool) -> None:
+        """Begin to sample, or not."""
+        self._enabled = enabled
+        if enabled:
+            self._sampler.start()
+        else:
+            self._sampler.stop()
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._sampler.stop()
+
+    def catch_up(self) -> None:
+        """Bring the samples up to now; called on the event loop, before tasks are finalized for a report."""
+        if self._enabled:
+            self._sampler.tick_now()
+
+    # -- threads of libraries ------------------------------------------------------------------
+
+    def library(self, reservation: SlotReservation, waited: int) -> int:
+        """Of so many nanoseconds that an ended task waited, those in which libraries' threads computed."""
+        return self._sampler.sums.library((reservation.span, reservation.prefix), waited)
+
+    def library_so_far(self, reservation: SlotReservation, waited: int) -> int:
+        """The same of a task that runs."""
+        return self._sampler.sums.library_so_far((reservation.span, reservation.prefix), waited)
+
+    # -- snapshots and windows -----------------------------------------------------------------
+
+    def of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
+        """The causes of the accounts at this instant.
+
+        Parameters
+        ----------
+        balance
+            The accounts.
+        parts
+            What the clocks say of ``overhead`` so far, by bare cause; see :attr:`PendingTasks.overhead`.
+        """
+        lately = {cause: ns - self._reported.get(cause, 0) for cause, ns in parts.items()}
+        self._reported = dict(parts)
+        _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
+        _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
+        active = fit(self._active, Bucket.OVERHEAD, sum(self._active.values()))
+        if self.not_sampled:
+            return SnapshotCauses({}, dict(self._overhead), active, self.not_sampled)
+        sums = self._sampler.sums
+        noncpu = {prefix: row[_NONCPU] for prefix, row in balance.prefixes.items() if row[_NONCPU]}
+        waiting = sums.explain_activity(balance.active.get(Bucket.THREAD_NONCPU, 0))
+        active |= fit(waiting, Bucket.THREAD_NONCPU, sum(waiting.values()))
+        return SnapshotCauses(sums.explain(noncpu), dict(self._overhead), active)
+
+    def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
+        """A window begins."""
+        self._opened[window_id] = dict(parts)
+        self._sampler.open_window(window_id)
+
+    def close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
+        """A window's accounts with their causes."""
+        opened = self._opened.pop(window_id, {})
+        overhead = {cause: ns - opened.get(cause, 0) for cause, ns in parts.items()}
+        found = self._sampler.close_window(window_id, {key: row[_NONCPU] for key, row in balance.rows.items()})
+        if self.not_sampled or found is None:
+            return replace(balance, details=WindowDetails(overhead=overhead))
+        return replace(balance, details=replace(found, overhead=overhead))
+
+
+def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
+    """Have a row of the causes of ``overhead`` sum to ``total``, which has grown, by what was measured lately."""
+    more = total - sum(row.values())
+    if more > 0:
+        for cause, ns in of_bucket(fit(lately, Bucket.OVERHEAD, more), Bucket.OVERHEAD).items():
+            row[cause] = row.get(cause, 0) + ns

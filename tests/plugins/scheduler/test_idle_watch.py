@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.core import Status
+from distributed.scheduler import WorkerState
+
+from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.idle import NOTHING_RAN, SEEN, Alone, ClusterState, IdleWeights, slots_by_cause
+from dask_efficiency.plugins.scheduler import idle_watch
+from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
+
+MS = 1_000_000
+
+
+class FakeTask:
+    def __init__(self, key: str, **restrictions: Any) -> None:
+        self.key, self.prefix = key, SimpleNamespace(name=key.partition("-")[0])
+        self.worker_restrictions = self.host_restrictions = self.resource_restrictions = None
+        self.loose_restrictions = False
+        vars(self).update(restrictions)
+
+
+class FakeScheduler:
+    """As much of a scheduler as is looked at."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, WorkerState] = {}
+        self.queued: list[FakeTask] = []
+        self.unrunnable: dict[FakeTask, float] = {}
+        self.asked = 0
+
+    def add(self, name: str, *tasks: FakeTask, nthreads: int = 4, resources: dict[str, float] | None = None) -> None:
+        ws = WorkerState(
+            address=f"tcp://{name}:1",
+            status=Status.running,
+            pid=0,
+            name=name,
+            nthreads=nthreads,
+            memory_limit=0,
+            local_directory="",
+            nanny=None,
+            server_id=name,
+        )
+        ws.resources = resources or {}
+        self.workers[name] = ws
+        ws.processing = set(tasks)
+
+    def valid_workers(self, ts: FakeTask) -> set[WorkerState] | None:
+        self.asked += 1
+        found = None if ts.worker_restrictions is None else {self.workers[a] for a in ts.worker_restrictions}
+        if ts.resource_restrictions:
+            having = {ws for ws in self.workers.values() if ts.resource_restrictions.keys() <= ws.resources.keys()}
+            found = having if found is None else found & having
+        return found
+
+
+class Scene:
+    """A watch on a fake scheduler, by a clock that is set by hand."""
+
+    def __init__(self, clock: SimpleNamespace) -> None:
+        self.clock = clock
+        self.scheduler: Any = FakeScheduler()
+        self.cluster = ClusterLedger(at=0)
+        self.work: Any = SimpleNamespace(turned=lambda: None, graphs=False)
+        self.weights = IdleWeights(at=0)
+        self.watch = IdleWatch(self.scheduler, self.work, self.cluster, self.weights)
+
+    def add(self, name: str, *tasks: FakeTask, **options: Any) -> None:
+        self.scheduler.add(name, *tasks, **options)
+        self.cluster.worker_joined(name, name, self.scheduler.workers[name].nthreads, at=self.clock.now)
+
+    def turn(self, outstanding: bool, *, graphs: bool = False, at: int) -> None:
+        """As the tracker does it."""
+        self.clock.now = at
+        self.work.graphs = graphs
+        if outstanding is not self.cluster.work.outstanding:
+            self.cluster.work.set(outstanding, at=at)
+        self.work.turned()
+
+    def sample(self, *, at: int) -> None:
+        self.clock.now = at
+        self.watch.sample()
+
+    def split(self, name: str, idle: int) -> dict[str, int]:
+        return self.weights.split(self.cluster.present[name], idle)
+
+    def look(self) -> dict[str, int]:
+        """What slots are free for now."""
+        causes = slots_by_cause(self.state())
+        return {cause: slots for cause, slots in zip(SEEN, causes, strict=True) if slots}
+
+    def state(self) -> ClusterState:
+        return self.watch._look()
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    clock = SimpleNamespace(now=0)
+    monkeypatch.setattr(idle_watch.time, "monotonic_ns", lambda: clock.now)
+    # Looks are not held back by what they cost on this machine.
+    monkeypatch.setattr(idle_watch, "REST", 0)
+    return Scene(clock)
+
+
+def inc(n: int, **restrictions: Any) -> list[FakeTask]:
+    return [FakeTask(f"inc-{i}", **restrictions) for i in range(n)]
+
+
+# -- what there is to see ---------------------------------------------------------------------------
+
+
+def test_slots_are_free_that_the_scheduler_gave_no_task(scene):
+    scene.add("a", *inc(3))
+    scene.add("b", nthreads=2)
+    state = scene.state()
+    assert {p.name: tuple(slots) for p, slots in state.workers.items()} == {"a": (1, 4), "b": (2, 2)}
+    assert (state.free, state.running) == (3, {"inc": 3})
+    assert scene.look() == {"parallelism": 3}
+
+
+def test_a_task_that_left_its_slot_holds_none(scene):
+    tasks = inc(3)
+    scene.add("a", *tasks)
+    scene.scheduler.workers["a"].long_running = set(tasks[:2])
+    state = scene.state()
+    assert (state.free, state.running, state.only) == (3, {"inc": 1}, (tasks[2].key, "inc"))
+
+
+@pytest.mark.parametrize("status", [Status.paused, Status.closing_gracefully])
+def test_slots_of_a_worker_that_takes_no_tasks_are_not_free(scene, status):
+    scene.add("a")
+    scene.add("b")
+    scene.scheduler.workers["a"].status = status
+    assert {p.name: slots.free for p, slots in scene.state().workers.items()} == {"a": 0, "b": 4}
+
+
+def test_a_worker_without_accounts_is_not_looked_at(scene):
+    scene.scheduler.add("new")
+    assert scene.state() == ClusterState({}, 0)
+
+
+def test_ready_tasks_that_the_scheduler_holds_come_first(scene):
+    scene.add("a")
+    scene.add("b", *inc(7))
+    scene.scheduler.queued = inc(2)
+    assert scene.look() == {"scheduler": 2, "imbalance": 2}
+
+
+def test_tasks_that_wait_elsewhere_beyond_the_threads_are_an_imbalance(scene):
+    scene.add("a")
+    scene.add("b", *inc(6))
+    assert scene.look() == {"imbalance": 2, "parallelism": 2}
+
+
+def test_tasks_that_no_worker_may_run_are_restricted(scene):
+    scene.add("a")
+    scene.scheduler.unrunnable = dict.fromkeys(inc(3), 0.0)
+    assert scene.look() == {"restricted": 3, "parallelism": 1}
+    assert scene.state().running == {"inc": 3}
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "cause"),
+    [
+        ({"worker_restrictions": {"b"}}, "restricted"),
+        ({"worker_restrictions": {"a", "b"}}, "imbalance"),
+        ({"worker_restrictions": {"b"}, "loose_restrictions": True}, "imbalance"),
+        ({"resource_restrictions": {"GPU": 1}}, "restricted"),
+        ({"resource_restrictions": {"memory": 1}}, "imbalance"),
+        ({"resource_restrictions": {"memory": 2}}, "restricted"),
+    ],
+)
+def test_what_keeps_a_waiting_task_from_a_free_slot_is_its_restriction(scene, restrictions, cause):
+    scene.add("a", resources={"memory": 2})
+    scene.scheduler.workers["a"].used_resources = {"memory": 1}
+    scene.add("b", *inc(8, **restrictions), resources={"GPU": 1, "memory": 9})
+    assert scene.look() == {cause: 4}
+    assert scene.scheduler.asked <= 1
+
+
+def test_some_waiting_tasks_of_many_are_looked_at(scene):
+    scene.add("a", nthreads=1_000)
+    for i in range(200):
+        scene.add(f"b{i}", *inc(9, worker_restrictions={f"b{i}"} if i % 2 else None))
+    state = scene.state()
+    assert scene.scheduler.asked <= idle_watch.MAX_TASKS
+    assert state.waiting + state.restricted == 1_000
+    assert 300 < state.restricted < 700
+
+
+def test_of_tasks_that_a_worker_said_to_run_none_waits(scene):
+    running, waiting = inc(4, worker_restrictions={"b"}), [FakeTask("sum-1"), FakeTask("sum-2")]
+    scene.add("a")
+    scene.add("b", *running, *waiting)
+    scene.scheduler.workers["b"].executing = dict.fromkeys(running, 1.0)
+    assert scene.look() == {"imbalance": 2, "parallelism": 2}
+
+
+def test_where_nothing_runs_all_wait_for_tasks_that_left_their_slots(scene):
+    outer = FakeTask("outer-1")
+    scene.add("a", outer)
+    scene.scheduler.workers["a"].long_running = {outer}
+    assert scene.state().running == {"outer": 1}
+
+
+def test_a_bounded_number_of_tasks_that_run_is_looked_at(scene):
+    scene.add("a")
+    for i in range(300):
+        scene.add(f"b{i}", *inc(4))
+    assert sum(scene.state().running.values()) <= idle_watch.MAX_TASKS
+
+
+# -- when to look -----------------------------------------------------------------------------------
+
+
+def on_a_loop(function):
+    """Run on an event loop, which the watch needs for its next look."""
+
+    async def run(scene):
+        scene.watch.start()
+        try:
+            await function(scene)
+        finally:
+            scene.watch.stop()
+
+    return lambda scene: asyncio.run(run(scene))
+
+
+async def settled():
+    """Let the event loop turn."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def until(condition):
+    for _ in range(6_000):  # a minute
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("waited in vain")
+
+
+def test_work_is_looked_at_once_it_was_sent_and_counts_from_its_beginning(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, at=10 * MS)
+        scene.scheduler.workers["a"].processing = {FakeTask("train-1")}
+        scene.clock.now = 11 * MS
+        await settled()
+        scene.turn(False, at=30 * MS)
+        scene.clock.now = 90 * MS
+        scene.watch.catch_up()
+        assert scene.split("a", 60 * MS) == {"parallelism": 60 * MS}
+        assert scene.split("a", 1) == {"unknown": 1}
+        assert scene.watch.parallelism == {"train": 60 * MS}
+        assert scene.watch.alone == {"train-1": Alone("train", 20 * MS)}
+
+    run(scene)
+
+
+def test_time_without_work_is_never_counted(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.sample(at=5 * MS)
+        scene.turn(False, at=10 * MS)
+        await settled()
+        scene.sample(at=50 * MS)
+        assert scene.split("a", MS) == {"unknown": MS}
+        assert (scene.watch.parallelism, scene.watch.cost_seconds) == ({}, 0)
+        assert not scene.watch._poller.is_running()
+
+    run(scene)
+
+
+def test_work_that_is_over_before_it_is_looked_at_is_unknown(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, at=10 * MS)
+        scene.turn(False, at=20 * MS)
+        await settled()
+        scene.sample(at=50 * MS)
+        assert scene.split("a", MS) == {"unknown": MS}
+
+    run(scene)
+
+
+def test_what_was_seen_holds_until_the_next_look_however_late_that_comes(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a", *inc(3))
+        scene.turn(True, at=0)
+        await settled()
+        scene.scheduler.workers["a"].processing = set()
+        scene.sample(at=5_000 * MS)
+        # One slot was free; the others were believed to be in use.
+        assert scene.split("a", 20_000 * MS) == {"scheduler": 15_000 * MS, "parallelism": 5_000 * MS}
+
+    run(scene)
+
+
+def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, graphs=True, at=10 * MS)
+        await settled()
+        scene.scheduler.workers["a"].processing = set(inc(3))
+        scene.turn(True, graphs=False, at=40 * MS)
+        await settled()
+        scene.sample(at=50 * MS)
+        assert scene.split("a", 130 * MS) == {"graph": 120 * MS, "parallelism": 10 * MS}
+
+    run(scene)
+
+
+def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
+    monkeypatch.setattr(idle_watch, "REST", 10**12)
+
+    @on_a_loop
+    async def run(scene):
+        scene.add("a", FakeTask("train-1"))
+        for i in range(1, 11):
+            scene.turn(True, at=i * 10 * MS)
+            await settled()
+            scene.turn(False, at=i * 10 * MS + 5 * MS)
+        assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
+        assert scene.watch.parallelism == {"train": 150 * MS}
+        assert scene.watch.alone == {"train-1": Alone("train", 5 * MS)}
+
+    run(scene)
+
+
+def test_the_state_is_looked_at_over_and_over_until_there_is_no_work(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, at=0)
+        for now in range(1, 4):
+            scene.clock.now = now * MS
+            await until(lambda now=now: scene.weights.at == now * MS)
+        scene.turn(False, at=10 * MS)
+        await until(lambda: not scene.watch._poller.is_running())
+        assert scene.split("a", 4 * scene.weights.at) == {"parallelism": 40 * MS}
+        assert scene.watch.parallelism == {NOTHING_RAN: 40 * MS}
+
+    run(scene)
+
+
+@pytest.mark.parametrize(("workers", "interval"), [(1, 50), (100, 50), (1_000, 500), (10_000, 5_000)])
+def test_many_workers_are_looked_at_less_often(scene, workers, interval):
+    scene.scheduler.workers = dict.fromkeys(range(workers))
+    assert scene.watch._interval() == interval
+
+
+def test_a_failure_is_logged_once_and_ends_the_watch(scene, caplog):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, at=0)
+        await settled()
+        scene.scheduler.workers["a"].processing = None
+        scene.watch._guard(scene.watch._tick)
+        scene.turn(False, at=MS)
+        scene.turn(True, at=2 * MS)
+        await settled()
+        assert "the watch for idle slots failed: TypeError" in scene.watch.off
+        assert not scene.watch._poller.is_running()
+        assert len(caplog.records) == 1
+        assert scene.split("a", 5) == {"unknown": 5}
+
+    run(scene)
+
+
+def test_a_watch_that_was_stopped_hears_of_nothing(scene):
+    async def run():
+        scene.add("a")
+        scene.watch.start()
+        scene.turn(True, at=0)
+        await settled()
+        scene.clock.now = MS
+        scene.watch.stop()
+        scene.watch.stop()
+        scene.turn(True, graphs=True, at=5 * MS)
+        assert not scene.watch._poller.is_running()
+        assert scene.split("a", 5 * MS) == {"parallelism": 4 * MS, "unknown": MS}
+
+    asyncio.run(run())

@@ -1,0 +1,97 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.details import (
+    MAX_DEPTH,
+    MAX_HOLDS,
+    MAX_ROWS,
+    Hold,
+    MergedProfiles,
+    Place,
+    WindowDetails,
+    costliest,
+    decode_details,
+    encode_details,
+)
+from tests.strategies import nanoseconds, window_details
+
+
+def place(line: int, prefix: str = "inc") -> Place:
+    return Place("thread-noncpu", "gil", prefix, (("main", "a.py", 1), ("f", "b.py", line)))
+
+
+@given(window_details())
+def test_details_survive_the_wire(details):
+    assert decode_details(encode_details(details, limit=100)) == details
+
+
+def test_each_frame_travels_once():
+    sent = encode_details(WindowDetails(profile={place(i): i + 1 for i in range(50)}), limit=100)
+    assert len(sent["frames"]) == 51
+    assert len(sent["stacks"]) == 50
+
+
+@given(st.dictionaries(st.integers(0, 20), nanoseconds, max_size=20), st.integers(0, 20))
+def test_of_a_long_profile_the_costliest_rows_travel_and_the_rest_in_one_without_a_stack(lines, limit):
+    rows = {place(line): ns for line, ns in lines.items()}
+    kept = costliest(rows, limit)
+    assert sum(kept.values()) == sum(rows.values())
+    assert len([row for row in kept if row.stack]) <= max(limit, 0) or len(rows) <= limit
+    if len(rows) > limit:
+        lost = [ns for row, ns in rows.items() if row not in kept]
+        assert all(ns >= max(lost, default=0) for row, ns in kept.items() if row.stack)
+
+
+def test_a_deep_stack_loses_its_outermost_calls():
+    deep = tuple(("f", "a.py", line) for line in range(2 * MAX_DEPTH))
+    [row] = decode_details(encode_details(WindowDetails(profile={Place("idle", "", "", deep): 1}), limit=1)).profile
+    assert row.stack == deep[MAX_DEPTH:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"frames": [["f", "a.py"]]}, "frame"),
+        ({"frames": [["f", "a.py", -1]]}, "line"),
+        ({"stacks": [[0]]}, "frames"),
+        ({"profile": [["idle", "", "inc", 3, 1]]}, "stacks"),
+        ({"profile": [["idle", "", "inc", True, 1]]}, "stacks"),
+        ({"profile": [["idle", "", "inc"]]}, "expected 5 values"),
+        ({"causes": [["", "inc", {"boredom": 1}]]}, "boredom"),
+        ({"overhead": {"gil": 1}}, "gil"),
+        ({"gil_holds": [[-1, "inc", 0]], "stacks": [[]]}, "gil_holds"),
+        ({"holders": None}, "holders"),
+    ],
+    ids=repr,
+)
+def test_what_is_out_of_order_is_refused_by_its_field(change, words):
+    with pytest.raises(RefusedPayload, match=words):
+        decode_details({**encode_details(WindowDetails(), limit=1), **change})
+
+
+@given(st.lists(window_details(), max_size=4))
+def test_profiles_of_several_workers_add_up(every):
+    merged = MergedProfiles()
+    for i, details in enumerate(every):
+        merged.add(f"w{i}", details)
+    assert sum(merged.profile.values()) == sum(sum(details.profile.values()) for details in every)
+    assert sum(merged.holders.values()) == sum(sum(details.holders.values()) for details in every)
+    assert len(merged.gil_holds) == min(MAX_HOLDS, sum(len(details.gil_holds) for details in every))
+
+
+def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
+    merged = MergedProfiles()
+    merged.add("a", WindowDetails(gil_holds=tuple(Hold(ns, "inc", ()) for ns in range(MAX_HOLDS))))
+    merged.add("b", WindowDetails(gil_holds=(Hold(1_000, "sum", ()),)))
+    assert merged.gil_holds[0] == ("b", Hold(1_000, "sum", ()))
+    assert len(merged.gil_holds) == MAX_HOLDS
+
+
+def test_a_profile_of_very_many_places_is_bounded_and_keeps_its_sum():
+    merged = MergedProfiles()
+    for i in range(3):
+        merged.add("a", WindowDetails(profile={place(line + i * MAX_ROWS): 1 for line in range(MAX_ROWS)}))
+    assert len(merged.profile) <= 2 * MAX_ROWS + 1
+    assert sum(merged.profile.values()) == 3 * MAX_ROWS

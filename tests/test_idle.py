@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency import idle
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES, UNKNOWN
+from dask_efficiency.idle import NOTHING_RAN, OTHER, SEEN, Alone, ClusterState, IdleWeights, Slots, slots_by_cause
+
+SECOND = 1_000_000_000
+
+
+def state(free: dict[str, int] | None = None, nthreads: int = 4, **options) -> ClusterState:
+    """Workers of four threads, some of which are free."""
+    workers = {worker: Slots(n, nthreads) for worker, n in (free or {}).items()}
+    return ClusterState(workers, sum(slots.free for slots in workers.values()), **options)
+
+
+def seen(given_state: ClusterState) -> dict[str, int]:
+    return {cause: slots for cause, slots in zip(SEEN, slots_by_cause(given_state), strict=True) if slots}
+
+
+# -- which slots are free for which cause, by hand --------------------------------------------------
+
+
+def test_the_causes_are_those_of_the_bucket():
+    assert (*SEEN, UNKNOWN) == CAUSES[Bucket.IDLE]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        ({}, {"parallelism": 8}),
+        ({"graphs": True}, {"graph": 8}),
+        ({"queued": 3}, {"scheduler": 3, "parallelism": 5}),
+        ({"queued": 100, "waiting": 5}, {"scheduler": 8}),
+        (
+            {"queued": 2, "waiting": 3, "restricted": 1},
+            {"scheduler": 2, "imbalance": 3, "restricted": 1, "parallelism": 2},
+        ),
+        ({"waiting": 3, "restricted": 100}, {"imbalance": 3, "restricted": 5}),
+        ({"restricted": 1, "graphs": True}, {"restricted": 1, "graph": 7}),
+        ({"queued": 5, "waiting": 5, "restricted": 5, "graphs": True}, {"scheduler": 5, "imbalance": 3}),
+    ],
+)
+def test_free_slots_go_to_the_first_cause_that_there_is(held, expected):
+    assert seen(state({"a": 3, "b": 4, "c": 1, "busy": 0}, **held)) == expected
+
+
+def test_where_no_slot_is_free_none_has_a_cause():
+    assert seen(state({"a": 0}, queued=7, graphs=True)) == {}
+
+
+# -- what becomes of the time, by hand --------------------------------------------------------------
+
+
+def test_what_a_worker_reports_is_split_by_what_held_meanwhile():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4, "b": 0}, graphs=True), at=SECOND)
+    weights.accrue(state({"a": 3, "b": 0}), at=3 * SECOND)
+    assert weights.split("a", 10 * SECOND) == {"graph": 4 * SECOND, "parallelism": 6 * SECOND}
+    assert weights.split("b", 0) == {}
+
+
+def test_all_free_slots_share_the_tasks_that_they_could_run():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1, "b": 3}, queued=2), at=SECOND)
+    assert weights.split("a", SECOND) == {"scheduler": SECOND // 2, "parallelism": SECOND // 2}
+    assert weights.split("b", 3 * SECOND) == {"scheduler": 3 * SECOND // 2, "parallelism": 3 * SECOND // 2}
+
+
+def test_a_worker_that_was_less_idle_than_believed_has_less_of_each():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4}, queued=1), at=SECOND)
+    assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
+
+
+def test_idle_time_of_slots_that_were_believed_to_be_in_use_is_the_schedulers():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1}), at=SECOND)
+    assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
+
+
+def test_idle_time_in_which_nobody_looked_is_unknown():
+    weights = IdleWeights(at=0)
+    assert weights.split("a", 5) == {UNKNOWN: 5}
+    weights.accrue(None, at=SECOND)
+    weights.accrue(state({"a": 1, "b": 4}), at=2 * SECOND)
+    weights.accrue(None, at=3 * SECOND)
+    assert weights.split("b", 9 * SECOND) == {"parallelism": 4 * SECOND, UNKNOWN: 5 * SECOND}
+    assert weights.split("a", 9 * SECOND) == {"scheduler": 3 * SECOND, "parallelism": SECOND, UNKNOWN: 5 * SECOND}
+
+
+def test_what_was_split_is_used_up():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4}), at=SECOND)
+    weights.split("a", 0)
+    assert weights.split("a", 1) == {UNKNOWN: 1}
+
+
+def test_a_worker_may_report_to_an_instant_that_is_over():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4}, graphs=True), at=SECOND)
+    weights.accrue(state({"a": 2}), at=3 * SECOND)
+    assert weights.split("a", 6 * SECOND, at=2 * SECOND) == {"graph": 4 * SECOND, "parallelism": 2 * SECOND}
+    assert weights.split("a", 0, at=SECOND) == {}  # it was further already
+    assert weights.split("a", 2 * SECOND, at=9 * SECOND) == {"parallelism": 2 * SECOND}
+    weights.accrue(state({"a": 2}, queued=2), at=4 * SECOND)
+    assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
+
+
+def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4}), at=SECOND)
+    weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
+    weights.accrue(state({"b": 1}), at=3 * SECOND)
+    assert weights.split("b", 2 * SECOND) == {"parallelism": 2 * SECOND}
+    assert weights.split("a", 9 * SECOND) == {"parallelism": 8 * SECOND, UNKNOWN: SECOND}
+
+
+def test_a_worker_that_left_is_forgotten_even_if_the_next_state_was_seen_before():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4}), at=SECOND)
+    weights.worker_left("a")
+    weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
+    assert weights.split("a", SECOND) == {UNKNOWN: SECOND}
+
+
+def test_a_clock_that_stands_still_or_goes_back_counts_nothing():
+    weights = IdleWeights(at=SECOND)
+    for at in (SECOND, 0):
+        weights.accrue(state({"a": 4}), at=at)
+    assert (weights.at, weights.split("a", 1)) == (SECOND, {UNKNOWN: 1})
+
+
+def test_negative_idle_time_is_refused():
+    with pytest.raises(ValueError, match="'a' reports -1 ns of idle time; expected 0 or more"):
+        IdleWeights(at=0).split("a", -1)
+
+
+def test_many_changes_are_summed_up():
+    weights = IdleWeights(at=0)
+    for i in range(5 * idle.MAX_CHANGES):
+        weights.accrue(state({"a": 1 + i % 2}, graphs=i % 3 == 0), at=i + 1)
+    n = 5 * idle.MAX_CHANGES
+    graph = sum(1 + i % 2 for i in range(n) if i % 3 == 0)
+    whole = sum(1 + i % 2 for i in range(n))
+    assert weights.split("a", whole) == {"graph": graph, "parallelism": whole - graph}
+
+
+# -- what all waited for ----------------------------------------------------------------------------
+
+
+def test_slots_without_parallelism_are_those_of_the_prefixes_that_ran():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 4, "b": 2}, queued=1, running={"inc": 3, "sum": 1}), at=4)
+    weights.accrue(state({"a": 4}, graphs=True, running={"inc": 1}), at=8)
+    weights.accrue(state({"a": 1}), at=9)
+    assert weights.parallelism == {"inc": 15, "sum": 5, NOTHING_RAN: 1}
+
+
+def test_a_task_is_alone_while_slots_wait_for_nothing_else():
+    weights = IdleWeights(at=0)
+    alone = {"running": {"train": 1}, "only": ("train-1", "train")}
+    weights.accrue(state({"a": 3}, **alone), at=5)
+    weights.accrue(state({"a": 3}, **alone, queued=3), at=10)
+    weights.accrue(state({"a": 0}, **alone), at=20)
+    weights.accrue(state({"a": 3}, **alone, graphs=True), at=30)
+    weights.accrue(state({"a": 3}, **alone), at=32)
+    assert weights.alone == {"train-1": Alone("train", 7)}
+
+
+def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
+    monkeypatch.setattr(idle, "MAX_PREFIXES", 2)
+    monkeypatch.setattr(idle, "MAX_ALONE", 4)
+    weights = IdleWeights(at=0)
+    at = 0
+    for i, ns in enumerate([100, 1, 2, 3, 4]):
+        at += ns
+        weights.accrue(state({"a": 1}, running={f"p{i}": 1}, only=(f"p{i}-1", f"p{i}")), at=at)
+    assert weights.parallelism == {"p0": 100, "p1": 1, OTHER: 9}
+    assert set(weights.alone) == {"p0-1", "p3-1", "p4-1"}
+
+
+# -- whatever happens -------------------------------------------------------------------------------
+
+workers = st.sampled_from("abc")
+slots = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda two: Slots(min(two), max(two)))
+counts = st.integers(0, 30)
+
+
+@st.composite
+def states(draw) -> ClusterState:
+    there = draw(st.dictionaries(workers, slots))
+    return ClusterState(
+        there,
+        sum(s.free for s in there.values()),
+        queued=draw(counts),
+        waiting=draw(counts),
+        restricted=draw(counts),
+        graphs=draw(st.booleans()),
+        running=draw(st.dictionaries(st.sampled_from(["inc", "sum"]), st.integers(1, 9))),
+        only=draw(st.none() | st.just(("inc-1", "inc"))),
+    )
+
+
+@given(states())
+def test_the_causes_of_free_slots_add_up_to_them(given_state):
+    found = slots_by_cause(given_state)
+    assert sum(found) == given_state.free
+    assert min(found) >= 0
+    assert found[SEEN.index("scheduler")] <= given_state.queued
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("accrue"), st.none() | states(), st.integers(-2, 10**6)),
+        st.tuples(st.just("split"), workers, st.integers(0, 10**7), st.none() | st.integers(-(10**6), 10)),
+        st.tuples(st.just("leave"), workers),
+    ),
+    max_size=40,
+)
+
+
+@given(moves)
+def test_splits_add_up_exactly_and_causes_never_have_more_than_the_free_slots(given_moves):
+    weights = IdleWeights(at=0)
+    used: dict[str, int] = {}
+    #: By cause, the most that it can have: its slots' time; and the time of all slots while somebody looked.
+    free = dict.fromkeys(SEEN, 0)
+    whole = 0
+    at = 0
+    for move in given_moves:
+        if move[0] == "accrue":
+            _, given_state, step = move
+            weights.accrue(given_state, at=at + step)
+            if given_state is not None and step > 0:
+                whole += step * sum(s.all for s in given_state.workers.values())
+                for cause, n in zip(SEEN, slots_by_cause(given_state), strict=True):
+                    # A slot's share of a stretch is rounded to a nanosecond, once for each of the free slots.
+                    free[cause] += n * step + given_state.free
+            at = max(at, at + step)
+        elif move[0] == "split":
+            _, worker, ns, back = move
+            found = weights.split(worker, ns, at=None if back is None else at + back)
+            assert sum(found.values()) == ns
+            assert set(found) <= set(CAUSES[Bucket.IDLE])
+            assert all(n > 0 for n in found.values())
+            for cause, n in found.items():
+                used[cause] = used.get(cause, 0) + n
+        else:
+            weights.worker_left(move[1])
+    cuts = sum(move[0] == "split" for move in given_moves) * 8 * len(SEEN)
+    for cause in SEEN[1:]:
+        assert used.get(cause, 0) <= free[cause] + cuts
+    assert sum(used.get(cause, 0) for cause in SEEN) <= whole + cuts
+    assert sum(weights.parallelism.values()) <= free["parallelism"]
+
+
+@given(st.lists(st.tuples(states(), st.integers(1, 10**6)), min_size=1, max_size=10), st.integers(1, 5))
+def test_splits_at_whatever_instants_find_the_same_as_one(held, pieces):
+    once, often = IdleWeights(at=0), IdleWeights(at=0)
+    at = 0
+    for given_state, step in held:
+        at += step
+        once.accrue(given_state, at=at)
+        often.accrue(given_state, at=at)
+    much = 100 * at
+    expected = once.split("a", much)
+    found: dict[str, int] = {}
+    for i in range(1, pieces + 1):
+        for cause, ns in often.split("a", much, at=at * i // pieces).items():
+            found[cause] = found.get(cause, 0) + ns
+    for cause in SEEN:
+        assert found.get(cause, 0) == pytest.approx(expected.get(cause, 0), abs=8 * len(SEEN) * pieces, rel=0)
+
+
+@given(states(), st.integers(1, 10**9))
+def test_waiting_for_prefixes_is_the_time_of_the_slots_without_parallelism(given_state, step):
+    weights = IdleWeights(at=0)
+    weights.accrue(given_state, at=step)
+    assert sum(weights.parallelism.values()) == slots_by_cause(given_state)[SEEN.index("parallelism")] * step
