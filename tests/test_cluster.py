@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dask_efficiency.buckets import Bucket, combine
+from dask_efficiency.causes import NAMES, of_bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import (
     DEPARTED,
@@ -25,7 +26,7 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
 from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence
 from dask_efficiency.totals import between
-from dask_efficiency.wire import Snapshot, encode, encode_not_measured
+from dask_efficiency.wire import Snapshot, SnapshotCauses, encode, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -427,6 +428,15 @@ class ClusterMachine(RuleBasedStateMachine):
             if worker.open:
                 whole = workers[worker.presence.name].total_ns
                 assert whole == self.expected(worker)
+
+    @invariant()
+    def the_causes_of_idle_time_add_up_to_it(self):
+        idle = self.cluster.totals(at=self.now)
+        assert sum(of_bucket(idle.causes, Bucket.IDLE).values()) == idle.finalized["idle"]
+        assert sum(of_bucket(self.cluster.cause_activity(), Bucket.IDLE).values()) == self.cluster.activity()["idle"]
+        workers = self.cluster.causes_by_worker()
+        for name, row in self.cluster.by_worker().items():
+            assert sum(of_bucket(workers[name], Bucket.IDLE).values()) == row.ns("idle")
 
     @invariant()
     def the_prefixes_add_up_to_the_task_buckets(self):
@@ -982,6 +992,48 @@ def test_the_time_of_a_prefix_is_that_of_all_workers_and_ledgers_together():
     cluster.receive("tcp://a", metered(again, at=40, incarnation="again"), at=40)
     assert {p: row.to_nanoseconds() for p, row in cluster.by_prefix().items()} == {"inc": {"overhead": 24, "failed": 1}}
     assert cluster.tasks == {"succeeded": 6, "failed": 1}
+
+
+def waits(cpu: int, wall: int, *, at: int, gil: int, **rest: Any) -> dict[str, Any]:
+    """A worker of one thread whose one task ended at ``at``, and waited for the GIL so long and else for a lock."""
+    ledger = Ledger(1, at=0)
+    ledger.reserve("x", "inc", at=0)
+    hold = ledger.release("x", at=at)
+    assert hold is not None
+    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall)
+    split = {"gil": gil, "lock": wall - cpu - gil}
+    active = {f"thread-noncpu/{cause}": ns for cause, ns in split.items()}
+    causes = SnapshotCauses({"inc": split}, {"event-loop": at - wall}, active)
+    return metered(ledger, at=at, causes=causes, **rest)
+
+
+def test_causes_are_kept_by_worker_and_prefix_and_a_lost_heartbeat_costs_nothing():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", waits(10, 30, at=40, gil=15), at=40)
+    cluster.receive("tcp://a", waits(10, 90, at=100, gil=45, seq=3), at=100)
+    cluster.receive("tcp://a", waits(10, 60, at=70, gil=15, seq=2), at=101)
+    waited = {"thread-noncpu/gil": 45, "thread-noncpu/lock": 35}
+    assert cluster.causes_by_worker() == {"alice": {**waited, "overhead/event-loop": 10}}
+    assert cluster.causes_by_prefix() == {"inc": waited}
+    assert {name: ns for name, ns in cluster.cause_activity().items() if ns} == waited
+    assert cluster.cause_activity_by_worker() == {"alice": waited}
+    assert cluster.totals(at=101).causes == {**dict.fromkeys(NAMES, 0), **waited, "overhead/event-loop": 10}
+
+
+def test_causes_of_a_former_ledger_stay():
+    cluster, _ = cluster_with_worker(1)
+    cluster.receive("tcp://a", waits(10, 40, at=40, gil=30), at=40)
+    cluster.receive("tcp://a", waits(10, 40, at=40, gil=20, incarnation="again"), at=90)
+    assert cluster.causes_by_prefix() == {"inc": {"thread-noncpu/gil": 50, "thread-noncpu/lock": 10}}
+
+
+def test_why_a_worker_is_not_sampled_is_said_until_it_is():
+    cluster, _ = cluster_with_worker(1)
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=5, causes=SnapshotCauses(not_sampled="no /proc")), at=5)
+    assert cluster.not_sampled == {"alice": "no /proc"}
+    cluster.receive("tcp://a", metered(ledger, at=9, seq=2), at=9)
+    assert cluster.not_sampled == {}
 
 
 def test_departed_names_beyond_the_limit_are_booked_as_one():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.details import Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.presence import Presence
@@ -93,6 +94,42 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
     assert (accounts.elapsed, accounts.outstanding) == (1_000, 1_000)
     assert (accounts.tasks, accounts.nthreads) == ({"succeeded": 1}, {"name-a": 2})
     assert (accounts.notes, accounts.not_measured) == ([], {})
+
+
+def test_a_window_has_the_causes_of_its_own_time():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.ledger.reserve("x", "sum", "span", at=OPENED)
+    hold = worker.ledger.release("x", at=OPENED + 200)
+    assert hold is not None
+    worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=50, wall=150)
+    details = WindowDetails(
+        causes={("span", "sum"): {"gil": 70, "lock": 30}},
+        overhead={"hand-over": 20},
+        profile={Place("thread-noncpu", "gil", "sum", ()): 60},
+    )
+    accounts = window.close(cluster, {"a": replace(worker.answer(CLOSED), details=details)}, at=CLOSED)
+    waited = {"thread-noncpu/gil": 70, "thread-noncpu/lock": 30}
+    idle = accounts.workers["name-a"]["idle"]
+    assert accounts.worker_causes == {
+        # Nobody looked at the scheduler, and of 50 of overhead the clocks explain 20.
+        "name-a": {**waited, "overhead/hand-over": 20, "overhead/unknown": 30, "idle/unknown": idle}
+    }
+    assert accounts.prefix_causes == {"sum": waited}
+    assert accounts.span_causes == {"span": waited}
+    assert accounts.profiles.profile == details.profile
+
+
+def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.heartbeat(OPENED + 300)
+    accounts = window.close(cluster, {"a": "it was busy"}, at=CLOSED)
+    assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
 
 
 def test_the_length_of_the_window_is_the_worker_s_own():

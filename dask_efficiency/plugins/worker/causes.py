@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit, of_bucket
-from dask_efficiency.details import WindowDetails
+from dask_efficiency.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
@@ -24,6 +25,9 @@ logger = logging.getLogger("dask_efficiency")
 
 #: Why nobody samples where the user wants it so.
 SWITCHED_OFF = "efficiency.waiting is off"
+
+#: Windows that are open at once; as in the ledger.
+MAX_WINDOWS = 64
 
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
@@ -51,14 +55,16 @@ class WorkerCauses:
         *,
         enabled: bool,
     ) -> None:
-        self._sampler = WaitingSampler(worker, threads, reservation_of)
+        self._new_sampler = partial(WaitingSampler, worker, threads, reservation_of)
+        self._sampler = self._new_sampler()
+        self._sampling = False
         self._enabled = enabled
         #: Of ``overhead``, finalized and in the activity view, by bare cause.
         self._overhead: dict[str, int] = {}
         self._active: dict[str, int] = {}
         self._reported: Mapping[str, int] = {}
-        #: The overhead's parts as the clocks had them when each window was opened.
-        self._opened: dict[str, Mapping[str, int]] = {}
+        #: The overhead's parts, and what was sampled, when each window was opened.
+        self._opened: dict[str, tuple[Mapping[str, int], object]] = {}
 
     @property
     def not_sampled(self) -> str:
@@ -73,13 +79,18 @@ class WorkerCauses:
     def start(self, *, enabled: bool) -> None:
         """Begin to sample, or not."""
         self._enabled = enabled
-        if enabled:
+        if not enabled:
+            self.stop()
+        elif not self._sampling:
+            if self._sampler.spent:  # a sampler starts once; what was sampled stays
+                former, self._sampler = self._sampler, self._new_sampler()
+                self._sampler.sums = former.sums
+            self._sampling = True
             self._sampler.start()
-        else:
-            self._sampler.stop()
 
     def stop(self) -> None:
         """Sample no more."""
+        self._sampling = False
         self._sampler.stop()
 
     def catch_up(self) -> None:
@@ -124,17 +135,29 @@ class WorkerCauses:
 
     def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
         """A window begins."""
-        self._opened[window_id] = dict(parts)
+        while len(self._opened) >= MAX_WINDOWS:
+            self._sampler.close_window(next(iter(self._opened)))
+            del self._opened[next(iter(self._opened))]
         self._sampler.open_window(window_id)
+        self._opened[window_id] = dict(parts), self._sampler.sums.mark()
 
     def close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
         """A window's accounts with their causes."""
-        opened = self._opened.pop(window_id, {})
+        opened, mark = self._opened.pop(window_id, ({}, None))
         overhead = {cause: ns - opened.get(cause, 0) for cause, ns in parts.items()}
-        found = self._sampler.close_window(window_id, {key: row[_NONCPU] for key, row in balance.rows.items()})
-        if self.not_sampled or found is None:
+        found = self._sampler.close_window(window_id)
+        if self.not_sampled or found is None or mark is None:
             return replace(balance, details=WindowDetails(overhead=overhead))
-        return replace(balance, details=replace(found, overhead=overhead))
+        noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
+        details = WindowDetails(
+            causes={key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row},
+            overhead=overhead,
+            profile={Place(*place): ns for *place, ns in found["profile"]},
+            holders={Holder(waiting, holder, stack): ns for waiting, stack, holder, ns in found["holders"]},
+            gil_holds=tuple(Hold(round(seconds * 1e9), who, stack) for seconds, who, stack in found["holds"]),
+            loop_blocks=tuple(Hold(round(seconds * 1e9), "", stack) for seconds, stack in found["loop_blocks"]),
+        )
+        return replace(balance, details=details)
 
 
 def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:

@@ -49,12 +49,16 @@ class TaskMeter:
         self.windows: deque[TaskWindow] | None = None
         #: Called in the thread before each task; what it gives is called after it. Neither may raise.
         self.around: Callable[[TaskId], Callable[[], object]] | None = None
+        #: Called before the next task is submitted; None while whoever wants to know is awake. It must not raise.
+        self.wake: Callable[[], object] | None = None
         #: Runs that are done, some of them claimed since; bounded, should some never be.
         self._done: deque[ThreadRun] = deque(maxlen=10_000)
 
     def submit(self, submit: Callable[..., Future[Any]], task: Callable[[], Any]) -> Future[Any]:
         """Have a task run, metered, by an executor's own ``submit``."""
         submitted = time.monotonic_ns() if self.recording else -1
+        if self.wake is not None:
+            self.wake()
         if self.around is not None:
             task = self._surrounded(task, self.around)
         return submit(self._run, task, submitted)

@@ -25,6 +25,12 @@ def own_processors() -> Processors:
     )
 
 
+def own_cpu_limit_group() -> Path | None:
+    """The folder of the control group that limits this process most; None where nothing does."""
+    quota, group = _least_limit(_own_cgroup())
+    return Path(group) if quota is not None else None
+
+
 def _affinity() -> int:
     try:
         allowed = os.sched_getaffinity(0)

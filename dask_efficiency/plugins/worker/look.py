@@ -1,0 +1,368 @@
+"""Look: one look at the threads of a worker's tasks, and what follows from it for the time since the one before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NamedTuple
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.plugins.worker.sample_windows import Block
+from dask_efficiency.plugins.worker.stacks import Stacks
+from dask_efficiency.plugins.worker.throttling import Throttling
+from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, WaitStates
+from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
+from dask_efficiency.profile import HolderRow, Stack, StackRow
+from dask_efficiency.waiting import LIBRARY, Key
+
+CORE, THROTTLED = "core", "throttled"
+
+#: The bucket of waiting that libraries' threads explain.
+LIBRARY_THREADS = "library-threads"
+
+EVENT_LOOP = "(event loop)"
+
+#: How long a thread that wants the GIL waits before it asks the one that has it to let go of it, as a share of
+#: Python's own switch interval: with some room for clocks.
+_ASKED = 0.8
+
+#: A thread that held the GIL for so long at once is named.
+LONG_HOLD_NS = 100_000_000
+
+#: Of such a hold, who used so much of it as CPU is to blame.
+_MIN_HELD = 0.6
+
+#: Nanoseconds between two looks at what the CPU limit did.
+THROTTLING_NS = 500_000_000
+
+#: Spans and prefixes of which time without a witness is kept; beyond, the oldest goes.
+MAX_KEYS = 1_000
+
+
+class _Seen(NamedTuple):
+    """A thread that runs a task, in one look."""
+
+    ident: int
+    watched: Watched
+    key: Key
+    #: Whether its task began since the look before.
+    fresh: bool
+    state: str
+
+
+class Look:
+    """Looks at the threads that run tasks.
+
+    Between two looks at one task, time = CPU + wait for a core + rest, all three known by the kernel's clocks. The wait
+    for a core is a cause. CPU and rest wait for a witness: the next look that shows the thread computing tells on which
+    line, the next one that shows it waiting tells for what. What a task leaves without a witness is added to the
+    next one of its span and prefix that has one.
+
+    A task that began since the look before stands for all of the time since then: so tasks that are shorter than the
+    interval, of which most are never seen, count right together.
+
+    Parameters
+    ----------
+    threads
+        The threads of the process.
+    states
+        Names what they wait for.
+    throttling
+        What the CPU limit did.
+    stacks
+        Makes their stacks; None where there are none.
+    running
+        Ident of each thread that runs a task, when that began, and its span and prefix, if it holds a slot.
+    loop_ident
+        The event loop's thread.
+    add, row, hold
+        Called with what was found: for the sums, for the profile, and who held the GIL for long.
+    """
+
+    def __init__(
+        self,
+        threads: WatchedThreads,
+        states: WaitStates,
+        throttling: Throttling,
+        stacks: Stacks | None,
+        *,
+        running: Callable[[], Sequence[tuple[int, int, Key | None]]],
+        loop_ident: int,
+        add: Callable[[tuple[Key, str, int]], object],
+        row: Callable[[tuple[StackRow | HolderRow, int]], object],
+        hold: Callable[[Block], object],
+    ) -> None:
+        self._threads = threads
+        self._states = states
+        self._throttling = throttling
+        self._stacks = stacks
+        self._running = running
+        self._loop_ident = loop_ident
+        self._add = add
+        self._row = row
+        self._hold = hold
+        #: Whether anybody wants to know on which lines.
+        self.stacks_wanted = False
+        self._frames: dict[int, FrameType] = {}
+        #: When the look before was.
+        self._last = 0
+        #: By span and prefix: CPU and rest without a witness, of tasks that ended.
+        self._orphans: dict[Key, list[int]] = {}
+        #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
+        self._core: dict[tuple[Key, Stack], int] = {}
+        self._throttling_at = 0
+
+    def begin(self, at: int) -> None:
+        """Nothing is known of the time before ``at``, in which no task ran."""
+        self._threads.look()
+        self._threads.read_cpu()
+        self._last = at
+
+    def loop_stack(self) -> Stack:
+        """What the event loop is at."""
+        return self._other_stack(self._loop_ident)
+
+    # -- a look ------------------------------------------------------------------------------
+
+    def go_on(self, at: int) -> None:
+        """Count what needs no look: threads that have not run since they were seen waiting wait for the same.
+
+        Not at a lock: what libraries computed meanwhile is told by the next look.
+        """
+        for ident, start, key in self._running():
+            found = self._threads.task_thread(ident, at)
+            if key is None or found is None:
+                continue
+            watched, clocks = found
+            if watched.start == start and watched.key == key:
+                self._waited_for_core(watched, key, watched.read(clocks, at))
+                if watched.state not in (None, LOCK, GIL, RUNNING):
+                    assert watched.state is not None
+                    self._witness_wait(watched, key, watched.state, watched.rest)
+                    watched.rest = 0
+        self._settle_core(at)
+
+    def sample(self, at: int, *, gil_wait: int) -> None:
+        """Look at the threads.
+
+        Parameters
+        ----------
+        at
+            Now, in monotonic nanoseconds.
+        gil_wait
+            For how long the caller waited for the GIL, in nanoseconds.
+        """
+        elapsed, self._last = max(1, at - self._last), at
+        self._threads.look()
+        computed = self._threads.read_cpu()
+        try:
+            if self.stacks_wanted and self._stacks is not None:
+                self._frames = sys._current_frames()
+            seen = self._see(at, elapsed)
+            share = self._share_of_libraries(seen, computed, elapsed)
+            waiting_for_gil = self._waiting_for_gil(seen)
+            handed_over = self._was_handed_over(gil_wait, seen)
+            for thread in seen:
+                watched = thread.watched
+                if thread.fresh:
+                    watched.cpu = watched.rest = elapsed
+                else:
+                    self._adopt(watched, thread.key, thread.state)
+                if thread.state == GIL:
+                    self._at_gil(thread, seen, waiting_for_gil, handed_over)
+                elif thread.state == RUNNING:
+                    self._witness_computing(watched, thread.key, watched.cpu)
+                    watched.cpu = 0
+                else:
+                    self._at_wait(thread, share)
+                    watched.rest = 0
+                if thread.fresh:
+                    watched.cpu = watched.rest = 0
+                watched.recent = 0
+            if gil_wait > LONG_HOLD_NS and self._frames:
+                self._name_holder(gil_wait, seen)
+        finally:
+            self._frames = {}
+        self._settle_core(at)
+
+    def _see(self, at: int, elapsed: int) -> list[_Seen]:
+        """Read clocks and states of the threads that run tasks."""
+        seen = []
+        for ident, start, key in self._running():
+            found = self._threads.task_thread(ident, at)
+            if found is None:
+                continue
+            watched, clocks = found
+            fresh = watched.start != start or watched.key != key
+            since = at - watched.at
+            if fresh and watched.key is not None:
+                self._leave(watched, watched.key)
+            core = watched.read(clocks, at)
+            if fresh:
+                # Of what the thread waited since it was read last, the part since the last look.
+                core = core * min(elapsed, since) // since if since else 0
+                watched.begin(start, key)
+            if key is None:
+                continue
+            if watched.state is None or watched.state == RUNNING:
+                watched.state = self._states.state(watched.files.syscall(), watched.files)
+                if self._stacks is not None and self._frames:
+                    watched.stack = self._stacks.task(self._frames.get(ident))
+            elif self._frames and not watched.stack and self._stacks is not None:
+                watched.stack = self._stacks.task(self._frames.get(ident))
+            self._waited_for_core(watched, key, core)
+            seen.append(_Seen(ident, watched, key, fresh, watched.state))
+        return seen
+
+    # -- witnesses ---------------------------------------------------------------------------
+
+    def _at_wait(self, thread: _Seen, share: float) -> None:
+        watched, key = thread.watched, thread.key
+        library = round(max(0, watched.rest) * share) if thread.state == LOCK else 0
+        self._witness_wait(watched, key, LIBRARY, library)
+        self._witness_wait(watched, key, thread.state, watched.rest - library)
+
+    def _at_gil(self, thread: _Seen, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> None:
+        """Of n threads that want the GIL, each is the one from which it was taken with a chance of 1/n."""
+        watched, key = thread.watched, thread.key
+        n = len(waiting_for_gil)
+        waiting = n if handed_over else n - 1
+        waited = max(0, watched.rest * waiting // n)
+        self._witness_wait(watched, key, GIL, waited)
+        self._blame(thread, waited, seen, waiting_for_gil, handed_over)
+        computed = watched.cpu * (n - waiting) // n
+        self._witness_computing(watched, key, computed)
+        watched.rest -= waited
+        watched.cpu -= computed
+
+    def _witness_wait(self, watched: Watched, key: Key, cause: str, ns: int) -> None:
+        if ns > 0:
+            self._add((key, cause, ns))
+            if self.stacks_wanted:
+                bucket = LIBRARY_THREADS if cause == LIBRARY else str(Bucket.THREAD_NONCPU)
+                self._row((StackRow(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
+
+    def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
+        if ns > 0 and self.stacks_wanted:
+            self._row((StackRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
+
+    def _leave(self, watched: Watched, key: Key) -> None:
+        """A task ended: what had no witness when it was seen last is left to the next one of its kind."""
+        orphan = self._orphans.setdefault(key, [0, 0])
+        orphan[0] += watched.cpu
+        orphan[1] += watched.rest
+        if len(self._orphans) > MAX_KEYS:
+            del self._orphans[next(iter(self._orphans))]
+
+    def _adopt(self, watched: Watched, key: Key, state: str) -> None:
+        orphan = self._orphans.get(key)
+        if orphan is not None:
+            if state in (RUNNING, GIL):
+                watched.cpu += orphan[0]
+                orphan[0] = 0
+            if state != RUNNING:
+                watched.rest += orphan[1]
+                orphan[1] = 0
+
+    # -- waiting for a core ------------------------------------------------------------------
+
+    def _waited_for_core(self, watched: Watched, key: Key, ns: int) -> None:
+        if ns > 0:
+            of = key, watched.stack if self.stacks_wanted else ()
+            self._core[of] = self._core.get(of, 0) + ns
+
+    def _settle_core(self, at: int) -> None:
+        """Pass waits for a core on, with the part that the CPU limit explains: an estimate."""
+        throttled = whole = 0
+        if self._throttling.limited:
+            if at - self._throttling_at < THROTTLING_NS and len(self._core) < MAX_KEYS:
+                return
+            self._throttling_at = at
+            whole = sum(self._core.values())
+            throttled = min(whole, self._throttling.more())
+        core, self._core = self._core, {}
+        for (key, stack), ns in core.items():
+            part = ns * throttled // whole if throttled else 0
+            for cause, value in ((THROTTLED, part), (CORE, ns - part)):
+                if value:
+                    self._add((key, cause, value))
+                    if self.stacks_wanted:
+                        self._row((StackRow(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
+
+    # -- libraries' threads ------------------------------------------------------------------
+
+    def _share_of_libraries(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> float:
+        """Share of the waiting at locks since the last look in which threads of libraries computed."""
+        if not computed:
+            return 0.0
+        waited = sum(
+            elapsed if thread.fresh else max(0, thread.watched.recent) for thread in seen if thread.state == LOCK
+        )
+        return min(1.0, computed / waited) if waited else 0.0
+
+    # -- the GIL -----------------------------------------------------------------------------
+
+    def _waiting_for_gil(self, seen: Sequence[_Seen]) -> set[int]:
+        """Idents of the threads that wait for the GIL; the others of Python are looked at if a task does."""
+        waiting = {thread.ident for thread in seen if thread.state == GIL}
+        if waiting:
+            tasks = {thread.ident for thread in seen}
+            for ident in self._threads.python:
+                if ident not in tasks:
+                    files = self._threads.other(ident)
+                    if files is not None and self._states.state(files.syscall(), files) == GIL:
+                        waiting.add(ident)
+        return waiting
+
+    def _was_handed_over(self, gil_wait: int, seen: Sequence[_Seen]) -> bool:
+        """Whether who had the GIL before let go of it by itself, and so is none of those that wait for it.
+
+        Else it was taken away from one of them. Nobody is asked for it before the switch interval is over; but another
+        thread than the caller may have asked, and so somebody must be seen that goes on without it.
+        """
+        if gil_wait >= _ASKED * sys.getswitchinterval() * 1e9:
+            return False
+        return any(thread.state == RUNNING for thread in seen)
+
+    def _blame(
+        self, waits: _Seen, ns: int, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool
+    ) -> None:
+        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
+        if ns <= 0 or not self._frames:
+            return
+        tasks = {thread.ident: thread for thread in seen}
+        others = [ident for ident in self._threads.python if ident != waits.ident]
+        if handed_over:
+            may = [i for i in others if i in tasks and tasks[i].state == RUNNING] or others
+        else:
+            may = [ident for ident in others if ident in waiting_for_gil] or others
+        used = {ident: self._threads.cpu_of(self._threads.python[ident]) for ident in may}
+        whole = sum(used.values())
+        for ident, cpu in used.items():
+            part = ns * cpu // whole if whole else 0
+            if part:
+                who, stack = self._who(ident, tasks)
+                self._row((HolderRow(waits.key[1], who, stack), part))
+
+    def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
+        """Name who held the GIL for long, if it used CPU for about as long."""
+        used = {ident: self._threads.cpu_of(thread) for ident, thread in self._threads.python.items()}
+        ident = max(used, key=lambda ident: used[ident])
+        if used[ident] > _MIN_HELD * gil_wait:
+            who, stack = self._who(ident, {thread.ident: thread for thread in seen})
+            self._hold(Block(gil_wait / 1e9, who, stack))
+
+    def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
+        task = tasks.get(ident)
+        if task is not None:
+            return task.key[1], task.watched.stack
+        if ident == self._loop_ident:
+            return EVENT_LOOP, self._other_stack(ident)
+        return f"(thread {self._threads.python[ident].name[:100]})", self._other_stack(ident)
+
+    def _other_stack(self, ident: int) -> Stack:
+        if self._stacks is None:
+            return ()
+        frames = self._frames or sys._current_frames()
+        return self._stacks.loop(frames.get(ident))

@@ -1,0 +1,56 @@
+"""LoopBlocks: times for which a worker's event loop was blocked, and at what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from distributed.metrics import time
+
+from dask_efficiency.plugins.worker.sample_windows import Block
+from dask_efficiency.profile import Stack
+
+#: Seconds for which a blocked loop is reported.
+MIN_SECONDS = 0.1
+
+
+class LoopBlocks:
+    """Sees when Dask's own tick of the event loop, of every 20 ms, is missing.
+
+    Where upstream has no such tick any more, nothing is reported.
+
+    Parameters
+    ----------
+    worker
+        Its loop.
+    stack
+        What the loop is at.
+    blocked
+        Called with each block that is over.
+    """
+
+    def __init__(self, worker: Any, stack: Callable[[], Stack], blocked: Callable[[Block], object]) -> None:
+        self._worker = worker
+        self._stack = stack
+        self._blocked = blocked
+        self._seen: Counter[Stack] = Counter()
+        self._since: float | None = None
+        callback = getattr(worker, "periodic_callbacks", {}).get("tick")
+        self._interval = callback.callback_time / 1e3 if callback is not None else None
+
+    def look(self, wanted: bool) -> None:
+        """Look at the loop; ``wanted`` is whether anybody wants to know."""
+        last = getattr(self._worker, "_last_tick", None)
+        if last is None or self._interval is None or not wanted:
+            return
+        if self._since is not None and last != self._since:
+            seconds = last - self._since - self._interval
+            stack, _ = self._seen.most_common(1)[0]
+            self._since = None
+            self._seen.clear()
+            if seconds > MIN_SECONDS:
+                self._blocked(Block(seconds, "(event loop)", stack))
+        if time() - last - self._interval > MIN_SECONDS / 2:
+            self._since = last
+            self._seen[self._stack()] += 1

@@ -1,0 +1,301 @@
+"""WaitingSampler: a thread of a worker that finds out, a few times a second, why the threads of its tasks wait."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import platform
+import random
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.plugins.worker.gil import find_gil, has_gil
+from dask_efficiency.plugins.worker.look import Look
+from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
+from dask_efficiency.plugins.worker.sample_windows import Block, SampleWindows
+from dask_efficiency.plugins.worker.stacks import Stacks
+from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles
+from dask_efficiency.plugins.worker.throttling import Throttling
+from dask_efficiency.plugins.worker.wait_states import CALLS, WaitStates
+from dask_efficiency.plugins.worker.watched_threads import WatchedThreads
+from dask_efficiency.profile import HolderRow, StackRow
+from dask_efficiency.waiting import Key, WaitingSums
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from dask_efficiency.activity import SlotReservation
+    from dask_efficiency.plugins.worker.threads import TaskThreads
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Between two looks, on average.
+MIN_INTERVAL_NS = 50_000_000
+MAX_INTERVAL_NS = 1_000_000_000
+
+#: Share of a core that the looks may take: longer ones are taken less often.
+MAX_SHARE = 0.0025
+
+#: So often an asleep sampler looks whether it should be, should nobody have woken it.
+ASLEEP_SECONDS = 10.0
+
+#: Samples on their way to the event loop; beyond, the oldest go.
+MAX_SAMPLES = 100_000
+
+
+class WaitingSampler:
+    """Samples why the threads of a worker's tasks wait, while tasks run.
+
+    It fails in one place: then it is off for good and says why, and neither worker nor tasks notice.
+
+    Parameters
+    ----------
+    worker
+        The worker; the sampler is made and called on its event loop.
+    task_threads
+        What its tasks use in their threads.
+    reservation_of
+        The reservation of a key that holds a slot. Called in the sampler's thread.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        task_threads: TaskThreads,
+        reservation_of: Callable[[Any], SlotReservation | None],
+    ) -> None:
+        #: Why it does not sample; None while it does, or has not been started.
+        self.off: str | None = None
+        #: As of the last :meth:`tick_now`.
+        self.sums = WaitingSums()
+        self._worker = worker
+        self._task_threads = task_threads
+        self._reservation_of = reservation_of
+        self._windows = SampleWindows()
+        self._loop_ident = threading.get_ident()
+        #: From the sampler's thread to the event loop.
+        self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
+        self._rows: deque[tuple[StackRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
+        self._holds: deque[Block] = deque(maxlen=100)
+        self._loop_blocks: deque[Block] = deque(maxlen=100)
+        #: Held by who looks: the sampler's thread, or the event loop.
+        self._turn = threading.Lock()
+        #: Released to wake the sampler's thread.
+        self._alarm = _thread.allocate_lock()
+        self._alarm.acquire()
+        self._closing = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._look: Look | None = None
+        self._spent = 0
+        self._spent_on_loop = 0
+        #: CPU nanoseconds of a look, of late.
+        self._cost = 0.0
+        self._random = random.Random()
+
+    @property
+    def spent(self) -> int:
+        """CPU nanoseconds that it took itself so far, in its thread and on the event loop."""
+        return self._spent + self._spent_on_loop
+
+    # -- on the event loop -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin; called once."""
+        try:
+            self.off = _why_not()
+            if self.off is None:
+                self._thread = threading.Thread(target=self._run, name="dask-efficiency-waiting", daemon=True)
+                self._thread.start()
+        except Exception as error:
+            self._fail(error)
+
+    def stop(self) -> None:
+        """End, without waiting for the thread; safe to call twice."""
+        self._closing = True
+        self._wake()
+
+    def tick_now(self) -> None:
+        """Bring :attr:`sums` up to now: with what was sampled, and what is certain of threads that still wait.
+
+        It takes no sample: at this instant the event loop has the GIL, so that it would see nothing but waiting for it.
+        """
+        began = thread_time_ns()
+        try:
+            look = self._look
+            if look is not None and self.off is None and not self._closing and self._turn.acquire(blocking=False):
+                try:
+                    look.go_on(monotonic_ns())
+                finally:
+                    self._turn.release()
+            self._collect()
+        except Exception as error:
+            self._fail(error)
+        self._spent_on_loop += thread_time_ns() - began
+
+    def open_window(self, window_id: str) -> None:
+        """Begin to keep stacks under this id."""
+        self.tick_now()
+        self._windows.open(window_id)
+        if self._look is not None:
+            self._look.stacks_wanted = True
+
+    def close_window(self, window_id: str) -> dict[str, list[Any]] | None:
+        """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
+        self.tick_now()
+        closed = self._windows.close(window_id)
+        if self._look is not None:
+            self._look.stacks_wanted = bool(self._windows)
+        return closed
+
+    def _collect(self) -> None:
+        """Take over what was sampled."""
+        for key, cause, ns in _taken(self._added):
+            self.sums.add(key, cause, ns)
+        for row in _taken(self._rows):
+            self._windows.add(row)
+        for block in _taken(self._holds):
+            self._windows.hold(block)
+        for block in _taken(self._loop_blocks):
+            self._windows.loop_block(block)
+        if self.off is not None and not self._stopped:
+            self._stopped = True
+            self.sums.stop()
+
+    # -- in any thread -----------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Called before a task is submitted while the thread is asleep. It must not raise."""
+        try:
+            for meter in self._task_threads.metered:
+                meter.wake = None
+            self._alarm.release()
+        except RuntimeError:  # it is awake
+            pass
+
+    def _fail(self, error: BaseException) -> None:
+        """Log once and sample nothing more; the worker goes on as if we were not there."""
+        if self.off is None:
+            self.off = f"the sampler failed: {type(error).__name__}: {error}"[:500]
+            logger.error("dask_efficiency no longer samples why tasks of this worker wait", exc_info=error)
+
+    # -- in its thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        reader: HeldReader | None = None
+        threads: WatchedThreads | None = None
+        throttling: Throttling | None = None
+        own: ThreadFiles | None = None
+        try:
+            reader = HeldReader()
+            own = ThreadFiles(reader, threading.get_native_id())
+            threads = WatchedThreads(reader, self._worker.executors)
+            throttling = Throttling.own()
+            states = WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
+            look = Look(
+                threads,
+                states,
+                throttling,
+                Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
+                running=self._running,
+                loop_ident=self._loop_ident,
+                add=self._added.append,
+                row=self._rows.append,
+                hold=self._holds.append,
+            )
+            look.stacks_wanted = bool(self._windows)
+            look.begin(monotonic_ns())
+            self._look = look
+            blocks = LoopBlocks(self._worker, look.loop_stack, self._loop_blocks.append)
+            self._sample(look, blocks, own)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            with self._turn:
+                self._look = None
+                for closes in (threads, throttling, own, reader):
+                    if closes is not None:
+                        closes.close()
+
+    def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
+        """Look again and again, until :meth:`stop`."""
+        while not self._closing:
+            began = thread_time_ns()
+            clocks = own.clocks()
+            core = clocks.core if clocks is not None else 0
+            if self._is_idle():
+                self._sleep()
+                look.begin(monotonic_ns())
+                continue
+            interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
+            # Work that comes as regularly as the looks would always be seen at the same place.
+            due = round(interval * (0.5 + self._random.random()))
+            asleep = monotonic_ns()
+            if self._alarm.acquire(timeout=due / 1e9):
+                continue
+            late = monotonic_ns() - asleep - due
+            clocks = own.clocks()
+            late = max(0, late - ((clocks.core if clocks is not None else 0) - core))
+            with self._turn:
+                if self._closing:
+                    return
+                look.sample(monotonic_ns(), gil_wait=late)
+                blocks.look(look.stacks_wanted)
+            took = thread_time_ns() - began
+            self._cost = took if not self._cost else 0.9 * self._cost + 0.1 * took
+            self._spent += took
+
+    def _is_idle(self) -> bool:
+        return not self._worker.state.executing and not any(meter.live for meter in self._task_threads.metered)
+
+    def _sleep(self) -> None:
+        """Until a task is submitted."""
+        for meter in self._task_threads.metered:
+            meter.wake = self._wake
+        # A task may have come meanwhile: the worker knows of it before it is submitted.
+        if self._is_idle() and not self._closing:
+            self._alarm.acquire(timeout=ASLEEP_SECONDS)
+        for meter in self._task_threads.metered:
+            meter.wake = None
+
+    def _running(self) -> list[tuple[int, int, Key | None]]:
+        """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
+        found: list[tuple[int, int, Key | None]] = []
+        keys = self._worker.active_threads
+        for meter in self._task_threads.metered:
+            for ident, (start, _) in list(meter.live.items()):
+                key = keys.get(ident)
+                reservation = self._reservation_of(key) if key is not None else None
+                found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))
+        return found
+
+
+def _why_not() -> str | None:
+    """Why threads cannot be sampled on this system; None if they can."""
+    if sys.platform != "linux":
+        return "no /proc/self/task/*/syscall: not Linux"
+    if platform.machine() not in CALLS:
+        return f"the system calls of {platform.machine()} are not known"
+    try:
+        reader = HeldReader()
+        try:
+            own = ThreadFiles(reader, threading.get_native_id())
+            clocks, syscall = own.clocks(), own.syscall()
+            own.close()
+        finally:
+            reader.close()
+    except (OSError, AttributeError, TypeError) as error:
+        return f"no /proc/self/task/*/syscall: {type(error).__name__}: {error}"[:500]
+    if clocks is None or not clocks.cpu:
+        return "no /proc/self/task/*/schedstat: the kernel does not count"
+    if not syscall:
+        return "no /proc/self/task/*/syscall: the kernel does not say"
+    return None
+
+
+def _taken(queue: deque[Any]) -> list[Any]:
+    return [queue.popleft() for _ in range(len(queue))]

@@ -1,0 +1,152 @@
+"""HeldReader and ThreadFiles: what Linux says of this process's threads, read without letting go of the GIL."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+_TASKS = "/proc/self/task"
+
+#: Bytes of the files that are read here; ``stat`` is the longest.
+MAX_BYTES = 512
+
+
+class Clocks(NamedTuple):
+    """Of one thread since it began; exact while it sleeps, and while it runs as of the kernel's last tick."""
+
+    #: Nanoseconds on a CPU.
+    cpu: int
+    #: Nanoseconds in which it was ready to run and waited for a core.
+    core: int
+    #: How often it was given a CPU: a thread for which this stays the same has slept, or waited, all the time.
+    turns: int
+
+
+class HeldReader:
+    """Reads files, links and this process's memory.
+
+    The GIL is held, which :func:`os.pread` would let go of: so what is read, with the frames of the threads, is of one
+    instant. Files in ``/proc`` make nobody wait.
+
+    Raises
+    ------
+    OSError, AttributeError, TypeError
+        Where there is no such thing on this system.
+    """
+
+    def __init__(self) -> None:
+        library = ctypes.PyDLL(None)
+        self._pread = library.pread64
+        self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+        self._pread.restype = ctypes.c_ssize_t
+        self._readlink = library.readlink
+        self._readlink.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+        self._readlink.restype = ctypes.c_ssize_t
+        self._buffer = ctypes.create_string_buffer(MAX_BYTES)
+        self._at = ctypes.addressof(self._buffer)
+        # Of this process, and of no child that is forked from it.
+        self._memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Read no memory any more."""
+        memory, self._memory = self._memory, -1
+        if memory >= 0:
+            os.close(memory)
+
+    def read(self, descriptor: int, offset: int = 0, nbytes: int = MAX_BYTES) -> bytes:
+        """What a file says; nothing where it cannot be read."""
+        n = self._pread(descriptor, self._at, min(nbytes, MAX_BYTES), offset)
+        return ctypes.string_at(self._at, n) if n > 0 else b""
+
+    def memory(self, address: int, nbytes: int) -> bytes:
+        """Memory of this process; nothing at an address that is not valid, where reading it otherwise would crash."""
+        if self._memory < 0 or not 0 < address < 1 << 62:
+            return b""
+        return self.read(self._memory, address, nbytes)
+
+    def link(self, descriptor: int) -> str:
+        """What a descriptor of this process stands for, such as ``socket:[12]`` or ``/tmp/x``; "" for nothing."""
+        n = self._readlink(b"/proc/self/fd/%d" % descriptor, self._at, MAX_BYTES)
+        return ctypes.string_at(self._at, n).decode(errors="replace") if n > 0 else ""
+
+
+class ThreadFiles:
+    """Kept descriptors of one thread's files.
+
+    They go on standing for this very thread: after its end they say nothing, even where its id is used again.
+
+    Parameters
+    ----------
+    reader
+        Reads them.
+    native_id
+        Of a thread of this process.
+
+    Raises
+    ------
+    OSError
+        If the thread has ended, or the system has no such files or does not show them.
+    """
+
+    def __init__(self, reader: HeldReader, native_id: int) -> None:
+        self._reader = reader
+        self.native_id = native_id
+        self._kept: dict[str, int] = {}
+        try:
+            self._schedstat = self._open("schedstat")
+            self._syscall = self._open("syscall")
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the descriptors back; safe to call twice."""
+        kept, self._kept = self._kept, {}
+        self._schedstat = self._syscall = -1
+        for descriptor in kept.values():
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def clocks(self) -> Clocks | None:
+        """None once the thread has ended."""
+        words = self._reader.read(self._schedstat).split()
+        return Clocks(int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 else None
+
+    def syscall(self) -> bytes:
+        """``running``, or the number of the call in which it sleeps and its arguments; nothing once it has ended."""
+        return self._reader.read(self._syscall)
+
+    def wait_channel(self) -> str:
+        """The function of the kernel in which it sleeps; "" where the kernel does not say."""
+        name = self._read("wchan").decode(errors="replace")
+        return "" if name == "0" else name
+
+    def is_uninterruptible(self) -> bool:
+        """Whether it sleeps in a way that nothing interrupts, as for a disk."""
+        return self._read("stat").rpartition(b") ")[2][:1] == b"D"
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self._reader.read(self._kept[name] if name in self._kept else self._open(name))
+        except OSError:
+            return b""
+
+    def _open(self, name: str) -> int:
+        path = f"{_TASKS}/{self.native_id}/{name}"
+        descriptor = self._kept[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return descriptor
+
+
+def cpu_clock(native_id: int) -> int:
+    """CPU nanoseconds of a thread of this process, up to this instant; 0 if it has ended.
+
+    By the kernel's own id of the thread: unlike the clock that pthreads give, it cannot crash.
+    """
+    try:
+        # MAKE_THREAD_CPUCLOCK(native_id, CPUCLOCK_SCHED) of the kernel's linux/posix-timers.h.
+        return time.clock_gettime_ns((~native_id << 3) | 6)
+    except OSError:
+        return 0

@@ -1,0 +1,192 @@
+"""WatchedThreads: the threads of a worker's process, and what each has used since it was looked at."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from distributed import Scheduler, Worker
+
+from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.profile import Stack
+
+if TYPE_CHECKING:
+    from dask_efficiency.waiting import Key
+
+#: Threads that are looked at; of a process with more, the others count as a library's.
+MAX_THREADS = 256
+
+#: How threads are called that Dask and Python start for themselves, and this package.
+DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "AsyncProcess", "asyncio_", "dask-efficiency")
+
+
+class Watched:
+    """A thread that runs tasks: what of its present task has no witness yet, in nanoseconds."""
+
+    __slots__ = ("at", "clocks", "core", "cpu", "files", "key", "recent", "rest", "stack", "start", "state")
+
+    def __init__(self, files: ThreadFiles, clocks: Clocks, at: int) -> None:
+        self.files = files
+        #: What was read last, and when.
+        self.clocks = clocks
+        self.at = at
+        #: When its present task began, and whose it is; -1 and None between tasks.
+        self.start = -1
+        self.key: Key | None = None
+        #: What it was seen at, and its stack then; None if that is no more known to hold.
+        self.state: str | None = None
+        self.stack: Stack = ()
+        self.cpu = self.core = 0
+        #: Neither on a CPU nor ready to run; less than 0 where a reading came late.
+        self.rest = 0
+        #: The same since the last look of the sampler's thread, whether it has a witness or not.
+        self.recent = 0
+
+    def read(self, clocks: Clocks, at: int) -> int:
+        """Add what it has used since it was read last, in its present task; gives the wait for a core in it."""
+        before = self.clocks
+        core = max(0, clocks.core - before.core)
+        cpu = max(0, clocks.cpu - before.cpu)
+        rest = at - self.at - cpu - core
+        self.cpu += cpu
+        self.core += core
+        self.rest += rest
+        self.recent += rest
+        if clocks.turns != before.turns:
+            self.state = None
+        self.clocks, self.at = clocks, at
+        return core
+
+    def begin(self, start: int, key: Key | None) -> None:
+        """Another task begins."""
+        self.start, self.key = start, key
+        self.cpu = self.core = self.rest = self.recent = 0
+        self.state = None
+
+
+class WatchedThreads:
+    """Finds the threads of this process, and keeps what is open for each that runs tasks.
+
+    Parameters
+    ----------
+    reader
+        Reads their files.
+    executors
+        The worker's.
+    """
+
+    def __init__(self, reader: HeldReader, executors: dict[str, Any]) -> None:
+        self._reader = reader
+        self._executors = executors
+        #: Threads that were here before any task of ours.
+        self._first = {thread.native_id for thread in threading.enumerate()}
+        self._watched: dict[int, Watched] = {}
+        self._others: dict[int, ThreadFiles] = {}
+        #: Python's threads by ident.
+        self.python: dict[int, threading.Thread] = {}
+        #: CPU nanoseconds of each of Python's threads, by native id, now and at the look before.
+        self._cpu: dict[int, int] = {}
+        self._cpu_before: dict[int, int] = {}
+        self._process = time.process_time_ns()
+        self._debt = 0
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for watched in self._watched.values():
+            watched.files.close()
+        for files in self._others.values():
+            files.close()
+        self._watched.clear()
+        self._others.clear()
+
+    def look(self) -> None:
+        """Find the threads of Python that there are now."""
+        self.python = {thread.ident: thread for thread in threading.enumerate() if thread.ident is not None}
+        if len(self._watched) + len(self._others) > len(self.python):
+            for ident in [ident for ident in self._watched if ident not in self.python]:
+                self._watched.pop(ident).files.close()
+            native = {thread.native_id for thread in self.python.values()}
+            for native_id in [native_id for native_id in self._others if native_id not in native]:
+                self._others.pop(native_id).close()
+
+    def task_thread(self, ident: int, at: int) -> tuple[Watched, Clocks] | None:
+        """A thread that runs a task, and its clocks now; None if it has just ended or there are too many."""
+        watched = self._watched.get(ident)
+        if watched is not None:
+            clocks = watched.files.clocks()
+            if clocks is not None:
+                return watched, clocks
+            self._watched.pop(ident).files.close()  # another thread has its ident now
+        thread = self.python.get(ident)
+        if thread is None or thread.native_id is None or len(self._watched) >= MAX_THREADS:
+            return None
+        try:
+            files = ThreadFiles(self._reader, thread.native_id)
+        except OSError:
+            return None
+        clocks = files.clocks()
+        if clocks is None:
+            files.close()
+            return None
+        watched = self._watched[ident] = Watched(files, clocks, at)
+        return watched, clocks
+
+    def other(self, ident: int) -> ThreadFiles | None:
+        """The files of a thread of Python that runs no task."""
+        native_id = self.python[ident].native_id
+        if native_id is None:
+            return None
+        files = self._others.get(native_id)
+        if files is None or files.clocks() is None:
+            if files is not None:
+                self._others.pop(native_id).close()
+            if len(self._others) >= MAX_THREADS:
+                return None
+            try:
+                files = self._others[native_id] = ThreadFiles(self._reader, native_id)
+            except OSError:
+                return None
+        return files
+
+    # -- CPU ---------------------------------------------------------------------------------
+
+    def read_cpu(self) -> int:
+        """Read the CPU time of all threads of Python.
+
+        Returns
+        -------
+        int
+            Nanoseconds that threads of libraries computed since the last call: of the process, without Dask's threads,
+            those that run tasks, and ours. 0 where the process's time is not this worker's alone.
+        """
+        process = time.process_time_ns()
+        native_ids = [t.native_id for t in self.python.values() if t.native_id is not None][:MAX_THREADS]
+        self._cpu_before, self._cpu = self._cpu, {native_id: cpu_clock(native_id) for native_id in native_ids}
+        more, self._process = process - self._process, process
+        if len(Worker._instances) > 1 or Scheduler._instances or not self._cpu_before:
+            return 0
+        pools = (getattr(executor, "_threads", ()) for executor in self._executors.values())
+        ours = {thread.native_id for pool in pools for thread in list(pool)} | self._first
+        ours.update(watched.files.native_id for watched in self._watched.values())
+        known = sum(
+            self.cpu_of(thread)
+            for thread in self.python.values()
+            if thread.native_id in ours or thread.name.startswith(DASK_NAMES)
+        )
+        # The process's clock is behind, by up to a tick of the kernel for each thread that runs: that evens out.
+        computed = more - known + self._debt
+        self._debt = max(min(0, computed), -more)
+        return max(0, computed)
+
+    def cpu_of(self, thread: threading.Thread) -> int:
+        """CPU nanoseconds of a thread between the last two readings."""
+        native_id = thread.native_id
+        if native_id is None or native_id not in self._cpu:
+            return 0
+        return max(0, self._cpu[native_id] - self._cpu_before.get(native_id, 0))
+
+    def names(self, idents: Iterable[int]) -> dict[int, str]:
+        """How threads are called that run no tasks."""
+        return {ident: f"(thread {self.python[ident].name[:100]})" for ident in idents if ident in self.python}

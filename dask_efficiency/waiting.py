@@ -1,0 +1,264 @@
+"""WaitingSums: splits the time that tasks waited in their threads by cause, in proportion to what was sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from dask_efficiency.ledger import OTHER
+
+#: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
+LIBRARY = "library"
+
+#: Where nothing was sampled; never filled into the other causes.
+UNKNOWN = "unknown"
+
+#: Pairs of span and prefix that are kept apart; beyond, the oldest are forgotten.
+MAX_KEYS = 5_000
+
+#: Prefixes that are kept apart; beyond, the oldest are forgotten.
+MAX_PREFIXES = 1_000
+
+#: What was sampled long ago says little of what is waited for now: from here on, former samples count half.
+MAX_RECENT_NS = 600_000_000_000
+
+#: (span, prefix)
+Key = tuple[str, str]
+Row = dict[str, int]
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+
+def in_proportion(weights: Mapping[str, int], ns: int) -> Row:
+    """Split ``ns`` in proportion to weights, exactly: differences of the floors of the scaled running sum.
+
+    Parameters
+    ----------
+    weights
+        Non-negative, not all 0.
+    ns
+        What the result sums to, at least 0.
+    """
+    whole = sum(weights.values())
+    row, running, given = {}, 0, 0
+    for name, weight in weights.items():
+        running += weight
+        upto = running * ns // whole
+        row[name] = upto - given
+        given = upto
+    return row
+
+
+class _Samples:
+    """What was sampled and is not used up by time that was split, and what was sampled of late."""
+
+    __slots__ = ("left", "recent")
+
+    def __init__(self) -> None:
+        self.left: Row = {}
+        self.recent: Row = {}
+
+    def add(self, cause: str, ns: int) -> None:
+        self.left[cause] = self.left.get(cause, 0) + ns
+        self.recent[cause] = self.recent.get(cause, 0) + ns
+        if self.recent[cause] > MAX_RECENT_NS:
+            self.recent = {name: value // 2 for name, value in self.recent.items()}
+
+    def absorb(self, other: _Samples) -> None:
+        for cause, ns in other.left.items():
+            self.left[cause] = self.left.get(cause, 0) + ns
+        for cause, ns in other.recent.items():
+            self.recent[cause] = self.recent.get(cause, 0) + ns
+
+    def split(self, ns: int) -> Row:
+        """Split ``ns``: what is left of the samples, scaled down or all of it, then as of late."""
+        whole = sum(self.left.values())
+        if ns <= whole:
+            return in_proportion(self.left, ns) if ns else {}
+        row = dict(self.left)
+        rest = in_proportion(self.recent, ns - whole) if any(self.recent.values()) else {UNKNOWN: ns - whole}
+        _add(row, rest)
+        return row
+
+    def take(self, ns: int) -> Row:
+        """Split ``ns``, and use the samples up."""
+        row = self.split(ns)
+        left = {cause: value - row.get(cause, 0) for cause, value in self.left.items()}
+        self.left = {cause: value for cause, value in left.items() if value > 0}
+        return row
+
+
+class WaitingSums:
+    """Splits nanoseconds of waiting, which are known exactly, by cause, as far as it was sampled.
+
+    All time that tasks of a prefix waited is split in proportion to the samples of this prefix that no earlier split
+    has used up; time beyond them in proportion to all recent ones; and where there are none, it is ``unknown``.
+    What was reported stays as it is, and each split sums exactly to what was split.
+    """
+
+    def __init__(self) -> None:
+        #: Sampled nanoseconds by key and cause, without :data:`LIBRARY`, so far.
+        self._totals: dict[Key, Row] = {}
+        self._prefixes: dict[str, _Samples] = {}
+        self._all = _Samples()
+        #: Of each key from the first :data:`LIBRARY` sample of any on: that, and all else as one.
+        self._computed: dict[Key, _Samples] = {}
+        self._any_library = False
+        self._stopped = False
+        #: What was reported, by prefix, and of the activity view.
+        self._reported: dict[str, Row] = {}
+        self._active: Row = {}
+
+    def add(self, key: Key, cause: str, ns: int) -> None:
+        """A sample.
+
+        Parameters
+        ----------
+        key
+            Span and prefix of the task.
+        cause
+            What its thread waited for, or :data:`LIBRARY`.
+        ns
+            For how long, more than 0.
+        """
+        if cause == LIBRARY or self._any_library:
+            self._any_library = True
+            samples = self._computed.get(key) or _new(self._computed, key, _Samples(), MAX_KEYS)
+            samples.add(LIBRARY if cause == LIBRARY else UNKNOWN, ns)
+            if cause == LIBRARY:
+                return
+        row = self._totals.get(key)
+        if row is None:
+            row = _new(self._totals, key, {}, MAX_KEYS)
+        row[cause] = row.get(cause, 0) + ns
+        samples = self._prefixes.get(key[1]) or _new(self._prefixes, key[1], _Samples(), MAX_PREFIXES)
+        samples.add(cause, ns)
+        self._all.add(cause, ns)
+
+    def stop(self) -> None:
+        """Nothing is sampled any more: what is waited for from now on is unknown."""
+        self._stopped = True
+        for samples in (self._all, *self._prefixes.values(), *self._computed.values()):
+            samples.recent.clear()
+
+    # -- threads of libraries ----------------------------------------------------------------
+
+    def library(self, key: Key, waited: int) -> int:
+        """Nanoseconds of a task's waiting in which libraries' threads computed; it uses samples up.
+
+        Parameters
+        ----------
+        key
+            Span and prefix of a task that is being finalized.
+        waited
+            Nanoseconds in its thread and not on the CPU, at least 0.
+
+        Returns
+        -------
+        int
+            0 to ``waited``.
+        """
+        if not self._any_library:
+            return 0
+        samples = self._computed.get(key)
+        return samples.take(waited).get(LIBRARY, 0) if samples is not None else 0
+
+    def library_so_far(self, key: Key, waited: int) -> int:
+        """The same of a task that is not finalized; it uses nothing up."""
+        if not self._any_library:
+            return 0
+        samples = self._computed.get(key)
+        return samples.split(waited).get(LIBRARY, 0) if samples is not None else 0
+
+    # -- causes ------------------------------------------------------------------------------
+
+    def explain(self, noncpu: Mapping[str, int]) -> dict[str, Row]:
+        """Split the bucket ``thread-noncpu``.
+
+        Parameters
+        ----------
+        noncpu
+            The bucket's nanoseconds by prefix, so far: no value falls from call to call.
+
+        Returns
+        -------
+        dict
+            By prefix and cause, so far; each sums to its prefix, and no value falls from call to call.
+        """
+        if OTHER in noncpu:  # the ledger keeps no more prefixes apart, and those it does not know are in this one
+            _fold(self._prefixes, OTHER, [prefix for prefix in self._prefixes if prefix not in noncpu])
+        for prefix, ns in noncpu.items():
+            row = self._reported.setdefault(prefix, {})
+            more = ns - sum(row.values())
+            if more > 0:
+                _add(row, self._prefixes.get(prefix, _Samples()).take(more))
+        return {prefix: dict(row) for prefix, row in self._reported.items() if prefix in noncpu}
+
+    def explain_activity(self, noncpu: int) -> Row:
+        """Split ``thread-noncpu`` of the activity view, of the whole worker, so far; see :meth:`explain`."""
+        more = noncpu - sum(self._active.values())
+        if more > 0:
+            _add(self._active, self._all.take(more))
+        return dict(self._active)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def mark(self) -> object:
+        """What was sampled until now, for :meth:`since`."""
+        return {key: dict(row) for key, row in self._totals.items()}
+
+    def since(self, mark: object, noncpu: Mapping[Key, int]) -> dict[Key, Row]:
+        """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark.
+
+        Parameters
+        ----------
+        mark
+            What :meth:`mark` gave when the window was opened.
+        noncpu
+            Nanoseconds by span and prefix.
+
+        Returns
+        -------
+        dict
+            By span and prefix, and cause; each sums to its row.
+        """
+        assert isinstance(mark, dict)
+        sampled: dict[Key, Row] = {}
+        for key, row in self._totals.items():
+            before = mark.get(key, {})
+            # A key that was forgotten and came again has less than at the mark.
+            more = {cause: ns - before.get(cause, 0) for cause, ns in row.items() if ns > before.get(cause, 0)}
+            if more:
+                _add(sampled.setdefault(key if key in noncpu else ("", OTHER), {}), more)
+        return {key: self._split_row(key, ns, sampled) for key, ns in noncpu.items()}
+
+    def _split_row(self, key: Key, ns: int, sampled: Mapping[Key, Row]) -> Row:
+        if ns <= 0:
+            return {}
+        weights = sampled.get(key)
+        if not weights and not self._stopped:
+            weights = self._totals.get(key)
+            if not weights and key[1] in self._prefixes:  # of this prefix in other spans
+                weights = self._prefixes[key[1]].recent
+        return in_proportion(weights, ns) if weights and any(weights.values()) else {UNKNOWN: ns}
+
+
+def _add(row: Row, more: Mapping[str, int]) -> None:
+    for cause, ns in more.items():
+        row[cause] = row.get(cause, 0) + ns
+
+
+def _new(table: dict[_K, _V], key: _K, value: _V, limit: int) -> _V:
+    """Put a new entry into a table; beyond a limit, its oldest goes."""
+    if len(table) >= limit:
+        del table[next(iter(table))]
+    table[key] = value
+    return value
+
+
+def _fold(table: dict[str, _Samples], into: str, names: Iterable[str]) -> None:
+    """Make one of several entries."""
+    for name in names:
+        samples = table.pop(name)
+        table.setdefault(into, _Samples()).absorb(samples)
