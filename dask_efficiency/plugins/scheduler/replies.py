@@ -177,6 +177,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "more_workers": len(cluster.present) - len(shown),
         "activity": cluster.activity(),
         "causes": cluster.cause_activity(),
+        "bucket_causes": dict(cluster.totals(at=at).causes),
         "not_sampled": dict(islice(cluster.not_sampled.items(), MAX_LIVE_WORKERS)),
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
