@@ -9,7 +9,7 @@ from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
-from dask_efficiency.plugins.worker.pending import LATE_NS, PendingTasks
+from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
 
 
 class Unasked:
@@ -25,12 +25,15 @@ class Worker:
         self.known: dict[TaskId, GpuUse] = {}
         self.digests: dict[Any, float] = {}
         self.rated: list[tuple[str, int, int, float]] = []
+        #: Nanoseconds that libraries' threads computed while each task waited.
+        self.computed = 0
         self.pending = PendingTasks(
             self.ledger,
             FineMetrics(self.digests),
             self.log,
             threads=Unasked(),
             spills=Unasked(),
+            library=lambda reservation, waited: min(waited, self.computed),
             use=self.known.get,
             watched=pytest.fail,
             rate=lambda *rate: self.rated.append(rate),
@@ -80,6 +83,36 @@ def test_a_task_waits_frozen_until_its_use_of_the_gpu_is_known(worker):
         "thread-noncpu: GPU copies": 5,
         "thread-noncpu: GPU wait": 7,
     }
+
+
+def test_what_libraries_computed_while_a_task_waited_is_no_waiting(worker):
+    worker.computed = 3 * MIN_WAITED_NS
+    worker.run("x", start=0, stop=10 * MIN_WAITED_NS, cpu=2 * MIN_WAITED_NS, gpu=False)
+    worker.pending.all(at=10 * MIN_WAITED_NS)
+    assert worker.finalized(10 * MIN_WAITED_NS) == {
+        "thread-cpu": 2 * MIN_WAITED_NS,
+        "library-threads": 3 * MIN_WAITED_NS,
+        "thread-noncpu": 5 * MIN_WAITED_NS,
+        "running": 0,
+    }
+
+
+def test_what_the_gpu_did_for_a_task_is_not_the_libraries(worker):
+    worker.computed = 7 * MIN_WAITED_NS
+    task = worker.run("x", start=0, stop=10 * MIN_WAITED_NS)
+    worker.known[task] = GpuUse(kernel=6 * MIN_WAITED_NS, wait=4 * MIN_WAITED_NS)
+    worker.pending.all(at=10 * MIN_WAITED_NS)
+    finalized = worker.finalized(10 * MIN_WAITED_NS)
+    assert finalized == {"gpu": 6 * MIN_WAITED_NS, "library-threads": 4 * MIN_WAITED_NS, "running": 0}
+    assert worker.pending.details == {}
+
+
+def test_the_time_before_and_after_a_thread_s_work_is_told_apart(worker):
+    reservation = worker.ledger.reserve("x", "train", at=0)
+    worker.ledger.release("x", at=100)
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (30, 80, 50), None, -1.0, None, "x"))
+    worker.pending.all(at=100)
+    assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20}
 
 
 def test_waiting_that_burns_cpu_is_no_cpu_time(worker):

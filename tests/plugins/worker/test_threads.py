@@ -153,15 +153,19 @@ def executing(worker: Any, **starts: int) -> dict[object, Any]:
     return {key: SimpleNamespace(start=start, ns=-1) for key, start in starts.items()}
 
 
+def no_library(reservation: SlotReservation, waited: int) -> int:
+    return 0
+
+
 def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
     run = submit(worker, task_of).result()["thread"]
     start, stop, cpu = run.used
     # One is done, which took its slot first; the other has not begun.
     held = executing(worker, first=start - 100, second=start - 50)
     spilled = overlap((start - 60, start - 40), (start, stop), (stop, stop + 30))
-    assert threads.so_far(held, spilled) == {
-        "first": (cpu, stop - start, 0, 50),
-        "second": (0, 0, 0, 10 + stop - start + 30),
+    assert threads.so_far(held, spilled, no_library) == {
+        "first": (cpu, stop - start, 0, 0, 50),
+        "second": (0, 0, 0, 0, 10 + stop - start + 30),
     }
     assert threads.waiting() == 2
 
@@ -180,9 +184,9 @@ def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threa
     try:
         held = executing(worker, key=0)
         assert threads.waiting() == 0
-        used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)))["key"]
+        used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)), lambda reservation, waited: waited)["key"]
     finally:
         go_on.set()
-    assert (used.gpu, used.spill) == (0, 5)
+    assert (used.gpu, used.library, used.spill) == (0, used.wall - used.cpu, 5)
     future.result()
     assert threads.waiting() == 1
