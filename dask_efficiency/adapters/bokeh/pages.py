@@ -67,7 +67,7 @@ class Page(DashboardComponent):
 
 def whole(tab: Tab) -> Page:
     """Verdict, the largest cause, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
-    key = Text(texts.key_table, width=230, name="key")
+    key = Text(texts.key_with_causes, width=230, name="key")
     pie = PieFigure(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -130,12 +131,28 @@ class _Entry:
 
 def key_table(view: TabView) -> str:
     """Every activity's colour, and its per cent of the time while there was work, as a table beside the pie."""
-    rows = [
+    return _table(_row(entry) for entry in _entries(view))
+
+
+def key_with_causes(view: TabView) -> str:
+    """The same, with the causes of an activity below it."""
+    return _table(_row(entry) + _cause_row(causes_of(view, entry.name)) for entry in _entries(view))
+
+
+def _table(rows: Iterable[str]) -> str:
+    return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
+
+
+def _row(entry: _Entry) -> str:
+    return (
         f'<tr title="{escape(entry.description)}"><td style="white-space:nowrap">{_mark(entry.colour)}{entry.name}</td>'
         f'<td style="text-align:right;padding-left:12px;font-variant-numeric:tabular-nums">{entry.percent}</td></tr>'
-        for entry in _entries(view)
-    ]
-    return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
+    )
+
+
+def _cause_row(causes: str) -> str:
+    style = "color:#59636e;font-size:smaller;padding:0 0 0.2em 1.5em"
+    return f'<tr><td colspan="2" style="{style}">{causes}</td></tr>' if causes else ""
 
 
 def timeline_key(view: TabView) -> str:

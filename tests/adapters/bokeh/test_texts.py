@@ -55,6 +55,10 @@ def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
         "gil 30 %, unknown 7.5 %",
         "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
     ]
+    assert [text for text in seen(texts.key_with_causes(now)) if text not in seen(texts.key_table(now))] == [
+        "gil 30 %, unknown 7.5 %",
+        "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
+    ]
     assert titles == re.findall(r'title="([^"]*)"', texts.timeline_key(now))
 
 
