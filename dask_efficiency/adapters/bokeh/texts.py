@@ -152,7 +152,9 @@ def _row(entry: _Entry) -> str:
 
 def _cause_row(causes: str) -> str:
     style = "color:#59636e;font-size:smaller;padding:0 0 0.2em 1.5em"
-    return f'<tr><td colspan="2" style="{style}">{causes}</td></tr>' if causes else ""
+    # A line breaks between two causes only.
+    text = causes.replace(" ", "&nbsp;").replace(",&nbsp;", ", ")
+    return f'<tr><td colspan="2" style="{style}">{text}</td></tr>' if causes else ""
 
 
 def timeline_key(view: TabView) -> str:

@@ -56,8 +56,8 @@ def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
         "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
     ]
     assert [text for text in seen(texts.key_with_causes(now)) if text not in seen(texts.key_table(now))] == [
-        "gil 30 %, unknown 7.5 %",
-        "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
+        "gil&nbsp;30&nbsp;%, unknown&nbsp;7.5&nbsp;%",
+        "parallelism&nbsp;12&nbsp;%, scheduler&nbsp;6.2&nbsp;%, unknown&nbsp;31&nbsp;%",
     ]
     assert titles == re.findall(r'title="([^"]*)"', texts.timeline_key(now))
 
