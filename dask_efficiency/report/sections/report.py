@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -152,14 +152,19 @@ def _data(report: ReportValues) -> dict[str, Any]:
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:
-    """The mean number of threads in each bin, by activity, to hundredths."""
+    """The mean number of threads in each bin, by activity and by cause, to hundredths."""
+
+    def threads(rows: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
+        return {
+            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
+            for name, row in rows.items()
+        }
+
     return {
         "bin_seconds": timeline.bin_ns / 1e9,
         "seconds": timeline.elapsed_ns / 1e9,
-        "threads": {
-            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
-            for name, row in timeline.activity.items()
-        },
+        "threads": threads(timeline.activity),
+        "causes": threads(timeline.causes),
     }
 
 

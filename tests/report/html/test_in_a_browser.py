@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,14 @@ def test_a_smuggled_script_would_be_refused(open_page: Any) -> None:
 
 def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -> None:
     timeline = Timeline(10**9, 2 * 10**9, {"thread-cpu": (3 * 10**9, 10**9), "idle": (10**9, 3 * 10**9)})
-    page = open_page(by_hand(timeline=timeline))
+    causes = {"idle/scheduler": (10**9, 10**9), "idle/parallelism": (0, 2 * 10**9)}
+    page = open_page(by_hand(timeline=replace(timeline, causes=causes)))
     figure = page.page.locator(".de-timeline > svg")
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
     page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
     said = page.page.locator(".de-timeline .de-said")
-    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3, thread-cpu 1"
+    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
     page.page.mouse.move(0, 0)
     assert "Point at" in said.text_content()
 

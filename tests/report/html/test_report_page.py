@@ -113,12 +113,13 @@ def test_the_figures_are_the_reports() -> None:
 
 
 def test_the_data_are_the_headline_numbers_and_the_timeline() -> None:
-    timeline = Timeline(10**9, 15 * 10**8, {"idle": (3 * 10**9, 4 * 10**9)})
+    timeline = Timeline(10**9, 15 * 10**8, {"idle": (3 * 10**9, 4 * 10**9)}, {"idle/graph": (10**9, 0)})
     held = re.search(r'id="data">(.*?)</script>', render_page(by_hand(timeline=timeline)))
     assert held is not None
     data = json.loads(held.group(1))
     assert data["summary"]["efficiency"] == by_hand().efficiency
-    assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, "threads": {"idle": [3.0, 8.0]}}
+    rows = {"threads": {"idle": [3.0, 8.0]}, "causes": {"idle/graph": [1.0, 0.0]}}
+    assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, **rows}
 
 
 def test_no_ideal_runtime_is_promised_while_much_is_running() -> None:
