@@ -24,8 +24,8 @@ _LIBRARY = re.compile(
     re.IGNORECASE,
 )
 
-#: Names of what people type in, which has no file. Other names in angle brackets are code that libraries generate.
-_TYPED = ("<stdin>", "<string>", "<input>", "<console>", "<ipython-input", "<command-", "<doctest")
+#: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
+_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest")
 
 #: In place of a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
@@ -78,7 +78,7 @@ def place_of(frame: Frame) -> str:
 def is_the_users(file: str) -> bool:
     """Whether a file is the user's own code, and not a library's, by its path on whatever machine it is."""
     if file.startswith("<"):
-        return file.startswith(_TYPED)
+        return file[1:].startswith(_TYPED)
     return bool(file) and not _LIBRARY.search(file) and not file.startswith(_roots())
 
 
