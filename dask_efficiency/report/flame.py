@@ -15,7 +15,7 @@ from dask_efficiency.report.stacks import NO_PREFIX, reason
 #: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.
 MIN_SHARE = 0.002
 
-#: About 200 kilobytes of a page.
+#: About 240 kilobytes of a page, where names are long.
 MAX_BOXES = 1_000
 
 #: Frames of a stack that are drawn, from the outermost on.

@@ -8,7 +8,7 @@ import re
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import Frame, Stack
@@ -18,9 +18,9 @@ from dask_efficiency.report.stacks import exact_stacks
 NOT_THE_USERS = ("dask", "distributed", "dask_efficiency")
 
 #: Where libraries are on other machines than this one: installed packages, and the standard library's places on
-#: Unix (lib/python3.12, lib64, python312.zip) and on Windows (Python312\Lib).
+#: Unix (lib/python3.12, lib64/python3.13t, python312.zip) and on Windows (Python312\Lib).
 _LIBRARY = re.compile(
-    r"[\\/](?:(?:site|dist)-packages|lib(?:64)?[\\/](?:python|pypy)[^\\/]*|python\d*[\\/]lib|python\d+\.zip)[\\/]",
+    r"[\\/](?:(?:site|dist)-packages|lib(?:64)?[\\/](?:python|pypy)\d[\d.]*t?|python\d+[\\/]lib|python\d+\.zip)[\\/]",
     re.IGNORECASE,
 )
 
@@ -74,7 +74,7 @@ def place_of(frame: Frame) -> str:
     return f"{name}:{frame.line}" if frame.file else ""
 
 
-@cache
+@lru_cache(maxsize=4096)
 def is_the_users(file: str) -> bool:
     """Whether a file is the user's own code, and not a library's, by its path on whatever machine it is."""
     if file.startswith("<"):

@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from dataclasses import astuple
 
@@ -8,6 +9,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import GOOD
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
+from dask_efficiency.report.files import from_dict
 from dask_efficiency.report.profile import EVENT_LOOP, Frame, GilHolder, ProfileRow
 from tests.report.profile_samples import CLEAN, ETL, LOOP, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, report_of
@@ -92,3 +94,9 @@ def test_who_held_the_gil_is_said_as_people_say_it(holder: str, stack: tuple[Fra
 def test_who_held_it_is_known_by_the_prefix_that_waited() -> None:
     others = (GilHolder("load", EVENT_LOOP, LOOP, 10**9),)
     assert profiled(gil_holders=others).culprits[0].held_by == ""
+
+
+@given(profiled_reports())
+def test_the_culprits_of_a_saved_report_are_the_same(report: EfficiencyReport) -> None:
+    read = EfficiencyReport.of(from_dict(json.loads(json.dumps(report.to_dict()))))
+    assert read.culprits == report.culprits

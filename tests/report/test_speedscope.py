@@ -10,7 +10,7 @@ from dask_efficiency.report.profile import Frame, ProfileRow
 from dask_efficiency.report.speedscope import speedscope
 from dask_efficiency.report.stacks import NoStacksError, sampled_stacks
 from tests.report.profile_samples import ETL, profiled, profiled_reports
-from tests.report.samples import HOSTILE_NAMES, by_hand
+from tests.report.samples import HOSTILE_NAMES, by_hand, seconds
 
 UNITS = {"none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"}
 
@@ -78,7 +78,8 @@ def test_any_report_with_stacks_makes_a_valid_file_that_holds_all_of_their_time(
 def test_hostile_names_are_harmless_in_the_file(tmp_path: Path) -> None:
     stack = tuple(Frame(name, f"/x/{name}", 1) for name in HOSTILE_NAMES)
     report = profiled(
-        profile=(ProfileRow("thread-cpu", "", "clean", stack, 1),),
+        profile=(ProfileRow("thread-cpu", "", HOSTILE_NAMES[2], stack, 1),),
+        by_prefix={HOSTILE_NAMES[2]: seconds(thread_cpu=7)},
         name="\x1b]0;title\x07",
         environment={"dask-efficiency": HOSTILE_NAMES[2]},
     )
