@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
@@ -17,8 +17,6 @@ from dask_efficiency.timeline import Timeline
 from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dask_efficiency.critical_paths.summary import PathSummary
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.long_tail import LongTask
@@ -390,42 +388,3 @@ class ReportValues:
         if self.price_per_worker_hour is None or not threads:
             return None
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
-
-    def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Seconds as a table: a row for each worker, prefix, span or bucket; or how the tasks of a prefix compare.
-
-        Parameters
-        ----------
-        by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
-            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
-            ``"skew"``: a row for each prefix, the fields of :class:`~dask_efficiency.skew.Skew`.
-        """
-        import pandas as pd
-
-        if by == "bucket":
-            whole = self.breakdown
-            return pd.DataFrame(
-                {
-                    "thread_seconds": dict(whole),
-                    "share": {bucket: whole.share(bucket) for bucket in whole},
-                },
-                index=pd.Index([*whole], name="bucket"),
-            )
-        if by == "skew":
-            return pd.DataFrame(
-                {each.name: [getattr(one, each.name) for one in self.skew.values()] for each in fields(Skew)},
-                index=pd.Index([*self.skew], name="prefix", dtype=object),
-            )
-        groups = {"worker": self.by_worker, "prefix": self.by_prefix, "span": self.by_span}
-        if by not in groups:
-            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket' or 'skew'")
-        rows = groups[by]
-        columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
-        frame = pd.DataFrame(
-            [[row[column] for column in columns] for row in rows.values()],
-            index=pd.Index([*rows], name=by, dtype=object),
-            columns=pd.Index(columns, dtype=object),
-        )
-        frame["total"] = [row.total for row in rows.values()]
-        return frame

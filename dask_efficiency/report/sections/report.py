@@ -25,6 +25,7 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
 from dask_efficiency.report.model import PHASES, ReportValues
+from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.document import (
     Aside,
     ByBucket,
@@ -321,6 +322,9 @@ def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
 #: A report from top to bottom; a section that has nothing to say has no blocks.
 SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     losses,
+    culprits,
+    flame_graph,
+    holds,
     factors,
     through_the_run,
     in_report,
