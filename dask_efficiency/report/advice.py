@@ -160,7 +160,13 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        (WHOLE, UNKNOWN),
+        (UNKNOWN,),
+        _always,
+        "no sample showed why, longer runs and longer tasks give more samples",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        _BARE,
         _always,
         "in tasks, off the CPU: I/O, sleep, a lock, the GIL, or a library's own threads at work",
     ),
