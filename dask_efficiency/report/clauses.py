@@ -6,7 +6,8 @@ from collections import Counter
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.culprits import Culprit
-from dask_efficiency.report.figures import format_seconds, format_times, name_of, named, sentence
+from dask_efficiency.report.figures import format_count, format_seconds, format_times, name_of, named, sentence
+from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import LongTask
@@ -51,16 +52,16 @@ def where(culprit: Culprit) -> str:
 
 
 def why_not_known(report: ReportValues) -> str:
-    """For what reason nobody knows why threads waited, and on which workers; empty where it is known of all."""
-    waited = report.breakdown.ns(Bucket.THREAD_NONCPU)
-    if not waited or (report.waiting and not report.not_sampled):
+    """For what reason nobody knows why threads waited, and on which workers; empty where all is known, or is little."""
+    waited = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.THREAD_NONCPU, 0.0)
+    if waited < WORTH_A_ROW or (report.waiting and not report.not_sampled):
         return ""
     if not report.not_sampled:
         return "why threads waited is not known here: nobody looked"
     (reason, _), *others = Counter(report.not_sampled.values()).most_common()
     workers = [worker for worker, why in report.not_sampled.items() if why == reason]
     whose = "" if len(workers) == len(report.by_worker) else f" of {named(workers)}"
-    more = f", and {len(others)} more reasons on other workers" if others else ""
+    more = f", and {format_count(len(others), 'more reason')} on other workers" if others else ""
     return f"why threads{whose} waited is not known here: {sentence(reason)}{more}"
 
 

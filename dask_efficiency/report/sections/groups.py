@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.causes import UNKNOWN, of_bucket
+from dask_efficiency.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.causes import name_of as cause_name
 from dask_efficiency.report.arrivals import lines as arrival_lines
 from dask_efficiency.report.colours import COLOURS
@@ -104,7 +104,8 @@ def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
 
 def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, finalized: int) -> str:
     """A bucket, or the cause that most of it is, and its share of the finalized time."""
-    known = {cause: ns for cause, ns in of_bucket(causes, bucket).items() if cause != UNKNOWN}
+    seen = of_bucket(causes, bucket) if bucket in CAUSES else {}
+    known = {cause: ns for cause, ns in seen.items() if cause != UNKNOWN}
     most = max(known, key=lambda cause: known[cause], default=UNKNOWN)
     if 2 * known.get(most, 0) > row.ns(bucket):
         return f"{cause_name(bucket, most)} {format_share(known[most] / finalized)}"
