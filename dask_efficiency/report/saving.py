@@ -14,6 +14,9 @@ from dask_efficiency.report.largest import Largest, largest_loss
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.trace.errors import EmptyTraceError
 
+#: The replays of more runs are not worth waiting for as a report is made: these take 15 s.
+MAX_RUNS = 100_000
+
 #: Losses that are the time of one part of a replay.
 PARTS: dict[tuple[str, str], str] = {
     (Bucket.SPILL, ""): "spill",
@@ -40,11 +43,14 @@ def saving(report: ReportValues) -> float | None:
     -------
     float or None
         Seconds, as ``report.path.makespan_seconds``, and no less than the useful work takes on the cores that are
-        there. None where there is no trace, where nothing says by how much less time tasks would have taken, and where
-        what is saved is not above what replays differ by.
+        there. None where there is no trace or it is too long, where nothing says by how much less time tasks would have
+        taken, and where what is saved is not above what replays differ by.
     """
     largest = largest_loss(report)
-    if report.trace is None or largest is None or not (changed := _without(report, largest)):
+    if report.trace is None or len(report.trace.runs) > MAX_RUNS or largest is None:
+        return None
+    changed = _without(report, largest)
+    if changed is None:
         return None
     try:
         path = PathValues.of(report.trace, Question())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.critical_paths.verdict import SEE_WHAT
 from dask_efficiency.report.advice import advice, facts_of
 from dask_efficiency.report.clauses import long_task, loss_name, slow_worker, where
 from dask_efficiency.report.culprits import find_culprits
@@ -82,8 +83,11 @@ def verdict(report: ReportValues) -> str:
 
 
 def _path(report: ReportValues) -> list[str]:
-    """The best witness first: what the run waited for."""
-    return [] if report.path is None or not report.path.verdict else [sentence(report.path.verdict)]
+    """The best witness first: what the run waited for, without the question that the report itself answers."""
+    if report.path is None or not report.path.verdict:
+        return []
+    said = sentence(report.path.verdict)
+    return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 
 def _stragglers(report: ReportValues) -> list[str]:

@@ -70,6 +70,11 @@ def test_spilling_and_transfers_and_the_schedulers_own_time_are_parts_of_a_repla
     assert saving(report_of(seconds(thread_cpu=4, idle=4), causes_by_worker=by_cause, trace=slow)) is not None
 
 
+def test_of_a_long_trace_nobody_waits_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.report.saving.MAX_RUNS", 3)
+    assert saving(waiting("gil")) is None
+
+
 @pytest.mark.parametrize(
     "report",
     [

@@ -147,6 +147,15 @@ def test_what_all_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
+def test_a_path_does_not_ask_what_the_report_answers() -> None:
+    asks = (
+        "The makespan is 11.0 s, 87 % of it in tasks that are mostly off the CPU: see what 'clean' waits for: I/O, or"
+    )
+    path = PathSummary(asks, 11.0, {}, 3.0, 1.0, 3.0)
+    assert verdict(waiting_for_the_gil(path=path)).startswith(f"{asks.partition(':')[0]}; 39 % efficient")
+    assert verdict(waiting_for_the_gil(path=path, causes_by_worker={})).startswith(f"{asks}; 39 % efficient")
+
+
 @pytest.mark.parametrize("without", [None, 10.9, 11.0, 12.0, math.nan])
 def test_a_saving_that_is_not_known_or_within_the_error_of_replays_is_not_said(without: float | None) -> None:
     assert "without it" not in verdict(waiting_for_the_gil(path=PATH, without_largest_seconds=without))
