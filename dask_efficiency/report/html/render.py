@@ -22,7 +22,6 @@ from dask_efficiency.report.sections.document import (
     Document,
     Flames,
     Label,
-    Losses,
     Section,
     Strips,
     Table,
@@ -100,7 +99,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals["numbers"] = figures
-    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints, "advised": _advised}
+    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints}
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
     return environment
 
@@ -119,8 +118,3 @@ def _hints(table: Table) -> Sequence[str]:
     """What the first cells say when they are pointed at, where that is to be read without pointing."""
     firsts = [row[0] for row in table.rows] if table.hint_head else []
     return [first.hint if isinstance(first, Label) else "" for first in firsts]
-
-
-def _advised(losses: Losses) -> Sequence[str]:
-    """What to do, by row; nothing where nothing is advised."""
-    return [losses.advice.get(str(row[0]), "") for row in losses.table.rows] if losses.advice else []

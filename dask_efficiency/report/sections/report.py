@@ -10,6 +10,7 @@ from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.report.advice import advised, read_on
+from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.figures import (
     format_count,
     format_percent,
@@ -37,6 +38,7 @@ from dask_efficiency.report.sections.document import (
     Table,
     Through,
     bucket_label,
+    cause_label,
     legend_of,
     section,
     slices_of,
@@ -175,14 +177,27 @@ def losses(report: ReportValues, extent: Extent = SCREEN) -> Section:
     found = lost_time(report)
     if not found.parts and found.running is None:
         return section(heading, Aside(not_counted(report)))
-    heads, rows = loss_cells(found)
+    heads, cells = loss_cells(found)
+    labels = [cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows]
     table = Table(
         heads,
-        tuple((bucket_label(row[0]), *row[1:]) for row in rows),
-        sums=(len(rows) - 1,),
+        tuple((label, *row[1:]) for label, row in zip(labels, cells, strict=True)),
+        sums=(len(cells) - 1,),
         strong=(0,),
     )
-    return section(heading, Losses(table, advised(report), not_counted(report), read_on(report)))
+    names = tuple(row.name for row in found.rows)
+    not_known = why_not_known(report)
+    return section(
+        heading,
+        Losses(
+            table,
+            advised(report),
+            names,
+            not_known=not_known[:1].upper() + not_known[1:],
+            not_counted=not_counted(report),
+            read_on=read_on(report),
+        ),
+    )
 
 
 def not_counted(report: ReportValues) -> str:
