@@ -27,6 +27,9 @@ _LIBRARY = re.compile(
 #: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
 _TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest")
 
+#: In the qualified name of a function within another, as the wrappers of decorators are.
+_LOCAL = "locals>."
+
 #: In place of a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
 
@@ -59,13 +62,16 @@ def blamed(stack: Stack) -> Frame:
     -------
     Frame
         File and line of the innermost frame of the user's own code, or of the innermost frame of all where none is the
-        user's; its function is the one that the line was calling, or the line's own where it called none.
+        user's; its function is the one that the line was calling, or the line's own where it called none. A decorator's
+        wrapper is not what anybody called: what it wraps stands for it.
     """
     if not stack:
         return NOWHERE
     last = len(stack) - 1
     own = next((i for i in range(last, -1, -1) if is_the_users(stack[i].file)), last)
-    return Frame(stack[min(own + 1, last)].function, stack[own].file, stack[own].line)
+    called = [frame.function for frame in stack[own + 1 :]] or [stack[own].function]
+    function = next((name for name in called if _LOCAL not in name), called[0])
+    return Frame(function, stack[own].file, stack[own].line)
 
 
 def place_of(frame: Frame) -> str:

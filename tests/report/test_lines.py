@@ -65,6 +65,15 @@ def test_a_stack_is_put_down_to_the_users_innermost_line_and_what_it_called() ->
     assert blamed((CLEAN, UPPER[1], inner, UPPER[2])) == Frame(UPPER[2].function, ETL, 7)
 
 
+def test_a_decorators_wrapper_is_not_what_the_line_called() -> None:
+    # as pandas has it
+    wrapper = Frame("forbid_nonstring_types.<locals>._forbid.<locals>.wrapper", f"{PANDAS}/accessor.py", 137)
+    assert blamed((CLEAN, wrapper, *UPPER[1:])).function == "StringMethods.upper"
+    assert blamed((CLEAN, wrapper)).function == wrapper.function
+    own = Frame("make.<locals>.clean", ETL, 9)
+    assert blamed((wrapper, own)) == own
+
+
 def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> None:
     assert blamed(ARROW) == ARROW[0]
     assert blamed((*LOOP, ARROW[0])) == ARROW[0]
