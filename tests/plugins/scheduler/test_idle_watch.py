@@ -102,7 +102,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     clock = SimpleNamespace(now=0)
     monkeypatch.setattr(idle_watch.time, "monotonic_ns", lambda: clock.now)
     # Looks are not held back by what they cost on this machine.
-    monkeypatch.setattr(idle_watch, "REST", 0)
+    monkeypatch.setattr(idle_watch, "SHARE", 1e9)
     return Scene(clock)
 
 
@@ -321,7 +321,7 @@ def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
 
 
 def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
-    monkeypatch.setattr(idle_watch, "REST", 10**12)
+    monkeypatch.setattr(idle_watch, "MAX_SAVED", 0)
 
     @on_a_loop
     async def run(scene):
