@@ -111,6 +111,26 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
     assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
 
 
+def test_a_report_to_an_instant_without_work_uses_up_all_before():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1}), at=SECOND)
+    weights.accrue(None, at=9 * SECOND)
+    weights.accrue(state({"a": 1}, graphs=True), at=10 * SECOND)
+    assert weights.split("a", SECOND, at=2 * SECOND) == {"parallelism": SECOND}
+    assert weights.split("a", SECOND) == {"graph": SECOND}
+
+
+def test_of_instants_that_are_forgotten_time_is_taken_in_proportion(monkeypatch):
+    monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1}), at=SECOND)
+    for at in (2, 3, 4):
+        weights.accrue(None, at=at * SECOND)
+    # Only 3 s and 4 s are remembered, and that it began at 0.
+    assert weights.split("a", SECOND // 2, at=3 * SECOND // 2) == {"parallelism": SECOND // 2}
+    assert weights.split("a", SECOND // 2) == {"parallelism": SECOND // 2}
+
+
 def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
     weights = IdleWeights(at=0)
     weights.accrue(state({"a": 4}), at=SECOND)

@@ -34,7 +34,7 @@ JITTER = 0.2
 
 #: Part of a core that may go into looks at what has just begun, beside those of every interval; and the CPU
 #: nanoseconds of this that can be saved up for times in which much begins.
-SHARE = 0.0025
+SHARE = 0.001
 MAX_SAVED = 20_000_000
 
 #: Tasks whose restrictions, and whose prefixes, are looked at each time.
@@ -208,7 +208,9 @@ class IdleWatch:
             if presence is None:
                 continue
             nthreads = ws.nthreads
-            taken = len(ws.processing) - len(ws.long_running)
+            taken = len(ws.processing)
+            if ws.long_running:
+                taken -= len(ws.long_running)
             left = nthreads - taken
             if taken:
                 active += taken
