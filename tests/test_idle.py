@@ -197,11 +197,12 @@ def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
     monkeypatch.setattr(idle, "MAX_ALONE", 4)
     weights = IdleWeights(at=0)
     at = 0
-    for i, ns in enumerate([100, 1, 2, 3, 4]):
+    for i, ns in enumerate([100, 4, 3, 2, 1]):
         at += ns
         weights.accrue(state({"a": 1}, running={f"p{i}": 1}, only=(f"p{i}-1", f"p{i}")), at=at)
-    assert weights.parallelism == {"p0": 100, "p1": 1, OTHER: 9}
-    assert set(weights.alone) == {"p0-1", "p3-1", "p4-1"}
+    assert weights.parallelism == {"p0": 100, "p1": 4, OTHER: 6}
+    # One that has only begun to be alone is not forgotten for the little that it has.
+    assert set(weights.alone) == {"p0-1", "p1-1", "p2-1", "p4-1"}
 
 
 # -- whatever happens -------------------------------------------------------------------------------
