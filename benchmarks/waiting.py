@@ -406,7 +406,8 @@ def measure(workload: Workload, scale: float, *, judge_only: bool) -> Told:
 def _judge_judge(workload: Workload, judged: Judged, told: Told) -> None:
     if not workload.mixed:
         beside = [] if "core" in workload.causes else ["core"]
-        told.judge_right = judged.share(*workload.causes, beside=beside)
+        causes = [*workload.causes, *(["library-core"] if "core" in workload.causes else [])]
+        told.judge_right = judged.share(*causes, beside=beside)
 
 
 def _workers(client: Client) -> list[Watched]:

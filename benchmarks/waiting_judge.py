@@ -41,14 +41,14 @@ CLOCKS_PERIOD = 0.025
 SEEN = ("ready", "gil", "lock", "sleep", "file", "network", "child-process", "page-fault", "unknown")
 
 SAMPLE = np.dtype([("at", np.int64), ("thread", np.int64), ("seen", np.uint8)])
-CLOCK = np.dtype([("at", np.int64), ("thread", np.int64), ("cpu", np.int64)])
+CLOCK = np.dtype([("at", np.int64), ("thread", np.int64), ("cpu", np.int64), ("core_wait", np.int64)])
 
 #: The GIL is a few words with two mutexes and two condition variables around the futex that was seen: 200 bytes.
 GIL_BYTES = 256
 
-#: CPU of library's threads is compared with the waiting in steps of so many nanoseconds: the kernel adds to a running
-#: thread's clock every 1 to 4 ms only.
-STEP = 50_000_000
+#: What library's threads did is compared with the waiting in steps of so many nanoseconds. Seen from outside, the kernel
+#: adds to a thread's CPU every 1 to 4 ms only, and to its waiting for a core when that is over: 100 ms on a busy machine.
+STEP = 250_000_000
 
 #: System calls by what a thread waits for that sleeps in one. Calls of a descriptor, which decides, are apart.
 _X86 = {
@@ -203,7 +203,7 @@ class Eye:
         """Index in :data:`SEEN`."""
         return SEEN.index(self.seen(os.pread(syscall, 256, 0).split()))
 
-    def read_clocks(self) -> Iterator[tuple[int, int, int]]:
+    def read_clocks(self) -> Iterator[tuple[int, int, int, int]]:
         """A row of :data:`CLOCK` for each thread there is."""
         there = {int(name) for name in os.listdir(f"/proc/{self.process}/task")}
         for gone in self.clocks.keys() - there:
@@ -213,7 +213,8 @@ class Eye:
                 self.clocks[new] = os.open(f"/proc/{self.process}/task/{new}/schedstat", os.O_RDONLY)
         for thread, clock in self.clocks.items():
             with suppress(OSError):  # it is gone
-                yield time.monotonic_ns(), thread, int(os.pread(clock, 64, 0).split()[0])
+                cpu, core_wait, _ = map(int, os.pread(clock, 64, 0).split())
+                yield time.monotonic_ns(), thread, cpu, core_wait
 
     def seen(self, words: list[bytes]) -> str:
         """What a line of ``/proc/PID/task/TID/syscall`` means."""
@@ -270,7 +271,7 @@ def look_on(eye: Eye, threads: Sequence[int], over: Callable[[], bool]) -> tuple
     chance = random.Random(0)
     syscalls = {thread: eye.open(thread) for thread in threads}
     samples: list[tuple[int, int, int]] = []
-    clocks: list[tuple[int, int, int]] = []
+    clocks: list[tuple[int, int, int, int]] = []
     read = 0.0
     while not over():
         time.sleep(PERIOD / max(1, len(threads)) * chance.uniform(0.5, 1.5))
@@ -371,9 +372,9 @@ def split(seen: dict[int, Seen], marks: Sequence[Mark], pythons: dict[int, set[i
     Returns
     -------
     Judged
-        Causes in nanoseconds: ``core`` and ``throttled`` by the kernel's clocks, ``library-threads`` while threads of
-        libraries computed for tasks that slept at a futex in a part marked ``library``, the rest as seen; ``unknown``
-        where nothing was.
+        Causes in nanoseconds: ``core`` and ``throttled`` by the kernel's clocks; for tasks that slept at a futex in a
+        part marked ``library``, ``library-threads`` while threads of libraries computed, and ``library-core`` while
+        these waited for a core themselves; the rest as seen; ``unknown`` where nothing was.
     """
     wall = sum(mark.stop - mark.start for mark in marks)
     cpu, core = sum(mark.cpu for mark in marks), sum(mark.core_wait for mark in marks)
@@ -414,27 +415,29 @@ def _seen(seen: Seen, marks: Sequence[Mark], pythons: set[int]) -> Counter[str]:
                 at_library.append(within["at"][within["seen"] == SEEN.index("lock")])
     if at_library:
         times = np.concatenate(at_library)
-        useful = _library_share(seen.clocks, np.concatenate(looks), times, marks, pythons) * len(times)
-        found["lock"] -= useful  # type: ignore[assignment]  # shares of samples
-        found["library-threads"] += useful  # type: ignore[assignment]
+        useful, ready = _library_shares(seen.clocks, np.concatenate(looks), times, marks, pythons)
+        found["library-threads"] += useful * len(times)  # type: ignore[assignment]  # shares of samples
+        found["library-core"] += ready * len(times)  # type: ignore[assignment]
+        found["lock"] -= (useful + ready) * len(times)  # type: ignore[assignment]
     return +found
 
 
-def _library_share(
+def _library_shares(
     clocks: NDArray[np.void],
     looks: NDArray[np.int64],
     waiting: NDArray[np.int64],
     marks: Sequence[Mark],
     pythons: set[int],
-) -> float:
-    """Share of the waiting, seen at these times, for which threads of libraries computed, in [0, 1]."""
+) -> tuple[float, float]:
+    """Shares of the waiting, seen at these times, for which threads of libraries computed, and were ready to."""
     if not len(waiting) or not len(clocks):
-        return 0.0
+        return 0.0, 0.0
     edges = np.arange(clocks["at"][0], clocks["at"][-1] + STEP, STEP)
-    computed = np.zeros(len(edges) - 1)
+    computed, ready = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     for thread in set(clocks["thread"].tolist()) - pythons:
         own = clocks[clocks["thread"] == thread]
         computed += np.diff(np.interp(edges, own["at"], own["cpu"]))
+        ready += np.diff(np.interp(edges, own["at"], own["core_wait"]))
     # Nanoseconds of marked time in each step, of which the share seen waiting did wait.
     marked = np.zeros(len(edges) - 1)
     for mark in marks:
@@ -442,8 +445,11 @@ def _library_share(
             marked += np.diff(np.clip(edges, mark.start, mark.stop))
     counts = np.histogram(waiting, edges)[0]
     waited = marked * counts / np.maximum(np.histogram(looks, edges)[0], 1)
+    if not waited.sum():
+        return 0.0, 0.0
     useful = np.minimum(computed, waited)
-    return float(useful.sum() / waited.sum()) if waited.sum() else 0.0
+    also = np.minimum(ready, waited - useful)
+    return float(useful.sum() / waited.sum()), float(also.sum() / waited.sum())
 
 
 def throttled_ns(process: int) -> int:
