@@ -46,8 +46,9 @@ CLOCK = np.dtype([("at", np.int64), ("thread", np.int64), ("cpu", np.int64), ("c
 #: The GIL is a few words with two mutexes and two condition variables around the futex that was seen: 200 bytes.
 GIL_BYTES = 256
 
-#: What library's threads did is compared with the waiting in steps of so many nanoseconds. Seen from outside, the kernel
-#: adds to a thread's CPU every 1 to 4 ms only, and to its waiting for a core when that is over: 100 ms on a busy machine.
+#: What library's threads did is compared with the waiting in steps of so many nanoseconds. Seen from outside, the
+#: kernel adds to a thread's CPU every 1 to 4 ms only, and to its waiting for a core when that is over: 100 ms on a busy
+#: machine.
 STEP = 250_000_000
 
 #: System calls by what a thread waits for that sleeps in one. Calls of a descriptor, which decides, are apart.

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 from distributed import Client, wait
 
-from benchmarks import diagnoses_work
 from benchmarks.diagnoses_work import SLOW_SERVER, cluster, cores, keep_to, number, process, sines
 from benchmarks.stragglers_bed import CGROUPS, cgroup
 from benchmarks.stragglers_work import burn
@@ -124,8 +124,8 @@ def sleeping(scale: float, measure: Measure) -> None:
 
 @marked
 def ask(port: int) -> None:
-    """The status of a request's answer, with a time limit: it waits in poll."""
-    diagnoses_work.ask(port)  # waits
+    """Asks a server with a time limit: it waits in poll."""
+    urlopen(f"http://127.0.0.1:{port}", timeout=30).close()  # waits
 
 
 def slow_server(scale: float, measure: Measure) -> None:
@@ -402,7 +402,7 @@ def gil_and_sleep(scale: float, measure: Measure) -> None:
 def read_ask_compute(path: str, port: int, seed: int) -> None:
     """Reads what is cold, asks a server, and computes."""
     read_pages(path, 1500, seed)
-    diagnoses_work.ask(port)  # waits
+    urlopen(f"http://127.0.0.1:{port}", timeout=30).close()  # waits
     sines(50)
 
 
