@@ -157,7 +157,7 @@ WORKLOADS = (
     Workload(
         "cpu_limit",
         work.limited,
-        "one thread computes in a control group that may use 0.4 of a core",
+        "one thread computes in a control group that may use 0.2 of a core",
         ("throttled",),
         functions=(work.checksum,),
         lacking=work.no_limits,
@@ -470,7 +470,7 @@ def elsewhere(workload: Workload, options: argparse.Namespace) -> Told | str:
 
 def show(workload: Workload, told: Told | str, *, judge_only: bool) -> None:
     """All of one workload."""
-    print(f"\n{workload.name}\n  built in    {workload.built_in}: {' + '.join(workload.causes)}")
+    print(f"\n{workload.name}\n  {'built in':<14}{workload.built_in}: {' + '.join(workload.causes)}")
     if isinstance(told, str):
         print(f"  {told}")
         return
@@ -498,7 +498,7 @@ def show(workload: Workload, told: Told | str, *, judge_only: bool) -> None:
             rows[f"not sampled {worker}"] = why
         rows["verdict"] = "; ".join(told.misses) or "right"
     for name, text in rows.items():
-        print(f"  {name:<12}{text}", flush=True)
+        print(f"  {name:<14}{text}", flush=True)
 
 
 def _shares(causes: Mapping[str, float] | None) -> str:

@@ -384,7 +384,8 @@ def split(seen: dict[int, Seen], marks: Sequence[Mark], pythons: dict[int, set[i
     asleep = 0
     for part in {mark.part for mark in marks}:
         of_part = [mark for mark in marks if mark.part == part]
-        rest = float(sum(mark.stop - mark.start - mark.cpu - mark.core_wait for mark in of_part))
+        # The clocks are not read at the same instant.
+        rest = max(0.0, sum(mark.stop - mark.start - mark.cpu - mark.core_wait for mark in of_part))
         found: Counter[str] = Counter()
         for process in {mark.process for mark in of_part}:
             own = [mark for mark in of_part if mark.process == process]

@@ -291,8 +291,8 @@ def one_core(scale: float, measure: Measure) -> None:
         measure(client, lambda: marks_of(client, checksum, [32] * tasks, [10] * tasks))
 
 
-#: Of a core that the limited worker may use, by CFS's bandwidth control: 40 of each 100 ms.
-LIMIT = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "40000"}
+#: What the limited worker may use, by CFS's bandwidth control: 20 of each 100 ms. A busy machine gives it more.
+LIMIT = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}
 
 
 def no_limits() -> str:
@@ -305,7 +305,7 @@ def no_limits() -> str:
 
 
 def limited(scale: float, measure: Measure) -> None:
-    """One thread computes in a control group that may use 0.4 of a core."""
+    """One thread computes in a control group that may use 0.2 of a core."""
     with cluster(workers=1, threads=1) as client:
         marks_of(client, checksum, [1], [1])
         pids = list(client.run(os.getpid).values())
