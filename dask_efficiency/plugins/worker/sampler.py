@@ -14,6 +14,7 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.worker.gil import find_gil, has_gil
+from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
 from dask_efficiency.plugins.worker.sample_windows import Block, SampleWindows
@@ -94,7 +95,7 @@ class WaitingSampler:
         self._spent = 0
         self._spent_on_loop = 0
         #: CPU nanoseconds of a look, of late.
-        self._cost = 0.0
+        self._cost = MIN_INTERVAL_NS * MAX_SHARE
         self._random = random.Random()
 
     @property
@@ -189,17 +190,20 @@ class WaitingSampler:
         reader: HeldReader | None = None
         threads: WatchedThreads | None = None
         throttling: Throttling | None = None
+        libraries: LibraryThreads | None = None
         own: ThreadFiles | None = None
         try:
             reader = HeldReader()
             own = ThreadFiles(reader, threading.get_native_id())
             threads = WatchedThreads(reader, self._worker.executors)
             throttling = Throttling.own()
+            libraries = LibraryThreads(reader)
             states = WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
             look = Look(
                 threads,
                 states,
                 throttling,
+                libraries,
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
                 running=self._running,
                 loop_ident=self._loop_ident,
@@ -217,7 +221,7 @@ class WaitingSampler:
         finally:
             with self._turn:
                 self._look = None
-                for closes in (threads, throttling, own, reader):
+                for closes in (threads, throttling, libraries, own, reader):
                     if closes is not None:
                         closes.close()
 
@@ -245,8 +249,10 @@ class WaitingSampler:
                     return
                 look.sample(monotonic_ns(), gil_wait=late)
                 blocks.look(look.stacks_wanted)
+                look.find_libraries()
             took = thread_time_ns() - began
-            self._cost = took if not self._cost else 0.9 * self._cost + 0.1 * took
+            # One look that is long, as the first ones are, shall not keep it from looking for long.
+            self._cost += 0.1 * (min(took, 3 * self._cost) - self._cost)
             self._spent += took
 
     def _is_idle(self) -> bool:
