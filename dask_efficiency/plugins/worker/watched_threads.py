@@ -99,9 +99,9 @@ class WatchedThreads:
     def __init__(self, reader: HeldReader, executors: Mapping[str, Any]) -> None:
         self._reader = reader
         self._executors = executors
-        self._found = threading.enumerate()
+        self._found: list[threading.Thread] = []
         #: Threads that were here before any task of ours.
-        self._first = {thread.native_id for thread in self._found}
+        self._first = {thread.native_id for thread in threading.enumerate()}
         self._watched: dict[int, Watched] = {}
         self._others: dict[int, ThreadFiles] = {}
         #: Python's threads by ident.
@@ -113,7 +113,7 @@ class WatchedThreads:
         self._cpu_before: dict[int, int] = {}
         self._process = time.process_time_ns()
         self._debt = 0
-        self._sort()
+        self.look()
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -126,7 +126,8 @@ class WatchedThreads:
 
     def look(self) -> None:
         """Find the threads of Python that there are now."""
-        found = threading.enumerate()
+        # Without those that are just being started: they have no ids yet.
+        found = [thread for thread in threading.enumerate() if thread.native_id is not None]
         if found != self._found:
             self._found = found
             self._sort()
