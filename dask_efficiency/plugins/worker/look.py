@@ -220,9 +220,8 @@ class Look:
                 continue
             if watched.state is None or watched.state == RUNNING:
                 watched.state = self._states.state(watched.files.syscall(), watched.files)
-                if self._stacks is not None and self._frames:
-                    watched.stack = self._stacks.task(self._frames.get(ident))
-            elif self._frames and not watched.stack and self._stacks is not None:
+                watched.stack = ()
+            if not watched.stack and self._frames and self._stacks is not None:
                 watched.stack = self._stacks.task(self._frames.get(ident))
             self._waited_for_core(watched, key, core)
             seen.append(_Seen(ident, watched, key, fresh, watched.state))
