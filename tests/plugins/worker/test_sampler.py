@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
@@ -8,10 +9,10 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.worker.executor import TaskMeter
@@ -27,6 +28,7 @@ class Scene:
     """A worker, as far as a sampler sees it, that runs functions as its tasks."""
 
     def __init__(self, reservation_of=None):
+        self.numbers = itertools.count()
         self.meter = TaskMeter(lambda error: None)
         self.pool = ThreadPoolExecutor(4, thread_name_prefix="Dask-Default-Threads")
         self.worker = SimpleNamespace(
@@ -38,14 +40,19 @@ class Scene:
         )
 
     def submit(self, function):
+        name = f"inc-{next(self.numbers)}"
+
         def task():
             ident = threading.get_ident()
-            self.worker.active_threads[ident] = "inc-1"
+            self.worker.active_threads[ident] = name
             try:
                 function()
             finally:
                 del self.worker.active_threads[ident]
+                executing.remove(name)
 
+        executing = self.worker.state.executing
+        executing.add(name)
         return self.meter.submit(self.pool.submit, task)
 
     def sampled(self):
@@ -58,7 +65,7 @@ def scene():
     scene = Scene()
     yield scene
     scene.sampler.stop()
-    scene.pool.shutdown()
+    scene.pool.shutdown(wait=False)
 
 
 @needs_threads
@@ -132,7 +139,7 @@ def test_what_fails_is_logged_once_and_nothing_is_guessed_after_it(caplog):
     assert len(caplog.records) == 1
     assert scene.sampler.sums.explain({"inc": 5}) == {"inc": {"unknown": 5}}
     scene.sampler.stop()
-    scene.pool.shutdown()
+    scene.pool.shutdown(wait=False)
 
 
 @needs_threads
