@@ -52,6 +52,16 @@ class _Seen(NamedTuple):
     state: str
 
 
+class _Holder(NamedTuple):
+    """A thread that may have held the GIL."""
+
+    ident: int
+    #: Nanoseconds since the look before.
+    cpu: int
+    who: str
+    stack: Stack
+
+
 class Look:
     """Looks at the threads that run tasks.
 
@@ -176,6 +186,7 @@ class Look:
             shares = self._shares_of_libraries(seen, computed, elapsed)
             waiting_for_gil = self._waiting_for_gil(seen)
             handed_over = self._was_handed_over(gil_wait, seen)
+            holders = self._may_have_held(seen, waiting_for_gil, handed_over)
             for thread in seen:
                 watched = thread.watched
                 if thread.fresh:
@@ -183,7 +194,7 @@ class Look:
                 else:
                     self._adopt(watched, thread.key, thread.state)
                 if thread.state == GIL:
-                    self._at_gil(thread, seen, waiting_for_gil, handed_over)
+                    self._at_gil(thread, len(waiting_for_gil), handed_over, holders)
                 elif thread.state == RUNNING:
                     self._witness_computing(watched, thread.key, watched.cpu)
                     watched.cpu = 0
@@ -240,14 +251,13 @@ class Look:
             left -= ns + waited_for_core
         self._witness_wait(watched, key, thread.state, left)
 
-    def _at_gil(self, thread: _Seen, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> None:
+    def _at_gil(self, thread: _Seen, n: int, handed_over: bool, holders: Sequence[_Holder]) -> None:
         """Of n threads that want the GIL, each is the one from which it was taken with a chance of 1/n."""
         watched, key = thread.watched, thread.key
-        n = len(waiting_for_gil)
         waiting = n if handed_over else n - 1
         waited = max(0, watched.rest * waiting // n)
         self._witness_wait(watched, key, GIL, waited)
-        self._blame(thread, waited, seen, waiting_for_gil, handed_over)
+        self._blame(thread, waited, holders)
         computed = watched.cpu * (n - waiting) // n
         self._witness_computing(watched, key, computed)
         watched.rest -= waited
@@ -347,24 +357,23 @@ class Look:
             return False
         return any(thread.state == RUNNING for thread in seen)
 
-    def _blame(
-        self, waits: _Seen, ns: int, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool
-    ) -> None:
-        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
-        if ns <= 0 or not self._frames:
-            return
+    def _may_have_held(self, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
+        """Who may have held the GIL, and used CPU since the look before."""
+        if not waiting_for_gil or not self._frames:
+            return []
         tasks = {thread.ident: thread for thread in seen}
-        others = [ident for ident in self._threads.python if ident != waits.ident]
-        if handed_over:
-            may = [i for i in others if i in tasks and tasks[i].state == RUNNING] or others
-        else:
-            may = [ident for ident in others if ident in waiting_for_gil] or others
-        used = {ident: self._threads.cpu_of(ident) for ident in may}
-        whole = sum(used.values())
-        for ident, cpu in used.items():
-            part = ns * cpu // whole if whole else 0
-            if part:
-                who, stack = self._who(ident, tasks)
+        may = {thread.ident for thread in seen if thread.state == RUNNING} if handed_over else waiting_for_gil
+        used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
+        if len(may) < 2 and not handed_over:  # the only one that waits did not wait for itself
+            may = set(used)
+        return [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
+
+    def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
+        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
+        whole = sum(holder.cpu for holder in holders if holder.ident != waits.ident)
+        for ident, cpu, who, stack in holders:
+            part = ns * cpu // whole if whole and ident != waits.ident else 0
+            if part > 0:
                 self._row((HolderRow(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:

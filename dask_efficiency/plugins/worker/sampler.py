@@ -252,7 +252,7 @@ class WaitingSampler:
             look.find_libraries()
             took = thread_time_ns() - began
             # One look that is long, as the first ones are, shall not keep it from looking for long.
-            self._cost += 0.2 * (min(took, 3 * self._cost) - self._cost)
+            self._cost += 0.4 * (min(took, 3 * self._cost) - self._cost)
             self._spent += took
 
     def _is_idle(self) -> bool:
