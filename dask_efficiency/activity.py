@@ -25,6 +25,8 @@ class SlotReservation:
     ns = -1
     #: What the activity view has counted of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
     counted: list[int] | None = None
+    #: Bytes of the task's result; -1 where nobody wants to know, or it is not known.
+    nbytes = -1
 
     def __init__(self, prefix: str, span: str, recomputed: bool, start: int) -> None:
         self.prefix = prefix

@@ -271,3 +271,8 @@ def _cores_used(row: Breakdown, nthreads: int) -> float:
     """How many cores a worker's tasks kept busy, in the mean over the time with work; NaN for few threads."""
     there = (row.total_ns - row.ns(Bucket.NO_WORK)) / nthreads
     return row.ns(Bucket.THREAD_CPU) / there if nthreads >= MIN_THREADS and there else math.nan
+
+
+def cause_advice(bucket: str, cause: str) -> str:
+    """What to do about a cause, in one line; empty where nothing is known to help."""
+    return ""

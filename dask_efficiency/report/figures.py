@@ -97,6 +97,17 @@ def format_seconds(seconds: float) -> str:
     return f"{number} {unit}"
 
 
+def format_bytes(nbytes: float) -> str:
+    """A size with a unit, as Dask writes it: ``"1.2 MiB"``, ``"350 kiB"``, ``"17 B"``."""
+    if not math.isfinite(nbytes):
+        return "unknown"
+    units = ("B", "kiB", "MiB", "GiB", "TiB", "PiB")
+    # the unit is chosen after rounding, so that 1023.9 kiB is not "1024 kiB"
+    power = next((i for i in range(len(units)) if nbytes < 1023.5 * 1024.0**i), len(units) - 1)
+    value = nbytes / 1024.0**power
+    return f"{_short(value) if power else round(value)} {units[power]}"
+
+
 def format_thread_time(ns: int) -> str:
     """Thread time as a reader would say it: ``"14.2 thread-seconds"``."""
     number, _, word = _in_unit(ns / 1e9)

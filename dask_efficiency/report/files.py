@@ -25,6 +25,7 @@ from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import Frame, GilHolder, Hold, ProfileRow, Stack
 from dask_efficiency.report.verdict import verdict
+from dask_efficiency.skew import Skew
 from dask_efficiency.storage import writing
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import LongTask
@@ -62,7 +63,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask | ProfileRow | GilHolder | Hold):
+    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask | Skew | ProfileRow | GilHolder | Hold):
         return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
@@ -319,6 +320,12 @@ def _repeat(value: Any, where: str) -> Repeat:
     return Repeat(**_read(value, where, _REPEAT_READERS, prefix=f"{where}."))
 
 
+def _skew(value: Any, where: str) -> Skew:
+    if not isinstance(value, dict):
+        raise _wrong(value, where, "an object")
+    return Skew(**_read(value, where, _SKEW_READERS, prefix=f"{where}."))
+
+
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong(value, where, "a list of strings")
@@ -371,13 +378,14 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "loop_blocks": _list_of(Hold, lambda: _HOLD_READERS),
     "waited_for": _mapping(_whole),
     "not_sampled": _mapping(_text),
+    "skew": _mapping(_skew),
 }
 
 #: Fields that files of before they were thought of do not have.
 _LATER = frozenset(
     {
         *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
-        *("path", "arrivals", "attendance", "repeats", "long_tail"),
+        *("path", "arrivals", "attendance", "repeats", "long_tail", "skew"),
         *("causes_by_worker", "causes_by_prefix", "causes_by_span", "profile", "gil_holders", "gil_holds"),
         *("loop_blocks", "waited_for", "not_sampled", "causes"),
     }
@@ -421,6 +429,19 @@ _HOLD_READERS: dict[str, Callable[[Any, str], Any]] = {
     "holder": _text,
     "stack": _stack,
     "seconds": _real,
+}
+
+_SKEW_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "count": _whole,
+    "median_seconds": _real,
+    "p95_seconds": _real,
+    "max_seconds": _real,
+    "longest_key": _text,
+    "median_bytes": _real,
+    "p95_bytes": _real,
+    "max_bytes": _real,
+    "largest_key": _text,
+    "alone_seconds": _real,
 }
 
 _LONG_TASK_READERS: dict[str, Callable[[Any, str], Any]] = {

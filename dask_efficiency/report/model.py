@@ -12,12 +12,11 @@ from dask_efficiency.causes import CAUSES, NAMES, name_of
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.skew import Skew
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dask_efficiency.critical_paths.summary import PathSummary
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.long_tail import LongTask
@@ -142,6 +141,10 @@ class ReportValues:
         The workers that came during the window.
     long_tail
         Tasks that took far longer than the others of their prefix, in the recorded run; the longest first.
+    skew
+        Task prefix to how its tasks that succeeded compare in time, and their results in size; no more prefixes than
+        :data:`~dask_efficiency.skew.MAX_PREFIXES`, the rest together under
+        :data:`~dask_efficiency.ledger.OTHER`. Empty in retrospect.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     attendance
@@ -193,6 +196,7 @@ class ReportValues:
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()
+    skew: Mapping[str, Skew] = field(default_factory=dict)
     attendance: Mapping[str, int] = field(default_factory=dict)
     causes_by_worker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     causes_by_prefix: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -384,36 +388,3 @@ class ReportValues:
         if self.price_per_worker_hour is None or not threads:
             return None
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
-
-    def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Seconds as a table: a row for each worker, prefix, span or bucket.
-
-        Parameters
-        ----------
-        by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
-            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
-        """
-        import pandas as pd
-
-        if by == "bucket":
-            whole = self.breakdown
-            return pd.DataFrame(
-                {
-                    "thread_seconds": dict(whole),
-                    "share": {bucket: whole.share(bucket) for bucket in whole},
-                },
-                index=pd.Index([*whole], name="bucket"),
-            )
-        groups = {"worker": self.by_worker, "prefix": self.by_prefix, "span": self.by_span}
-        if by not in groups:
-            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span' or 'bucket'")
-        rows = groups[by]
-        columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
-        frame = pd.DataFrame(
-            [[row[column] for column in columns] for row in rows.values()],
-            index=pd.Index([*rows], name=by, dtype=object),
-            columns=pd.Index(columns, dtype=object),
-        )
-        frame["total"] = [row.total for row in rows.values()]
-        return frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.advice import LIBRARIES
-from dask_efficiency.report.clauses import long_task, slow_worker
+from dask_efficiency.report.clauses import long_task, skewed, slow_worker
 from dask_efficiency.report.figures import (
     format_seconds,
     format_share,
@@ -16,6 +16,7 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.skew import held_up
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 #: From this share of the tasks on, it is said that they were computed again.
@@ -64,7 +65,7 @@ def verdict(report: ReportValues) -> str:
     else:
         judged = [_efficiency(report, table, unit)]
         length = [clause for clause in (took(report),) if clause]
-        witnesses = [*_path(report), *_stragglers(report), *map(long_task, report.long_tail[:1])]
+        witnesses = [*_path(report), *_stragglers(report), *_long_task(report)]
         # What most of the wall clock went to comes first; of the work on the cluster, the best witness.
         leading = [*length, *witnesses, *judged] if largest_is_elsewhere(report) else [*witnesses, *judged, *length]
         clauses = [*leading, *_largest_loss(report, table, unit), *_repeats(report)]
@@ -87,6 +88,13 @@ def _stragglers(report: ReportValues) -> list[str]:
     first, *more = report.stragglers
     others = f", and {len(more)} more" if more else ""
     return [f"{slow_worker(first)}{others}"]
+
+
+def _long_task(report: ReportValues) -> list[str]:
+    """The longest of a recorded run; else the one for which all else waited."""
+    if report.long_tail:
+        return [long_task(one, report.skew.get(one.prefix)) for one in report.long_tail[:1]]
+    return [skewed(prefix, one) for prefix, one in held_up(report).items()][:1]
 
 
 def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:

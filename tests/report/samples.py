@@ -13,6 +13,7 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, Repeat
+from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.finding import Cause, Evidence, Finding
 from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.timeline import Timeline
@@ -116,6 +117,23 @@ def with_gpus(**fields: Any) -> EfficiencyReport:
         "details": {"thread-noncpu: GPU wait": 1.0, "thread-noncpu: GPU copies": 0.5},
     }
     return by_hand(**(given | fields))
+
+
+def skew(**fields: Any) -> Skew:
+    """200 tasks of half a second, one of which took 21 s; for 19 s nothing else ran."""
+    given: dict[str, Any] = {
+        "count": 200,
+        "median_seconds": 0.525,
+        "p95_seconds": 0.61,
+        "max_seconds": 21.0,
+        "longest_key": "('join', 13)",
+        "median_bytes": 2.0**20,
+        "p95_bytes": 1.5 * 2**20,
+        "max_bytes": 40.0 * 2**20,
+        "largest_key": "('join', 13)",
+        "alone_seconds": 19.0,
+    }
+    return Skew(**(given | fields))
 
 
 #: Names that try to break out of a terminal, of rich's markup, of HTML or of a column.
@@ -234,6 +252,23 @@ reports = st.builds(
         ),
         max_size=3,
     ).map(tuple),
+    skew=st.dictionaries(
+        _names,
+        st.builds(
+            Skew,
+            count=st.integers(0, 10**9),
+            median_seconds=_amounts,
+            p95_seconds=_amounts,
+            max_seconds=_amounts,
+            longest_key=_names,
+            median_bytes=_amounts,
+            p95_bytes=_amounts,
+            max_bytes=_amounts,
+            largest_key=_names,
+            alone_seconds=_amounts,
+        ),
+        max_size=12,
+    ),
     arrivals=st.lists(
         st.builds(Arrival, worker=_names, asked=_times, joined=_times, first_task=_times), max_size=3
     ).map(tuple),

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.report.figures import (
     apportion,
+    format_bytes,
     format_seconds,
     format_share,
     format_thread_time,
@@ -50,6 +53,26 @@ def test_the_largest_remainders_are_rounded_up() -> None:
 )
 def test_a_duration_is_written_in_the_unit_that_fits_it(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (17, "17 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 kiB"),
+        (350 * 1024, "350 kiB"),
+        (1023.9 * 1024, "1.0 MiB"),
+        (1.25 * 2**20, "1.2 MiB"),
+        (21 * 2**30, "21.0 GiB"),
+        (3e20, "266454 PiB"),
+        (math.nan, "unknown"),
+        (math.inf, "unknown"),
+    ],
+)
+def test_a_size_is_written_in_the_unit_that_fits_it(nbytes: float, text: str) -> None:
+    assert format_bytes(nbytes) == text
 
 
 def test_thread_time_has_its_unit_in_words() -> None:

@@ -3,7 +3,7 @@ import json
 import math
 import os
 import stat
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, save, to_dict
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.timeline import Timeline
-from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, with_gpus
+from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, skew, with_gpus
 
 
 @given(reports)
@@ -231,11 +231,28 @@ def test_repeats_that_are_none_are_refused(repeats: Any, refusal: str) -> None:
         from_dict(data)
 
 
+@pytest.mark.parametrize(
+    ("found", "refusal"),
+    [
+        ([], "'skew' is"),
+        ({"join": 3}, "'skew.join' is 3; expected an object"),
+        ({"join": {"count": 3}}, "lacks 'median_seconds'"),
+        ({"join": asdict(skew()) | {"longest_key": 5}}, "skew.join.longest_key' is 5"),
+        ({"join": asdict(skew()) | {"count": -1}}, "skew.join.count' is -1"),
+    ],
+)
+def test_skew_that_is_none_is_refused(found: Any, refusal: str) -> None:
+    data = to_dict(by_hand())
+    data["report"]["skew"] = found
+    with pytest.raises(ReportFileError, match=refusal):
+        from_dict(data)
+
+
 def test_every_field_of_a_report_is_stored() -> None:
     timeline = Timeline(10, 15, {"idle": (7, 3)})
     changed = replace(by_hand(), environment={"dask": "2026.8.0"}, details={"x": 0.1}, outside={"y": 0.2})
     changed = replace(changed, timeline=timeline, code=("x = 1",), gpu={"a": GpuTotals("cupti", kernel_ns=3)})
-    changed = replace(changed, repeats={"sum": Repeat(3, 4)})
+    changed = replace(changed, repeats={"sum": Repeat(3, 4)}, skew={"join": skew()})
     assert EfficiencyReport.of(from_dict(to_dict(changed))) == changed
     assert to_dict(report_of(seconds(idle=1))).keys() == {"format", "version", "summary", "report"}
 
@@ -251,6 +268,6 @@ def test_a_file_of_before_the_wall_clock_had_parts_is_read() -> None:
     data = to_dict(by_hand())
     report = data["report"]
     report["wall_seconds"] = report.pop("cluster_seconds")
-    for later in ("no_workers_seconds", "cores", "path", "arrivals", "attendance", "repeats", "long_tail"):
+    for later in ("no_workers_seconds", "cores", "path", "arrivals", "attendance", "repeats", "long_tail", "skew"):
         del report[later]
     assert EfficiencyReport.of(from_dict(data)) == by_hand()

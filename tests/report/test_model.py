@@ -1,4 +1,5 @@
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.report.model import FACTORS
-from tests.report.samples import breakdowns, by_hand, report_of, seconds
+from tests.report.samples import breakdowns, by_hand, report_of, seconds, skew
 
 several = st.lists(breakdowns, max_size=5)
 
@@ -123,7 +124,15 @@ def test_frames_by_prefix_and_bucket_hold_the_same_seconds() -> None:
     assert by_bucket["share"].sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("by", ["worker", "prefix", "span", "bucket"])
+def test_a_frame_of_skew_has_a_row_for_each_prefix() -> None:
+    pytest.importorskip("pandas")
+    frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
+    assert list(frame.index) == ["join", "sum"]
+    assert list(frame["count"]) == [200, 9]
+    assert dict(frame.loc["join"]) == asdict(skew())
+
+
+@pytest.mark.parametrize("by", ["worker", "prefix", "span", "bucket", "skew"])
 def test_a_frame_of_an_empty_report_is_empty(by: str) -> None:
     pytest.importorskip("pandas")
     assert len(report_of().to_frame(by)) == 0

@@ -12,6 +12,7 @@ from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
+from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class PendingTasks:
         self._use = use
         self._watched = watched
         self._rate = rate
+        #: What tasks took and made, while a window is open.
+        self.sizes = SizesByWindow(ledger)
         #: Those that are not finalized, oldest first; always this very list.
         self.tasks: list[Pending] = []
         self._waiting: deque[_Waiting] = deque()
@@ -130,6 +133,8 @@ class PendingTasks:
         nbytes = -1.0
         if outcome is _SUCCEEDED and times[1] - times[0] >= MIN_RATED_NS and ts is not None:
             nbytes = input_bytes(ts) or ts.nbytes or 0.0
+        if self.sizes.open and ts is not None and ts.nbytes is not None:
+            reservation.nbytes = ts.nbytes
         self.tasks.append((key, reservation, outcome, times, spill, nbytes, window, self._stimulus()))
 
     def not_stored(self, key: Any) -> None:
@@ -181,6 +186,8 @@ class PendingTasks:
         return {waiting.reservation: waiting.used for waiting in self._waiting}
 
     def _finalize(self, tasks: Sequence[Pending]) -> None:
+        if self.sizes.open:
+            self.sizes.add(tasks)
         finalized: list[Ended] = []
         before = after = 0
         for _, reservation, outcome, (began, stopped, cpu), spill, nbytes, window, _ in tasks:

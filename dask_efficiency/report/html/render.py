@@ -20,6 +20,7 @@ from dask_efficiency.report.sections.document import (
     Block,
     Cell,
     Document,
+    Flames,
     Label,
     Losses,
     Section,
@@ -30,7 +31,7 @@ from dask_efficiency.report.sections.document import (
 from dask_efficiency.storage import writing
 
 #: What figures need when a reader points at them.
-SCRIPTS = {Through: "timeline.js", Strips: "strips.js"}
+SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
 
 
 def page(document: Document) -> str:

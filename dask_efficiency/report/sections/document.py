@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.report.flame import Box
 from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.timeline import Timeline
@@ -161,6 +162,14 @@ class Through:
 
 
 @dataclass(frozen=True, slots=True)
+class Flames:
+    """Time by cause, prefix and stack, as boxes below those that they are part of."""
+
+    #: The whole first, and each before those in it.
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Along:
     """A bar along a run, from its start to its end."""
 
@@ -186,7 +195,7 @@ class Code:
     text: str
 
 
-Figure: TypeAlias = ByBucket | Sides | Legend | Through | Along | Strips | Code
+Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Strips | Code
 Block: TypeAlias = "str | Aside | Table | Losses | Figure | Section"
 
 
@@ -263,6 +272,8 @@ def is_empty(block: Block) -> bool:
             return not rows
         case Legend(entries):
             return not entries
+        case Flames(boxes):
+            return not boxes
         case Section(blocks=blocks):
             return not blocks
     return False

@@ -25,6 +25,7 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
 from dask_efficiency.report.model import PHASES, ReportValues
+from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.document import (
     Aside,
     ByBucket,
@@ -44,6 +45,7 @@ from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.path import in_report
+from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
@@ -320,11 +322,15 @@ def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
 #: A report from top to bottom; a section that has nothing to say has no blocks.
 SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     losses,
+    culprits,
+    flame_graph,
+    holds,
     factors,
     through_the_run,
     in_report,
     stragglers,
     long_tail,
+    skew,
     gpus,
     workers,
     prefixes,

@@ -102,7 +102,8 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
 
 def long_tail(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The tasks that took far longer than the others of their prefix."""
-    return section("Long tail", *map(long_task, report.long_tail[:MAX_LONG_TASKS]))
+    shown = report.long_tail[:MAX_LONG_TASKS]
+    return section("Long tail", *(long_task(one, report.skew.get(one.prefix)) for one in shown))
 
 
 def document(found: Judgement, name: str) -> Document:

@@ -10,6 +10,7 @@ from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
+from dask_efficiency.skew import Largest, decode_sizes
 
 
 class Unasked:
@@ -224,3 +225,55 @@ def test_the_activity_view_has_the_task_while_it_waits(worker):
     worker.pending.all(at=200)
     active = worker.ledger.balance(at=200).active
     assert (active["thread-cpu"], active["gpu"], active["thread-noncpu"]) == (20, 80, 100)
+
+
+class Asked:
+    """A thread that was at work for 30 of the 100 of a task, without spilling."""
+
+    def beside(self, key: Any, reservation: Any) -> int:
+        return 0
+
+    def claim(self, key: Any, reservation: Any) -> tuple[tuple[int, int, int], None]:
+        return (reservation.start, reservation.start + 30, 10), None
+
+
+class Result:
+    """A task's state after its end."""
+
+    dependencies: tuple[Any, ...] = ()
+
+    def __init__(self, nbytes: int | None) -> None:
+        self.nbytes = nbytes
+
+
+def end(worker: Worker, key: str, ts: Any, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+    worker.ledger.reserve(key, "train", at=0)
+    reservation = worker.ledger.release(key, at=100)
+    assert reservation is not None
+    worker.pending._threads = worker.pending._spills = Asked()
+    worker.pending.ended(key, ts, reservation, outcome, None)
+
+
+def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
+    end(worker, "before", Result(90))
+    worker.pending.all(at=100)
+    worker.pending.sizes.open_window("w", at=100)
+    for key, ts in (("a", Result(70)), ("b", Result(None)), ("gone", None)):
+        end(worker, key, ts)
+    end(worker, "failed", Result(80), Outcome.FAILED)
+    end(worker, "not stored", Result(90))
+    worker.pending.not_stored("not stored")
+    worker.pending.all(at=100)
+    payload = worker.pending.sizes.close_window("w", at=100)
+    assert payload is not None
+    (train,) = decode_sizes(payload).prefixes.values()
+    assert (train.ns.count, train.nbytes.count) == (3, 1)
+    assert train.longest is not None
+    assert train.longest.ns == 30
+    assert train.largest == Largest(70, "a")
+
+
+def test_without_a_window_the_size_of_a_short_task_s_result_is_not_looked_at(worker):
+    end(worker, "x", object())  # which has none
+    worker.pending.all(at=100)
+    assert worker.pending.sizes.close_window("w", at=100) is None

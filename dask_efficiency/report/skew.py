@@ -1,0 +1,68 @@
+"""Of which prefixes the skew is worth words, the worst first."""
+
+from __future__ import annotations
+
+from dask_efficiency.ledger import OTHER
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.skew import Skew
+from dask_efficiency.straggler.long_tail import SHARE_OF_RUN, TIMES_LONGER
+
+#: Of fewer tasks, a median says little.
+MIN_TASKS = 8
+
+#: Tasks differ where the most is this many times the median.
+MIN_TIMES = 2.0
+
+#: The longest is worth a row of a table where it took longer than the median by this share of the work on the cluster.
+MIN_SHARE = 0.01
+
+#: Results smaller than this weigh on nobody, however they differ.
+MIN_BYTES = 2**20
+
+
+def uneven_times(report: ReportValues) -> dict[str, Skew]:
+    """The prefixes whose longest task took so much longer than the median that it matters."""
+    least = MIN_SHARE * report.cluster_seconds
+    excess = {prefix: one.max_seconds - one.median_seconds for prefix, one in report.skew.items()}
+    ranked = sorted(_comparable(report), key=lambda prefix: -excess[prefix])
+    return {
+        prefix: report.skew[prefix]
+        for prefix in ranked
+        if report.skew[prefix].times_longer >= MIN_TIMES and excess[prefix] > 0 and excess[prefix] >= least
+    }
+
+
+def uneven_sizes(report: ReportValues) -> dict[str, Skew]:
+    """The prefixes whose largest result is so much larger than the median that it matters."""
+    ranked = sorted(_comparable(report), key=lambda prefix: -report.skew[prefix].max_bytes)
+    return {
+        prefix: report.skew[prefix]
+        for prefix in ranked
+        if report.skew[prefix].times_larger >= MIN_TIMES and report.skew[prefix].max_bytes >= MIN_BYTES
+    }
+
+
+def long_tasks(report: ReportValues) -> dict[str, Skew]:
+    """The prefixes whose longest task took far longer than the others, and a good part of the run.
+
+    What the long tail of a recorded run says already is none of them.
+    """
+    said = {one.prefix for one in report.long_tail}
+    return {
+        prefix: one
+        for prefix, one in uneven_times(report).items()
+        if prefix not in said
+        and one.times_longer > TIMES_LONGER
+        and one.max_seconds >= SHARE_OF_RUN * report.cluster_seconds
+    }
+
+
+def held_up(report: ReportValues) -> dict[str, Skew]:
+    """Those of :func:`long_tasks` for which all else waited, for a good part of the run."""
+    least = SHARE_OF_RUN * report.cluster_seconds
+    return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
+
+
+def _comparable(report: ReportValues) -> list[str]:
+    """The prefixes of enough tasks; those that were put together are not alike."""
+    return [prefix for prefix, one in report.skew.items() if one.count >= MIN_TASKS and prefix != OTHER]

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+
+from dask_efficiency.ledger import OTHER
+from dask_efficiency.report.skew import MIN_BYTES, MIN_TASKS, held_up, long_tasks, uneven_sizes, uneven_times
+from dask_efficiency.straggler.long_tail import LongTask
+from tests.report.samples import report_of, skew
+
+
+def test_the_prefixes_that_matter_most_come_first() -> None:
+    found = {"mild": skew(max_seconds=3.0, max_bytes=2.0**30), "join": skew()}
+    report = report_of(skew=found, cluster_seconds=40.0)
+    assert list(uneven_times(report)) == ["join", "mild"]
+    assert list(uneven_sizes(report)) == ["mild", "join"]
+    assert list(long_tasks(report)) == list(held_up(report)) == ["join", "mild"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fields"),
+    [
+        ("join", {"count": MIN_TASKS - 1}),
+        ("join", {"max_seconds": 1.04, "max_bytes": 1.9 * 2**20}),
+        ("join", {"median_seconds": 0.01, "max_seconds": 0.3, "median_bytes": 10.0, "max_bytes": MIN_BYTES - 1.0}),
+        ("join", {"median_seconds": 0.0, "median_bytes": 0.0}),
+        (OTHER, {}),
+    ],
+)
+def test_what_is_too_few_too_even_too_small_or_put_together_is_not_worth_words(prefix: str, fields: dict) -> None:
+    report = report_of(skew={prefix: skew(**fields)}, cluster_seconds=40.0)
+    assert uneven_times(report) == uneven_sizes(report) == long_tasks(report) == {}
+
+
+def test_only_a_task_that_held_all_else_up_for_a_good_part_of_the_run_does_so() -> None:
+    assert held_up(report_of(skew={"join": skew(alone_seconds=1.9)}, cluster_seconds=40.0)) == {}
+    assert held_up(report_of(skew={"join": skew(alone_seconds=2.1)}, cluster_seconds=40.0))
+    assert held_up(report_of(skew={"join": skew(alone_seconds=0.0)}, cluster_seconds=0.0)) == {}
+    assert long_tasks(report_of(skew={"join": skew()}, cluster_seconds=500.0)) == {}
+
+
+def test_what_a_trace_says_already_is_not_said_again() -> None:
+    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
+    report = report_of(skew={"join": skew(), "sum": skew()}, cluster_seconds=40.0, long_tail=(known,))
+    assert list(long_tasks(report)) == ["sum"]
+    assert list(uneven_times(report)) == ["join", "sum"]
+
+
+def test_figures_that_are_no_numbers_are_worth_nothing() -> None:
+    nothing = skew(median_seconds=math.nan, max_seconds=math.nan, median_bytes=math.nan, max_bytes=math.nan)
+    report = report_of(skew={"join": nothing}, cluster_seconds=math.nan)
+    assert uneven_times(report) == uneven_sizes(report) == {}
