@@ -5,14 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES
 from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, short, text, whole
-
-#: (function, file, line) of each call, the outermost first.
-Stack = tuple[tuple[str, str, int], ...]
+from dask_efficiency.profile import Frame, Hold, Holder, Place, Stack
 
 #: Calls of a stack that travel; beyond, the outermost are left out.
 MAX_DEPTH = 60
@@ -25,33 +23,6 @@ MAX_HOLDS = 20
 
 _NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
 _OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
-
-
-class Place(NamedTuple):
-    """Where threads spent time, and on what."""
-
-    bucket: str
-    #: Empty for a bucket without causes.
-    cause: str
-    prefix: str
-    stack: Stack
-
-
-class Holder(NamedTuple):
-    """Who had the GIL while tasks of a prefix waited for it."""
-
-    prefix: str
-    #: The prefix of the holder's task, or another name of what it was.
-    holder: str
-    stack: Stack
-
-
-class Hold(NamedTuple):
-    """One stretch of time in which one thread kept others waiting."""
-
-    ns: int
-    holder: str
-    stack: Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +160,7 @@ class _Stacks:
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
         self._numbers: dict[Stack, int] = {}
-        self.frames: dict[tuple[str, str, int], int] = {}
+        self.frames: dict[Frame, int] = {}
 
     def number(self, stack: Stack) -> int:
         """Which row a stack is."""
@@ -207,11 +178,11 @@ def _entries(name: str, fields: Mapping[str, Any], length: int) -> Iterable[list
         yield entry
 
 
-def _frame(entry: object) -> tuple[str, str, int]:
+def _frame(entry: object) -> Frame:
     if not isinstance(entry, (list, tuple)) or len(entry) != 3:
         raise RefusedPayload(f"a frame of details is {short(entry)}; expected a function, a file and a line")
     function, file, line = entry
-    return text("details.function", function), text("details.file", file), whole("details.line", line)
+    return Frame(text("details.function", function), text("details.file", file), whole("details.line", line))
 
 
 def _one_of(name: str, values: list[Any], index: object) -> Any:

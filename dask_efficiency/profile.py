@@ -1,4 +1,4 @@
-"""StackTable: nanoseconds by bucket, cause, prefix and stack, in bounded memory."""
+"""Where threads were and who kept them waiting, by stack; StackTable adds that up in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 #: Rows that a table keeps apart; a row of 20 frames takes some 500 bytes, for its frames are shared.
 MAX_ROWS = 2_000
+
+#: In place of a prefix: the worker's event loop.
+EVENT_LOOP = "(event loop)"
 
 #: Frames of a stack that are kept, from the innermost outwards.
 MAX_DEPTH = 48
@@ -24,28 +27,36 @@ class Frame(NamedTuple):
 #: Outermost first.
 Stack = tuple[Frame, ...]
 
-#: Stands for all stacks that a full table could not keep apart.
-OTHER_STACK: Stack = (Frame("(other)", "", 0),)
 
-
-class StackRow(NamedTuple):
-    """What a row stands for."""
+class Place(NamedTuple):
+    """Where threads spent time, and on what."""
 
     bucket: str
-    #: "" where the bucket has no causes.
+    #: Empty for a bucket without causes.
     cause: str
+    #: Of the tasks.
     prefix: str
+    #: Of a task, without what Dask called it by; empty where it is not kept.
     stack: Stack
 
 
-class HolderRow(NamedTuple):
-    """Who held the GIL for which others waited."""
+class Holder(NamedTuple):
+    """Who had the GIL while tasks of a prefix waited for it."""
 
-    #: The prefix of the tasks that waited.
-    waiting: str
-    #: The prefix of the task that held it; in parentheses, what was no task.
+    #: Of the tasks that waited.
+    prefix: str
+    #: The prefix of the holder's task; in parentheses, what was no task.
     holder: str
     #: The holder's.
+    stack: Stack
+
+
+class Hold(NamedTuple):
+    """One stretch of time for which one thread kept others from going on."""
+
+    ns: int
+    #: As in :class:`Holder`.
+    holder: str
     stack: Stack
 
 
@@ -61,7 +72,7 @@ _Row = TypeVar("_Row", bound=_HasStack)
 class StackTable(Generic[_Row]):
     """Adds up nanoseconds by row.
 
-    A full table adds new stacks under :data:`OTHER_STACK`, so that the sums by the other fields stay right.
+    A full table adds new stacks without their frames, so that the sums by the other fields stay right.
 
     Parameters
     ----------
@@ -77,9 +88,9 @@ class StackTable(Generic[_Row]):
         """Add nanoseconds."""
         rows = self._rows
         if row not in rows and len(rows) >= self._max_rows:
-            row = row._replace(stack=OTHER_STACK)
+            row = row._replace(stack=())
         rows[row] = rows.get(row, 0) + ns
 
-    def rows(self) -> list[tuple[_Row, int]]:
-        """All rows, the largest first."""
-        return sorted(self._rows.items(), key=lambda item: -item[1])
+    def rows(self) -> dict[_Row, int]:
+        """All rows."""
+        return dict(self._rows)

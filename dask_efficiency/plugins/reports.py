@@ -9,9 +9,10 @@ from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.causes import CAUSES, fit_known, of_bucket
 from dask_efficiency.gpu.plain import decode_gpu
 from dask_efficiency.plugins.decorations import Decoration, decorate
+from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
-from dask_efficiency.report.profile import Frame, GilHolder, Hold, ProfileRow, Stack
+from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dask_efficiency.buckets import GOOD
+from dask_efficiency.profile import EVENT_LOOP, Frame, Stack
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.lines import blamed, line_times, place_of
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.profile import EVENT_LOOP, Frame, Stack
 
 #: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
 MAX_CULPRITS = 20

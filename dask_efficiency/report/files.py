@@ -20,10 +20,11 @@ from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.presence import ACTIVITIES
+from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import Repeat, ReportValues
-from dask_efficiency.report.profile import Frame, GilHolder, Hold, ProfileRow, Stack
+from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.skew import Skew
 from dask_efficiency.storage import writing

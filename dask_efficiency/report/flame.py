@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
 from dask_efficiency.report.figures import format_share, format_thread_time, harmless, name_of, shorten
 from dask_efficiency.report.lines import place_of
-from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, reason
 
 #: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.

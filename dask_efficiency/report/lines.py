@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.profile import Frame, Stack
 from dask_efficiency.report.stacks import exact_stacks
 
 #: Packages that are not the user's own code wherever they are installed, in a checkout as well.

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-
-class Frame(NamedTuple):
-    """A place in the source."""
-
-    #: Its qualified name.
-    function: str
-    file: str
-    line: int
-
-
-#: Outermost first.
-Stack = tuple[Frame, ...]
-
-#: In place of a prefix: the worker's event loop.
-EVENT_LOOP = "(event loop)"
+from dask_efficiency.profile import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +28,7 @@ class GilHolder:
 
     #: Of the tasks that waited.
     prefix: str
-    #: Of the holder's task, or :data:`EVENT_LOOP`.
+    #: Of the holder's task, or :data:`~dask_efficiency.profile.EVENT_LOOP`.
     holder: str
     #: Where the holder was.
     stack: Stack
@@ -56,7 +41,7 @@ class Hold:
     """One stretch of time in which one thread kept all others from the GIL, or blocked its event loop."""
 
     worker: str
-    #: Prefix of its task, or :data:`EVENT_LOOP`.
+    #: Prefix of its task, or :data:`~dask_efficiency.profile.EVENT_LOOP`.
     holder: str
     stack: Stack
     seconds: float

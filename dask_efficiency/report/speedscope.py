@@ -6,9 +6,9 @@ import json
 import os
 from typing import Any
 
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.figures import harmless
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.profile import Frame
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason
 from dask_efficiency.storage import writing
 

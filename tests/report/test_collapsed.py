@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.collapsed import collapsed
-from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NoStacksError, sampled_stacks
 from tests.report.profile_samples import profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, by_hand

@@ -7,10 +7,11 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import GOOD
+from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
 from dask_efficiency.report.files import from_dict
-from dask_efficiency.report.profile import EVENT_LOOP, Frame, GilHolder, ProfileRow
+from dask_efficiency.report.profile import GilHolder, ProfileRow
 from tests.report.profile_samples import CLEAN, ETL, LOOP, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, report_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit, of_bucket
-from dask_efficiency.details import Hold, Holder, Place, WindowDetails
+from dask_efficiency.details import WindowDetails
 from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
@@ -149,15 +149,8 @@ class WorkerCauses:
         if self.not_sampled or found is None or mark is None:
             return replace(balance, details=WindowDetails(overhead=overhead))
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
-        details = WindowDetails(
-            causes={key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row},
-            overhead=overhead,
-            profile={Place(*place): ns for *place, ns in found["profile"]},
-            holders={Holder(waiting, holder, stack): ns for waiting, stack, holder, ns in found["holders"]},
-            gil_holds=tuple(Hold(round(seconds * 1e9), who, stack) for seconds, who, stack in found["holds"]),
-            loop_blocks=tuple(Hold(round(seconds * 1e9), "", stack) for seconds, stack in found["loop_blocks"]),
-        )
-        return replace(balance, details=details)
+        causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
+        return replace(balance, details=replace(found, causes=causes, overhead=overhead))
 
 
 def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:

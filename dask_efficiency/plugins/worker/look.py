@@ -9,20 +9,17 @@ from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
-from dask_efficiency.plugins.worker.sample_windows import Block
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
-from dask_efficiency.profile import HolderRow, Stack, StackRow
+from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.waiting import LIBRARY, Key
 
 CORE, THROTTLED = "core", "throttled"
 
 #: The bucket of waiting that libraries' threads explain.
 LIBRARY_THREADS = "library-threads"
-
-EVENT_LOOP = "(event loop)"
 
 #: How long a thread that wants the GIL waits before it asks the one that has it to let go of it, as a share of
 #: Python's own switch interval: with some room for clocks.
@@ -104,8 +101,8 @@ class Look:
         running: Callable[[], Sequence[tuple[int, int, Key | None]]],
         loop_ident: int,
         add: Callable[[tuple[Key, str, int]], object],
-        row: Callable[[tuple[StackRow | HolderRow, int]], object],
-        hold: Callable[[Block], object],
+        row: Callable[[tuple[Place | Holder, int]], object],
+        hold: Callable[[Hold], object],
     ) -> None:
         self._threads = threads
         self._states = states
@@ -268,11 +265,11 @@ class Look:
             self._add((key, cause, ns))
             if self.stacks_wanted:
                 bucket = LIBRARY_THREADS if cause == LIBRARY else str(Bucket.THREAD_NONCPU)
-                self._row((StackRow(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
+                self._row((Place(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
 
     def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0 and self.stacks_wanted:
-            self._row((StackRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
+            self._row((Place(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
 
     def _leave(self, watched: Watched, key: Key) -> None:
         """A task ended: what had no witness when it was seen last is left to the next one of its kind."""
@@ -315,7 +312,7 @@ class Look:
                 if value:
                     self._add((key, cause, value))
                     if self.stacks_wanted:
-                        self._row((StackRow(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
+                        self._row((Place(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
 
     # -- libraries' threads ------------------------------------------------------------------
 
@@ -374,7 +371,7 @@ class Look:
         for ident, cpu, who, stack in holders:
             part = ns * cpu // whole if whole and ident != waits.ident else 0
             if part > 0:
-                self._row((HolderRow(waits.key[1], who, stack), part))
+                self._row((Holder(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
         """Name who held the GIL for long, if it used CPU for about as long."""
@@ -382,7 +379,7 @@ class Look:
         ident = max(used, key=lambda ident: used[ident])
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})
-            self._hold(Block(gil_wait / 1e9, who, stack))
+            self._hold(Hold(gil_wait, who, stack))
 
     def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
         task = tasks.get(ident)

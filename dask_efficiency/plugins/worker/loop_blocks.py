@@ -8,8 +8,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from dask_efficiency.plugins.worker.sample_windows import Block
-from dask_efficiency.profile import Stack
+from dask_efficiency.profile import EVENT_LOOP, Hold, Stack
 
 #: Seconds for which a blocked loop is reported.
 MIN_SECONDS = 0.1
@@ -30,7 +29,7 @@ class LoopBlocks:
         Called with each block that is over.
     """
 
-    def __init__(self, worker: Any, stack: Callable[[], Stack], blocked: Callable[[Block], object]) -> None:
+    def __init__(self, worker: Any, stack: Callable[[], Stack], blocked: Callable[[Hold], object]) -> None:
         self._worker = worker
         self._stack = stack
         self._blocked = blocked
@@ -50,7 +49,7 @@ class LoopBlocks:
             self._since = None
             self._seen.clear()
             if seconds > MIN_SECONDS:
-                self._blocked(Block(seconds, "(event loop)", stack))
+                self._blocked(Hold(round(seconds * 1e9), EVENT_LOOP, stack))
         if time() - last - self._interval > MIN_SECONDS / 2:
             self._since = last
             self._seen[self._stack()] += 1

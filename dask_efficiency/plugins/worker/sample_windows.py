@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from dask_efficiency.profile import HolderRow, Stack, StackRow, StackTable
+from dask_efficiency.details import WindowDetails
+from dask_efficiency.profile import Hold, Holder, Place, StackTable
 
 #: The longest of so many are kept of each window.
-MAX_BLOCKS = 50
+MAX_HOLDS = 50
 
 #: Windows kept at once, as in the ledger; the oldest goes when one more is opened.
 MAX_WINDOWS = 64
 
 
-class Block(NamedTuple):
-    """One time for which somebody kept the others from going on."""
-
-    seconds: float
-    #: The prefix of a task; in parentheses, what is no task.
-    who: str
-    stack: Stack
-
-
 class _Window:
     def __init__(self) -> None:
-        self.profile: StackTable[StackRow] = StackTable()
-        self.holders: StackTable[HolderRow] = StackTable()
-        self.holds: list[Block] = []
-        self.loop_blocks: list[Block] = []
+        self.profile: StackTable[Place] = StackTable()
+        self.holders: StackTable[Holder] = StackTable()
+        self.holds: list[Hold] = []
+        self.loop_blocks: list[Hold] = []
 
 
 class SampleWindows:
@@ -46,53 +36,39 @@ class SampleWindows:
             del self._windows[next(iter(self._windows))]
         self._windows[window_id] = _Window()
 
-    def close(self, window_id: str) -> dict[str, list[Any]] | None:
-        """End a window.
-
-        Returns
-        -------
-        dict or None
-            None if no such window is open. Else plain data: ``profile``, of (bucket, cause, prefix, stack, ns), the
-            largest first; ``holders`` of the GIL, of (prefix that waited, stack of the holder, prefix of the holder,
-            ns); ``holds`` of the GIL of more than 100 ms, of (seconds, who, stack); ``loop_blocks``, times for which
-            the event loop was blocked, of (seconds, stack). A stack is a tuple of (function, file, line), outermost
-            first.
-        """
+    def close(self, window_id: str) -> WindowDetails | None:
+        """End a window, and give what was sampled in it; None if no such window is open."""
         window = self._windows.pop(window_id, None)
         if window is None:
             return None
-        return {
-            "profile": [(*row[:3], _plain(row.stack), ns) for row, ns in window.profile.rows()],
-            "holders": [(row.waiting, _plain(row.stack), row.holder, ns) for row, ns in window.holders.rows()],
-            "holds": [(block.seconds, block.who, _plain(block.stack)) for block in window.holds],
-            "loop_blocks": [(block.seconds, _plain(block.stack)) for block in window.loop_blocks],
-        }
+        return WindowDetails(
+            profile=window.profile.rows(),
+            holders=window.holders.rows(),
+            gil_holds=tuple(window.holds),
+            loop_blocks=tuple(window.loop_blocks),
+        )
 
-    def add(self, sampled: tuple[StackRow | HolderRow, int]) -> None:
+    def add(self, sampled: tuple[Place | Holder, int]) -> None:
         """Add nanoseconds to a row of each window."""
         row, ns = sampled
         for window in self._windows.values():
-            if isinstance(row, StackRow):
+            if isinstance(row, Place):
                 window.profile.add(row, ns)
             else:
                 window.holders.add(row, ns)
 
-    def hold(self, block: Block) -> None:
+    def hold(self, hold: Hold) -> None:
         """Somebody held the GIL for long."""
         for window in self._windows.values():
-            _note(window.holds, block)
+            _note(window.holds, hold)
 
-    def loop_block(self, block: Block) -> None:
+    def loop_block(self, block: Hold) -> None:
         """The event loop was blocked for long."""
         for window in self._windows.values():
             _note(window.loop_blocks, block)
 
 
-def _note(blocks: list[Block], block: Block) -> None:
-    blocks.append(block)
-    if len(blocks) > MAX_BLOCKS:
-        blocks.remove(min(blocks, key=lambda block: block.seconds))
-
-
-def _plain(stack: Stack) -> tuple[tuple[str, str, int], ...]:
-    return tuple(map(tuple, stack))  # type: ignore[arg-type]  # of three
+def _note(holds: list[Hold], hold: Hold) -> None:
+    holds.append(hold)
+    if len(holds) > MAX_HOLDS:
+        holds.remove(min(holds))

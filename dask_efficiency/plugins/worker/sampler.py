@@ -13,17 +13,18 @@ from collections.abc import Callable
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.details import WindowDetails
 from dask_efficiency.plugins.worker.gil import find_gil, has_gil
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
-from dask_efficiency.plugins.worker.sample_windows import Block, SampleWindows
+from dask_efficiency.plugins.worker.sample_windows import SampleWindows
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles
 from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import CALLS, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import WatchedThreads
-from dask_efficiency.profile import HolderRow, StackRow
+from dask_efficiency.profile import Hold, Holder, Place
 from dask_efficiency.waiting import Key, WaitingSums
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class WaitingSampler:
         self._loop_ident = threading.get_ident()
         #: From the sampler's thread to the event loop.
         self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
-        self._rows: deque[tuple[StackRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
-        self._holds: deque[Block] = deque(maxlen=100)
-        self._loop_blocks: deque[Block] = deque(maxlen=100)
+        self._rows: deque[tuple[Place | Holder, int]] = deque(maxlen=MAX_SAMPLES)
+        self._holds: deque[Hold] = deque(maxlen=100)
+        self._loop_blocks: deque[Hold] = deque(maxlen=100)
         #: Held by who looks, and reads: the sampler's thread, or the event loop.
         self._turn = threading.Lock()
         #: Released to wake the sampler's thread.
@@ -145,7 +146,7 @@ class WaitingSampler:
         if self._look is not None:
             self._look.stacks_wanted = True
 
-    def close_window(self, window_id: str) -> dict[str, list[Any]] | None:
+    def close_window(self, window_id: str) -> WindowDetails | None:
         """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
         self.tick_now()
         closed = self._windows.close(window_id)

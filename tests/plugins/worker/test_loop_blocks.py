@@ -6,8 +6,7 @@ import pytest
 
 from dask_efficiency.plugins.worker import loop_blocks
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
-from dask_efficiency.plugins.worker.sample_windows import Block
-from dask_efficiency.profile import Frame
+from dask_efficiency.profile import Frame, Hold
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def test_a_missing_tick_is_reported_with_what_the_loop_was_at_mostly(clock):
     assert not found
     clock.at = server._last_tick = 100.4
     blocks.look(wanted=True)
-    assert found == [Block(pytest.approx(0.38), "(event loop)", (Frame("b", "x.py", 1),))]
+    assert found == [Hold(pytest.approx(380_000_000), "(event loop)", (Frame("b", "x.py", 1),))]
     blocks.look(wanted=True)
     assert len(found) == 1
 

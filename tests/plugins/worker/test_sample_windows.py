@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dask_efficiency.plugins.worker.sample_windows import MAX_BLOCKS, MAX_WINDOWS, Block, SampleWindows
-from dask_efficiency.profile import Frame, HolderRow, StackRow
+from dask_efficiency.details import WindowDetails
+from dask_efficiency.plugins.worker.sample_windows import MAX_HOLDS, MAX_WINDOWS, SampleWindows
+from dask_efficiency.profile import Frame, Hold, Holder, Place
 
 STACK = (Frame("f", "x.py", 1),)
-ROW = StackRow("thread-noncpu", "gil", "inc", STACK)
-PLAIN = (("f", "x.py", 1),)
+ROW = Place("thread-noncpu", "gil", "inc", STACK)
 
 
 def test_a_window_has_what_was_added_while_it_was_open():
@@ -16,16 +16,18 @@ def test_a_window_has_what_was_added_while_it_was_open():
     windows.add((ROW, 2))
     windows.open("b")
     windows.add((ROW, 3))
-    windows.add((HolderRow("inc", "sum", STACK), 4))
-    windows.hold(Block(0.2, "sum", STACK))
-    windows.loop_block(Block(0.3, "(event loop)", STACK))
-    assert windows.close("a")["profile"] == [("thread-noncpu", "gil", "inc", PLAIN, 5)]
-    assert windows.close("b") == {
-        "profile": [("thread-noncpu", "gil", "inc", PLAIN, 3)],
-        "holders": [("inc", PLAIN, "sum", 4)],
-        "holds": [(0.2, "sum", PLAIN)],
-        "loop_blocks": [(0.3, PLAIN)],
-    }
+    windows.add((Holder("inc", "sum", STACK), 4))
+    windows.hold(Hold(20, "sum", STACK))
+    windows.loop_block(Hold(30, "(event loop)", STACK))
+    first = windows.close("a")
+    assert first is not None
+    assert first.profile == {ROW: 5}
+    assert windows.close("b") == WindowDetails(
+        profile={ROW: 3},
+        holders={Holder("inc", "sum", STACK): 4},
+        gil_holds=(Hold(20, "sum", STACK),),
+        loop_blocks=(Hold(30, "(event loop)", STACK),),
+    )
     assert windows.close("b") is None
 
 
@@ -34,6 +36,8 @@ def test_the_longest_holds_are_kept_and_the_newest_windows():
     for i in range(MAX_WINDOWS + 1):
         windows.open(str(i))
     assert windows.close("0") is None
-    for i in range(MAX_BLOCKS + 5):
-        windows.hold(Block(i, "sum", STACK))
-    assert min(seconds for seconds, _, _ in windows.close("1")["holds"]) == 5
+    for i in range(MAX_HOLDS + 5):
+        windows.hold(Hold(i, "sum", STACK))
+    kept = windows.close("1")
+    assert kept is not None
+    assert min(hold.ns for hold in kept.gil_holds) == 5

@@ -102,11 +102,11 @@ def test_tasks_that_spin_wait_for_the_gil_at_their_line(scene):
     closed = scene.sampler.close_window("w")
     row = scene.sampled()
     assert row["gil"] >= 0.9 * (sum(row.values()) - row.get("core", 0))
-    rows = [(stack, ns) for bucket, cause, _, stack, ns in closed["profile"] if cause == "gil"]
+    rows = [(place.stack, ns) for place, ns in closed.profile.items() if place.cause == "gil"]
     here = [ns for stack, ns in rows if any(function.endswith("spin") for function, _, _ in stack)]
     assert sum(here) >= 0.9 * sum(ns for _, ns in rows)
-    assert {prefix for prefix, _, _, _ in closed["holders"]} == {"inc"}
-    assert any(holder == "inc" for _, _, holder, _ in closed["holders"])
+    assert {holder.prefix for holder in closed.holders} == {"inc"}
+    assert any(holder.holder == "inc" for holder in closed.holders)
 
 
 @needs_threads
@@ -164,7 +164,7 @@ def test_elsewhere_it_says_why_it_does_not_sample(scene, monkeypatch):
     assert scene.sampler.off == "no /proc/self/task/*/syscall: not Linux"
     assert scene.sampler._thread is None
     scene.sampler.open_window("w")
-    assert scene.sampler.close_window("w")["profile"] == []
+    assert scene.sampler.close_window("w").profile == {}
     assert scene.sampler.sums.explain({"inc": 5}) == {"inc": {"unknown": 5}}
 
 
@@ -208,7 +208,7 @@ def test_threads_that_come_and_go_and_forks_and_the_end_of_the_process_harm_nobo
             time.sleep(0.001)
         for future in futures: future.result()
         assert scene.sampler.off is None, scene.sampler.off
-        assert scene.sampler.close_window("w")["profile"]
+        assert scene.sampler.close_window("w").profile
         scene.submit(lambda: time.sleep(0.2))
         print("ended")
         """

@@ -3,10 +3,11 @@ import re
 from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.flame import MAX_BOXES, Box, boxes
 from dask_efficiency.report.html.flames import ROW, DrawnBox, flames
 from dask_efficiency.report.html.render import fragment, page
-from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.sections.document import Document, Flames, section
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.sections.report import page as report_page

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.lost_time import loss_cells, lost_time
-from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.timeline import Timeline
 from tests.report.html.test_report_page import large
 from tests.report.profile_samples import profiled

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.culprits import MAX_CULPRITS
-from dask_efficiency.report.profile import EVENT_LOOP, Frame, GilHolder, Hold, ProfileRow
+from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.report.sections.culprits import (
     HELD_BY_LENGTH,
     MAX_HOLDS,
