@@ -203,7 +203,7 @@ def ask(port: int) -> int:
     return status
 
 
-_SERVER = """
+SLOW_SERVER = """
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -242,7 +242,7 @@ def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 def slow_server(scale: float) -> Ran:
     """Requests whose answers take 250 ms, four at a time."""
-    with process(_SERVER) as server, cluster(threads=2) as client:
+    with process(SLOW_SERVER) as server, cluster(threads=2) as client:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         wait_for(client, ask, [port] * 4)

@@ -98,7 +98,9 @@ class FakeMeter:
                 phase = interval * i // len(self._workers)
                 if (self.at - phase) // interval > (before - phase) // interval:
                     self.cluster.receive(worker.address, worker.heartbeat(at=self.at), at=self.at)
-            self.recent.append(Moment(self.at, self.cluster.activity(), self.cluster.nthreads))
+            self.recent.append(
+                Moment(self.at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
+            )
             if poll % (1000 // POLL_MS) == 0:
                 yield
 

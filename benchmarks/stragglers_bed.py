@@ -218,7 +218,8 @@ def _burner() -> Iterator[int]:
 
 
 @contextmanager
-def _cgroup(kind: str, name: str, settings: dict[str, str], pids: list[int]) -> Iterator[None]:
+def cgroup(kind: str, name: str, settings: dict[str, str], pids: list[int]) -> Iterator[None]:
+    """A control group of these processes for as long as the block takes."""
     group = CGROUPS / kind / f"dask-bed-{os.getpid()}-{name}"
     homes = [_home(kind, pid) for pid in pids]
     group.mkdir()
@@ -252,7 +253,7 @@ def _limit(bed: Bed, victim: str) -> Iterator[None]:
     """The process has 0.3 cores, which a burner in its cgroup wants too."""
     with _burner() as burner:
         limits = {"cpu.cfs_period_us": "50000", "cpu.cfs_quota_us": "15000"}
-        with _cgroup("cpu", "limit", limits, [bed.member(victim).pid, burner]):
+        with cgroup("cpu", "limit", limits, [bed.member(victim).pid, burner]):
             yield
 
 
@@ -267,7 +268,7 @@ def _neighbour(bed: Bed, victim: str) -> Iterator[None]:
             with suppress(OSError):
                 os.sched_setaffinity(int(thread), cores)
 
-    with _burner() as burner, _cgroup("cpu", "neighbour", {"cpu.shares": "16384"}, [burner]):
+    with _burner() as burner, cgroup("cpu", "neighbour", {"cpu.shares": "16384"}, [burner]):
         os.sched_setaffinity(burner, core)
         pin(core)
         try:
@@ -328,7 +329,7 @@ def _memory(bed: Bed, victim: str) -> Iterator[None]:
 def _slow_disk(bed: Bed, victim: str) -> Iterator[None]:
     """The kernel throttles what the process writes to the disk where it spills."""
     limits = {"blkio.throttle.write_bps_device": f"{bed.device} {WRITES}"}
-    with _cgroup("blkio", "disk", limits, [bed.member(victim).pid]):
+    with cgroup("blkio", "disk", limits, [bed.member(victim).pid]):
         yield
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -30,6 +33,12 @@ MAX_ALONE = 1_000
 #: Changes of a worker's free slots that are kept apart until its next split. At 20 looks a second they are those of
 #: 13 s, and heartbeats of the few workers that are looked at so often are half a second apart.
 MAX_CHANGES = 256
+
+#: Instants of which it is known what was seen until then. A worker's report is looked at less than a second after it
+#: was made, as a rule; of instants that are forgotten, time is taken in proportion.
+MAX_INSTANTS = 256
+
+_AT = itemgetter(0)
 
 
 class Slots(NamedTuple):
@@ -90,11 +99,17 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
     return tuple(found)
 
 
-class _Change(NamedTuple):
-    """From an instant on, a worker's slots are these; what a free slot of the cluster was free for until then."""
+class _Instant(NamedTuple):
+    """What a slot that was always free was free for until then, by :data:`SEEN`; and how long somebody looked."""
 
     at: int
     seen: tuple[int, ...]
+
+
+class _Change(NamedTuple):
+    """From an instant on, a worker's slots are these."""
+
+    since: _Instant
     slots: Slots
 
 
@@ -108,18 +123,26 @@ class _Account:
         self.in_use = 0
 
     def change(self, change: _Change) -> None:
-        if change.at == self.changes[-1].at:
+        if change.since.at == self.changes[-1].since.at:
             self.changes.pop()
         self.changes.append(change)
         if len(self.changes) > MAX_CHANGES:
             self._sum_up(self.changes[: MAX_CHANGES // 2 + 1])
             del self.changes[: MAX_CHANGES // 2]
 
-    def take(self, at: int, end: _Change) -> tuple[list[int], int]:
+    def take(self, at: int, history: Sequence[_Instant]) -> tuple[list[int], int]:
         """The weights until an instant, and the time in use; the account goes on from there."""
-        at = min(max(at, self.changes[0].at), end.at)
-        over = sum(change.at <= at for change in self.changes)
-        cut = _between(self.changes[over - 1], (*self.changes[over:], end)[0], at)
+        last = history[-1]
+        at = min(max(at, self.changes[0].since.at), last.at)
+        over = sum(change.since.at <= at for change in self.changes)
+        before, slots = self.changes[over - 1]
+        after = self.changes[over].since if over < len(self.changes) else last
+        i = bisect_right(history, at, key=_AT)
+        if i:
+            before = max(before, history[i - 1], key=_AT)
+        if i < len(history):
+            after = min(after, history[i], key=_AT)
+        cut = _Change(_between(before, after, at), slots)
         self._sum_up([*self.changes[:over], cut])
         self.changes = [cut, *self.changes[over:]]
         taken = self.weights, self.in_use
@@ -127,9 +150,8 @@ class _Account:
         return taken
 
     def _sum_up(self, changes: list[_Change]) -> None:
-        for i in range(1, len(changes)):
-            _, before, slots = changes[i - 1]
-            after = changes[i].seen
+        for (start, slots), (stop, _) in pairwise(changes):
+            before, after = start.seen, stop.seen
             if before is after or not slots.all:
                 continue
             free = 0
@@ -139,6 +161,14 @@ class _Account:
                     self.weights[cause] += ns
                     free += ns
             self.in_use += max(0, slots.all * (after[-1] - before[-1]) - free)
+
+
+def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
+    """An instant between two: what was seen meanwhile is taken in proportion."""
+    if at == before.at:
+        return before
+    part, whole = at - before.at, after.at - before.at
+    return _Instant(at, tuple(b + (a - b) * part // whole for b, a in zip(before.seen, after.seen, strict=True)))
 
 
 class IdleWeights:
@@ -160,9 +190,8 @@ class IdleWeights:
         self.parallelism: dict[str, int] = {}
         #: By key, the tasks that ran alone.
         self.alone: dict[Hashable, Alone] = {}
-        self._at = at
-        #: Nanoseconds for which a slot that was always free was so, by :data:`SEEN`; and those that were seen at all.
-        self._seen = (0,) * (len(SEEN) + 1)
+        #: What was known after each of the last calls.
+        self._history = deque([_Instant(at, (0,) * (len(SEEN) + 1))], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
         #: The workers of the last state; and those that left since and may be in the next one yet.
         self._workers: Mapping[Hashable, Slots] = {}
@@ -173,7 +202,7 @@ class IdleWeights:
     @property
     def at(self) -> int:
         """Until when the weights are known."""
-        return self._at
+        return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int) -> None:
         """Count what held since the last call.
@@ -185,13 +214,15 @@ class IdleWeights:
         at
             Until when. What is not later than the last call is not counted.
         """
-        elapsed = at - self._at
+        elapsed = at - self.at
         if elapsed <= 0:
             return
+        seen = self._history[-1].seen
         if state is not None:
             self._follow(state)
-            self._count(state, elapsed)
-        self._at = at
+            gained = self._count(state, elapsed)
+            seen = tuple(map(sum, zip(seen, (*gained, elapsed), strict=True)))
+        self._history.append(_Instant(at, seen))
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
         """A worker's idle time by cause; its weights until then are used up.
@@ -219,8 +250,7 @@ class IdleWeights:
         weights, in_use = [0] * len(SEEN), 0
         account = self._accounts.get(worker)
         if account is not None:
-            end = _Change(self._at, self._seen, account.changes[-1].slots)
-            weights, in_use = account.take(self._at if at is None else at, end)
+            weights, in_use = account.take(self.at if at is None else at, self._history)
         if sum(weights) > idle:
             weights = scale_down(weights, idle)
         rest = idle - sum(weights)
@@ -240,26 +270,25 @@ class IdleWeights:
         workers = state.workers
         if workers is self._workers:
             return
-        at, seen, accounts = self._at, self._seen, self._accounts
+        now, accounts = self._history[-1], self._accounts
         for worker, slots in workers.items():
             account = accounts.get(worker)
             if account is None:
                 if worker not in self._left:
-                    accounts[worker] = _Account(_Change(at, seen, slots))
+                    accounts[worker] = _Account(_Change(now, slots))
             elif account.changes[-1].slots != slots:
-                account.change(_Change(at, seen, slots))
+                account.change(_Change(now, slots))
         for worker in self._workers.keys() - workers.keys():
             if worker in accounts:
-                accounts[worker].change(_Change(at, seen, Slots(0, 0)))
+                accounts[worker].change(_Change(now, Slots(0, 0)))
         self._workers = workers
         self._left.intersection_update(workers)
 
-    def _count(self, state: ClusterState, elapsed: int) -> None:
+    def _count(self, state: ClusterState, elapsed: int) -> list[int]:
+        """How long a slot that was always free was so for each cause, by :data:`SEEN`."""
         if state is not self._state:
             self._state, self._causes = state, slots_by_cause(state)
         causes = self._causes
-        gained = scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
-        self._seen = tuple(map(sum, zip(self._seen, (*gained, elapsed), strict=True)))
         lacking = causes[_PARALLELISM]
         if lacking:
             running = state.running or {NOTHING_RAN: 1}
@@ -270,21 +299,13 @@ class IdleWeights:
                 self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
+        return scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
 
     def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
         known = self.alone.get(key)
         self.alone[key] = Alone(prefix, elapsed + (known.ns if known else 0))
         if len(self.alone) > MAX_ALONE:
-            rows = sorted(((alone.ns, other) for other, alone in self.alone.items()), key=itemgetter(0))
+            rows = sorted(((alone.ns, other) for other, alone in self.alone.items()), key=_AT)
             for _, other in rows[: MAX_ALONE // 2]:
                 if other != key:
                     del self.alone[other]
-
-
-def _between(before: _Change, after: _Change, at: int) -> _Change:
-    """An instant between two changes of a worker's slots: what its slots were free for is taken in proportion."""
-    if at == before.at:
-        return before
-    part, whole = at - before.at, after.at - before.at
-    seen = tuple(b + (a - b) * part // whole for b, a in zip(before.seen, after.seen, strict=True))
-    return _Change(at, seen, before.slots)

@@ -15,8 +15,9 @@ from dask_efficiency.critical_paths.compare import PathComparisonValues
 from dask_efficiency.critical_paths.kinds import KINDS
 from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.report import comparison_data, comparison_verdict, files, verdict
+from dask_efficiency.report import collapsed, comparison_data, comparison_verdict, files, frames, speedscope, verdict
 from dask_efficiency.report.compare import ComparisonValues
+from dask_efficiency.report.culprits import Culprit, find_culprits
 from dask_efficiency.report.html.render import fragment, save_page
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections import comparison as comparison_sections
@@ -243,9 +244,68 @@ class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
         """The report in one sentence."""
         return verdict.verdict(self)
 
+    @property
+    def culprits(self) -> tuple[Culprit, ...]:
+        """The lines of code on which most time was lost, and why; the most costly first."""
+        return find_culprits(self)
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, exact: what :meth:`save` writes."""
         return files.to_dict(self)
+
+    def to_frame(self, by: str = "worker") -> pd.DataFrame:
+        """Thread-seconds as a table: a row for each worker, prefix, span, bucket, cause or line of code.
+
+        Parameters
+        ----------
+        by
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
+            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
+            ``"cause"``: columns ``bucket``, ``cause`` (empty where a bucket has none), ``thread_seconds``, ``share``
+            and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line
+            called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
+            no sample was taken. ``"skew"``: a row for each prefix, the fields of :class:`~dask_efficiency.skew.Skew`.
+
+        Raises
+        ------
+        ValueError
+            If ``by`` is something else.
+        """
+        return frames.to_frame(self, by)
+
+    def to_speedscope(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the sampled stacks for speedscope.app, one profile for each bucket and cause.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Raises
+        ------
+        NoStacksError
+            If no stack was sampled.
+        """
+        speedscope.save(self, path, **storage_options)
+
+    def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the sampled stacks with their nanoseconds, a line each: collapsed stacks, as flamegraph.pl reads them.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Raises
+        ------
+        NoStacksError
+            If no stack was sampled.
+        """
+        collapsed.save(self, path, **storage_options)
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the report as JSON, to a local path or any fsspec URL."""

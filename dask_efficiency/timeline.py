@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.causes import NAMES
 from dask_efficiency.presence import ACTIVITIES, Presence
 
 #: Half of the shortest time between two heartbeats: finer bins would show nothing more.
@@ -21,8 +22,12 @@ MAX_BINS = 240
 #: message is more exact.
 CLOCK_SLACK_NS = 50_000_000
 
-_NOTHING = [0] * len(ACTIVITIES)
-_ALL_UNMEASURED = [int(name == Bucket.UNMEASURED) for name in ACTIVITIES]
+#: What is sorted into bins: the activities, which add up to the time of the slots, and then their causes.
+COLUMNS = (*ACTIVITIES, *NAMES)
+
+_N = len(ACTIVITIES)
+_NOTHING = [0] * len(COLUMNS)
+_ALL_UNMEASURED = [int(name == Bucket.UNMEASURED) for name in COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Stretches:
     #: Monotonic nanoseconds, shape (n,); each stops later than it starts.
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
-    #: Thread-nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (n, activities).
+    #: Thread-nanoseconds by :data:`COLUMNS`, shape (n, columns).
     ns: NDArray[np.int64]
 
 
@@ -84,12 +89,13 @@ class ActivityFeed:
         if presence in self._read and snapshot is presence.snapshot and presence.left is None:
             return None  # by far the most
         row = [presence.activity.get(name, 0) for name in ACTIVITIES]
+        row += [presence.cause_activity.get(name, 0) for name in NAMES]
         gained = [now - then for now, then in zip(row, before, strict=True)]
-        self._read[presence] = (presence.snapshot, row, gained if any(gained) else grown)
-        if not any(gained):
+        self._read[presence] = (presence.snapshot, row, gained if any(gained[:_N]) else grown)
+        if not any(gained[:_N]):
             return None
-        covered = sum(row)
-        start = covered - sum(gained)
+        covered = sum(row[:_N])
+        start = covered - sum(gained[:_N])
         n = presence.nthreads
         return presence.joined + start // n, presence.joined - (-covered // n), gained
 
@@ -98,11 +104,10 @@ class ActivityFeed:
         found = []
         for presence, (_, row, grown) in self._read.items():
             stop = at if presence.left is None else min(at, presence.left)
-            start = presence.joined + sum(row) // presence.nthreads
+            start = presence.joined + sum(row[:_N]) // presence.nthreads
             if start < stop:
-                like = grown if stop - start <= CLOCK_SLACK_NS and any(grown) else _ALL_UNMEASURED
-                whole = presence.nthreads * (stop - start)
-                found.append((start, stop, scale_down([whole * ns for ns in like], whole)))
+                like = grown if stop - start <= CLOCK_SLACK_NS and any(grown[:_N]) else _ALL_UNMEASURED
+                found.append((start, stop, _as_much(like, presence.nthreads * (stop - start))))
         return _stretches(found)
 
 
@@ -119,7 +124,7 @@ class TimelineRecorder:
         self._start = at
         self._stop: int | None = None
         self._width = FIRST_WIDTH_NS
-        self._bins = np.zeros((MAX_BINS, len(ACTIVITIES)), dtype=np.int64)
+        self._bins = np.zeros((MAX_BINS, len(COLUMNS)), dtype=np.int64)
 
     def stop(self, *, at: int) -> None:
         """What is after ``at`` is left out."""
@@ -164,8 +169,9 @@ class TimelineRecorder:
             whole._merge()
         empty = Timeline(whole._width, elapsed, {})
         rows = whole._bins[: empty.bins].T.tolist()
-        activity = {name: tuple(row) for name, row in zip(ACTIVITIES, rows, strict=True) if any(row)}
-        return replace(empty, activity=activity)
+        found = {name: tuple(row) for name, row in zip(COLUMNS, rows, strict=True) if any(row)}
+        causes = {name: found.pop(name) for name in NAMES if name in found}
+        return replace(empty, activity=found, causes=causes)
 
     def _merge(self) -> None:
         pairs = self._bins.reshape(MAX_BINS // 2, 2, -1).sum(axis=1)
@@ -180,8 +186,14 @@ def _is_complete(presence: Presence) -> bool:
     return sum(presence.activity.values()) >= presence.nthreads * (presence.left - presence.joined)
 
 
+def _as_much(like: list[int], whole: int) -> list[int]:
+    """So many nanoseconds in the proportions of a row."""
+    known = sum(like[:_N])
+    return [*scale_down([whole * ns for ns in like[:_N]], whole), *(whole * ns // known for ns in like[_N:])]
+
+
 def _stretches(found: list[tuple[int, int, list[int]]]) -> Stretches:
     start = np.array([piece[0] for piece in found], dtype=np.int64)
     stop = np.array([piece[1] for piece in found], dtype=np.int64)
-    ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(ACTIVITIES))
+    ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(COLUMNS))
     return Stretches(start, stop, ns)

@@ -111,6 +111,26 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
     assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
 
 
+def test_a_report_to_an_instant_without_work_uses_up_all_before():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1}), at=SECOND)
+    weights.accrue(None, at=9 * SECOND)
+    weights.accrue(state({"a": 1}, graphs=True), at=10 * SECOND)
+    assert weights.split("a", SECOND, at=2 * SECOND) == {"parallelism": SECOND}
+    assert weights.split("a", SECOND) == {"graph": SECOND}
+
+
+def test_of_instants_that_are_forgotten_time_is_taken_in_proportion(monkeypatch):
+    monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 1}), at=SECOND)
+    for at in (2, 3, 4):
+        weights.accrue(None, at=at * SECOND)
+    # Only 3 s and 4 s are remembered, and that it began at 0.
+    assert weights.split("a", SECOND // 2, at=3 * SECOND // 2) == {"parallelism": SECOND // 2}
+    assert weights.split("a", SECOND // 2) == {"parallelism": SECOND // 2}
+
+
 def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
     weights = IdleWeights(at=0)
     weights.accrue(state({"a": 4}), at=SECOND)
@@ -177,11 +197,12 @@ def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
     monkeypatch.setattr(idle, "MAX_ALONE", 4)
     weights = IdleWeights(at=0)
     at = 0
-    for i, ns in enumerate([100, 1, 2, 3, 4]):
+    for i, ns in enumerate([100, 4, 3, 2, 1]):
         at += ns
         weights.accrue(state({"a": 1}, running={f"p{i}": 1}, only=(f"p{i}-1", f"p{i}")), at=at)
-    assert weights.parallelism == {"p0": 100, "p1": 1, OTHER: 9}
-    assert set(weights.alone) == {"p0-1", "p3-1", "p4-1"}
+    assert weights.parallelism == {"p0": 100, "p1": 4, OTHER: 6}
+    # One that has only begun to be alone is not forgotten for the little that it has.
+    assert set(weights.alone) == {"p0-1", "p1-1", "p2-1", "p4-1"}
 
 
 # -- whatever happens -------------------------------------------------------------------------------

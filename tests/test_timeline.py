@@ -10,6 +10,7 @@ from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.timeline import (
     CLOCK_SLACK_NS,
+    COLUMNS,
     FIRST_WIDTH_NS,
     MAX_BINS,
     ActivityFeed,
@@ -17,15 +18,15 @@ from dask_efficiency.timeline import (
     Timeline,
     TimelineRecorder,
 )
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot, encode, encode_not_measured
 from tests.strategies import SECOND
 
 IDLE, CPU = (ACTIVITIES.index(name) for name in ("idle", "thread-cpu"))
 
 
 def stretch(start: int, stop: int, **ns: int) -> Stretches:
-    """One worker's time, ``stretch(0, 5, idle=5)``."""
-    row = [ns.get(name.replace("-", "_"), 0) for name in ACTIVITIES]
+    """One worker's time, ``stretch(0, 5, idle=5)``; ``idle_graph`` is a cause."""
+    row = [ns.get(name.replace("-", "_").replace("/", "_"), 0) for name in COLUMNS]
     return Stretches(np.array([start]), np.array([stop]), np.array([row]))
 
 
@@ -38,6 +39,19 @@ def test_a_stretch_is_spread_evenly_over_the_bins_that_it_touches() -> None:
     recorder.add(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000))
     timeline = recorder.timeline(at=2 * SECOND)
     assert timeline == Timeline(FIRST_WIDTH_NS, SECOND, {"thread-cpu": (1000,) * 4, "idle": (100,) * 4})
+
+
+def test_causes_are_sorted_into_the_same_bins() -> None:
+    recorder = TimelineRecorder(at=0)
+    recorder.add(stretch(0, SECOND, idle=800, idle_graph=200, idle_parallelism=600))
+    recorder.add(stretch(SECOND, 2 * SECOND, thread_noncpu=400, thread_noncpu_gil=400))
+    timeline = recorder.timeline(at=2 * SECOND)
+    assert timeline.activity == {"thread-noncpu": (0,) * 4 + (100,) * 4, "idle": (200,) * 4 + (0,) * 4}
+    assert timeline.causes == {
+        "thread-noncpu/gil": (0,) * 4 + (100,) * 4,
+        "idle/graph": (50,) * 4 + (0,) * 4,
+        "idle/parallelism": (150,) * 4 + (0,) * 4,
+    }
 
 
 def test_what_is_before_the_opening_or_after_the_end_is_left_out() -> None:
@@ -106,7 +120,7 @@ def test_merging_gives_what_wider_bins_would_have_given(given_pieces: list[tuple
         Stretches(
             np.array([start for start, _, _ in given_pieces]),
             np.array([start + length for start, length, _ in given_pieces]),
-            np.array([[ns if i == IDLE else 0 for i in range(len(ACTIVITIES))] for _, _, ns in given_pieces]),
+            np.array([[ns if i == IDLE else 0 for i in range(len(COLUMNS))] for _, _, ns in given_pieces]),
         )
     )
     for start, length, ns in given_pieces:
@@ -167,7 +181,9 @@ def test_a_worker_that_tells_nothing_is_unmeasured_and_one_heard_of_just_before_
     cluster.joins("heard", at=0)
     cluster.tells("heard", at=SECOND - CLOCK_SLACK_NS)
     cluster.follow()
-    assert sums(cluster.timeline(at=SECOND)) == {"idle": 2 * SECOND, "unmeasured": 2 * SECOND}
+    timeline = cluster.timeline(at=SECOND)
+    assert sums(timeline) == {"idle": 2 * SECOND, "unmeasured": 2 * SECOND}
+    assert sum(map(sum, timeline.causes.values())) == 2 * SECOND
 
 
 def test_a_worker_that_vanished_is_lost_until_it_was_removed_and_then_forgotten() -> None:
@@ -183,18 +199,33 @@ def test_a_worker_that_vanished_is_lost_until_it_was_removed_and_then_forgotten(
     assert len(cluster.feed._read) == 0
 
 
+def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_were_gained() -> None:
+    cluster = Cluster()
+    cluster.joins("x", at=0, nthreads=1)
+    presence = cluster.ledger.present["x"]
+    for second, cause in ((1, "idle/graph"), (2, "idle/scheduler")):
+        cluster.tells("x", at=second * SECOND)
+        presence.cause_activity = {**presence.cause_activity, "idle/unknown": 0, cause: SECOND}
+        cluster.follow()
+    timeline = cluster.timeline(at=2 * SECOND)
+    assert timeline.causes == {
+        "idle/scheduler": (0,) * 4 + (FIRST_WIDTH_NS,) * 4,
+        "idle/graph": (FIRST_WIDTH_NS,) * 4 + (0,) * 4,
+    }
+
+
 def test_what_was_read_is_not_read_again() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0)
     cluster.tells("x", at=SECOND)
-    assert cluster.follow().ns.sum() == 2 * SECOND
+    assert cluster.follow().ns[:, : len(ACTIVITIES)].sum() == 2 * SECOND
     assert len(cluster.follow().start) == 0
 
 
 def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0)
-    cluster.ledger.receive("x", {"schema": 3, "off": "no package"}, at=SECOND)
+    cluster.ledger.receive("x", encode_not_measured("no package"), at=SECOND)
     cluster.follow()
     cluster.ledger.accrue(at=2 * SECOND)
     cluster.follow()

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from dashboards.generator import gpus, overview, workers
+from dashboards.generator import causes, gpus, overview, workers
 from dashboards.generator.by_worker import OVERVIEW_UID, WORKERS_UID
 from dashboards.generator.panels import DATASOURCE
 from dashboards.generator.queries import ALL_WORKERS, CHOSEN, CHOSEN_WORKERS, CLUSTERS, select
@@ -59,6 +59,7 @@ BOARDS = (
         (
             Row(overview.strip),
             Row(partial(thread_time, CLUSTERS)),
+            Row(causes.of_clusters),
             Row(overview.efficiency_and_workers),
             Row(overview.tasks),
             Row(overview.spill_and_pause, "Spill and pause", 140),
@@ -74,6 +75,7 @@ BOARDS = (
         (
             Row(workers.strip),
             Row(partial(thread_time, CHOSEN_WORKERS)),
+            Row(causes.of_workers),
             Row(workers.comparison),
             Row(workers.tasks),
             Row(workers.spill_and_pause, "Spill and pause", 140),

@@ -13,7 +13,8 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from dask_efficiency.buckets import FINALIZED
+from dask_efficiency.buckets import FINALIZED, Bucket
+from dask_efficiency.causes import CAUSES, of_bucket
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import GpuTotals
@@ -27,8 +28,8 @@ logger = logging.getLogger("dask_efficiency")
 
 PREFIX = "dask_efficiency"
 
-#: Workers exported one by one; above it, only the cluster's totals are. Each has 31 series, which
-#: take upstream 0.2 ms to write out: ``benchmarks/live.py`` prints what this many cost.
+#: Workers exported one by one; above it, only the cluster's totals are. Each has 42 series, which
+#: take upstream 0.25 ms to write out: ``benchmarks/live.py`` prints what this many cost.
 MAX_WORKERS = 100
 
 #: GPUs exported one by one; above it, only how well they are known is. Each has 24 series.
@@ -156,6 +157,23 @@ def _threads(source: Source) -> Iterator[Metric]:
     yield _gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
 
 
+#: Metric and what it is, by the bucket whose causes it has.
+_CAUSES = {
+    Bucket.THREAD_NONCPU: (
+        "thread_waiting_seconds",
+        "Thread time of tasks by what their threads waited for: thread-noncpu, as far as workers are sampled",
+    ),
+    Bucket.OVERHEAD: ("overhead_seconds", "Thread time held around tasks by what for: overhead, as far as is known"),
+    Bucket.IDLE: ("idle_seconds", "Thread time without a task while there was work by why: idle"),
+}
+
+
+def _causes(source: Source) -> Iterator[Metric]:
+    row = source.cluster.cause_activity()
+    for bucket, (name, meaning) in _CAUSES.items():
+        yield _seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
+
+
 def _tasks(source: Source) -> Iterator[Metric]:
     tasks = CounterMetricFamily(f"{PREFIX}_tasks", "Tasks that ended, by outcome", labels=["outcome"])
     for outcome in map(str, Outcome):
@@ -196,6 +214,8 @@ def _plugin(source: Source) -> Iterator[Metric]:
     yield _counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
     unmeasured = sum(presence.off for presence in cluster.present.values())
     yield _gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
+    unsampled = "Workers that are there and measured, and of which nobody looks what their threads wait for"
+    yield _gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
     yield _gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
     cost = CounterMetricFamily(
         f"{PREFIX}_plugin_cpu_seconds",
@@ -231,6 +251,15 @@ def _workers(source: Source) -> Iterator[Metric]:
         "bucket",
         _BUCKETS,
         _by_label(cluster.finalized_by_worker(), names),
+    )
+    causes = _by_label(cluster.cause_activity_by_worker(), names)
+    waiting = Bucket.THREAD_NONCPU
+    yield _seconds(
+        f"worker_{_CAUSES[waiting][0]}",
+        "Thread time of a worker's tasks off the CPU by what its threads waited for",
+        "cause",
+        CAUSES[waiting],
+        {label: of_bucket(row, waiting) for label, row in causes.items()},
     )
     here = {presence.name: {"running": 0, "nthreads": 0} for presence in cluster.present.values()}
     for presence in cluster.present.values():  # names 1 and "1" are the same one here
@@ -336,7 +365,15 @@ def _gpu_seconds(
 
 
 #: Each is made without the others, so that one that fails costs no other.
-_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (_threads, _tasks, _stragglers, _plugin, _workers, _gpus)
+_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
+    _threads,
+    _causes,
+    _tasks,
+    _stragglers,
+    _plugin,
+    _workers,
+    _gpus,
+)
 
 
 def _extend(metrics: list[Metric], group: Callable[[Source], Iterable[Metric]], source: Source) -> None:

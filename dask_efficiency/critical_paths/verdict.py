@@ -60,6 +60,10 @@ ONE_TASK = 0.5
 WORTH_SAYING = 0.1
 
 
+#: Begins what a path cannot know, and a report may.
+SEE_WHAT = ": see what "
+
+
 def verdict(
     *,
     makespan: float,
@@ -149,7 +153,7 @@ def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
 def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
     """What is said of tasks that are mostly off the CPU. The reason is not known, so nothing is promised to help."""
     said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
-    return f"{said}: see what {longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
+    return f"{said}{SEE_WHAT}{longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
 
 
 def _share(seconds: float, makespan: float) -> str:

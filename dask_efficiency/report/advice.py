@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import HELD, Breakdown, Bucket
-from dask_efficiency.report.figures import format_seconds, format_share
+from dask_efficiency.buckets import GOOD, HELD, Bucket
+from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.causes import name_of as cause_name
+from dask_efficiency.report.figures import format_seconds, format_share, name_of
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
 
@@ -17,26 +19,17 @@ WORTH_ADVICE = 0.05
 #: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
 SMALL_TASK_SECONDS = 0.02
 
-#: From this share on of what is not explained otherwise, threads that libraries started are worth words.
-LIBRARIES = 0.25
-
-#: A worker whose threads compute for this many cores together may do so because of the GIL.
-ONE_CORE = (0.6, 1.15)
-
-#: Of two threads, one core may as well be two that wait for half of the time.
-MIN_THREADS = 3
-
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
 
 #: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
 ONE_TASK = 1.1
 
-#: Below this load balance (mean over maximum of the workers' held time), the work was uneven.
-EVEN = 0.8
-
 #: The longest chain is what a run is up against where it makes up this share of the makespan.
 CHAINED = 0.8
+
+#: In place of a cause: a bucket of which no cause is known, or none is worth advice of its own.
+WHOLE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +41,30 @@ class Facts:
     #: Threads, and how many of them held a task, in the mean over the time with work.
     threads: float
     held_threads: float
-    #: None where it is not known.
-    cores: float | None
-    #: Shares of ``thread-noncpu``: waiting for GPUs, and for a core.
+    #: NaN where it is not known.
+    cores: float
+    #: Share of ``thread-noncpu`` that is waiting for GPUs.
     gpu_waiting: float
-    core_waiting: float
-    #: Share of it in which threads that libraries started ran, or were ready to.
-    libraries: float
-    #: Share of ``thread-noncpu`` in workers of three threads or more that computed for about one core together.
-    one_core: float
     #: Share of the finalized time that was spilling.
     spilling: float
-    load_balance: float
     #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
     chain: float
     longest_task: float
+    #: The prefix whose tasks ran while nothing else could, for most of that time; empty where there is none.
+    waited_for: str
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
     def words(self) -> dict[str, str]:
-        """The figures as they stand in a sentence."""
+        """The figures and names as they stand in a sentence."""
         return {
             "task": format_seconds(self.task_seconds),
             "threads": f"{self.threads:.3g}",
             "held": f"{self.held_threads:.2g}",
-            "cores": "the" if self.cores is None else f"{self.cores:.3g}",
-            "balance": f"{self.load_balance:.2f}",
+            "cores": f"{self.cores:.3g}",
             "chain": format_share(self.chain),
             "longest": format_share(self.longest_task),
+            "waited_for": name_of(self.waited_for),
         }
 
 
@@ -84,143 +73,278 @@ class Advice:
     """A rule: what to do about a loss where a condition holds, and where to read more."""
 
     bucket: Bucket
+    #: The causes that it is for; :data:`WHOLE` for a bucket without.
+    causes: tuple[str, ...]
     #: Of the facts.
     holds: Callable[[Facts], bool]
-    #: One sentence without a full stop; names in braces are figures of :meth:`Facts.words`.
+    #: A clause, which may stand in a sentence after a colon; names in braces are those of :meth:`Facts.words`.
     words: str
 
-    @property
-    def page(self) -> str:
-        """Where the documentation says more."""
-        return f"docs/buckets.md#{self.bucket}"
+
+def page_of(bucket: str, cause: str = WHOLE) -> str:
+    """Where the documentation says more about a loss."""
+    return f"docs/buckets.md#{bucket}{f'-{cause}' if cause else ''}"
 
 
 def _always(facts: Facts) -> bool:
     return True
 
 
-#: For each bucket the first rule that holds is given. Each ends with one that claims nothing of the run.
+def _small(facts: Facts) -> bool:
+    return facts.task_seconds < SMALL_TASK_SECONDS
+
+
+_BARE = (WHOLE,)
+
+#: For each bucket and cause the first rule that holds is given. Each ends with one that claims nothing of the run.
 RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
+        (WHOLE, "lock", UNKNOWN),
         lambda facts: facts.gpu_waiting > MOST,
-        "mostly waiting for GPUs that did not work for the task: see GPUs below",
+        "mostly waiting for GPUs that did not work for the task, see GPUs below",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.core_waiting > MOST,
-        "waiting for {cores} cores: fewer threads, more cores, or less beside them on the host",
+        ("gil",),
+        _always,
+        "use string[pyarrow] for text, or processes (more workers with fewer threads each)",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.libraries > LIBRARIES,
-        "libraries' own threads (Arrow, BLAS, OpenMP) computed meanwhile: that part is work, not waiting",
+        ("core",),
+        lambda facts: facts.threads > facts.cores,
+        "fewer threads, or more cores ({threads} threads share {cores} cores)",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
-        lambda facts: facts.one_core > MOST,
-        "each worker used about one core: if its tasks wait for nothing, that is the GIL; use processes",
+        ("core",),
+        _always,
+        "OMP_NUM_THREADS=1 for libraries' own threads, fewer threads, more cores, or less beside them",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
+        ("throttled",),
+        _always,
+        "raise the container's CPU limit, or use fewer threads (other cores of the node do not help)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("lock",),
+        _always,
+        "see what holds the lock, and hold it for less, or let fewer tasks need it",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("sleep",),
+        _always,
+        "see what sleeps, and whether it must, or use more threads per worker, so that sleeps overlap",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("file",),
+        _always,
+        "read more at a time, use faster disks, or more threads per worker, so that reads overlap",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("network",),
+        _always,
+        "more threads per worker, so that requests overlap, or prefetch, or ask for more at a time",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("child-process",),
+        _always,
+        "see what the child does (if it computes, it takes a core that no figure here counts)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        (UNKNOWN,),
+        _always,
+        "no sample showed why, longer runs and longer tasks give more samples",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        _BARE,
         _always,
         "in tasks, off the CPU: I/O, sleep, a lock, the GIL, or a library's own threads at work",
     ),
-    Advice(Bucket.SPILL, _always, "more memory per worker, smaller partitions, persist less"),
+    Advice(Bucket.SPILL, _BARE, _always, "more memory per worker, smaller partitions, persist less"),
     Advice(
         Bucket.OVERHEAD,
-        lambda facts: facts.task_seconds < SMALL_TASK_SECONDS,
-        "tasks of {task} are small for Dask: bigger partitions, fuse tasks",
+        (WHOLE, "hand-over", "event-loop", UNKNOWN),
+        _small,
+        "bigger partitions, or fuse tasks (those of {task} are small for Dask)",
     ),
     Advice(
         Bucket.OVERHEAD,
+        (WHOLE, "event-loop", UNKNOWN),
         lambda facts: facts.spilling >= WORTH_ADVICE,
-        "workers' event loops were late, and they spilled: more memory, smaller partitions",
+        "more memory or smaller partitions (event loops were late, and workers spilled)",
     ),
     Advice(
         Bucket.OVERHEAD,
+        ("deserialize",),
         _always,
-        "workers' event loops were late: tasks that keep the GIL, large results, or a busy host",
+        "keep large objects out of the graph, scatter() them, or load them in a task",
     ),
-    Advice(Bucket.FAILED, _always, "read the tracebacks: each of retries= costs the whole task again"),
-    Advice(Bucket.CANCELLED, _always, "keep futures until they are used, let workers finish before they close"),
-    Advice(Bucket.RECOMPUTED, _always, "results were lost with their workers: see why those went"),
-    Advice(Bucket.PAUSED, _always, "memory above worker.memory.pause: more memory, fewer threads per worker"),
-    Advice(Bucket.RETIRING, _always, "scale down less eagerly: a larger wait_count or interval in adapt()"),
-    Advice(Bucket.WAITING_ON_DATA, _always, "tasks waited for transfers: fewer shuffles, fewer but larger workers"),
-    Advice(Bucket.CONSTRAINED, _always, "tasks waited for resources=: offer more of it per worker, or ask for less"),
+    Advice(
+        Bucket.OVERHEAD,
+        ("hand-over",),
+        _always,
+        "look for tasks that keep the GIL, or a busy host",
+    ),
+    Advice(
+        Bucket.OVERHEAD,
+        ("event-loop",),
+        _always,
+        "look for tasks that keep the GIL, large results, or a busy host",
+    ),
+    Advice(
+        Bucket.OVERHEAD,
+        (WHOLE, UNKNOWN),
+        _always,
+        "event loops of workers were late, look for tasks that keep the GIL, large results, or a busy host",
+    ),
+    Advice(Bucket.FAILED, _BARE, _always, "read the tracebacks: each of retries= costs the whole task again"),
+    Advice(Bucket.CANCELLED, _BARE, _always, "keep futures until they are used, let workers finish before they close"),
+    Advice(Bucket.RECOMPUTED, _BARE, _always, "results were lost with their workers: see why those went"),
+    Advice(Bucket.PAUSED, _BARE, _always, "memory above worker.memory.pause: more memory, fewer threads per worker"),
+    Advice(Bucket.RETIRING, _BARE, _always, "scale down less eagerly: a larger wait_count or interval in adapt()"),
+    Advice(
+        Bucket.WAITING_ON_DATA, _BARE, _always, "tasks waited for transfers: fewer shuffles, fewer but larger workers"
+    ),
+    Advice(
+        Bucket.CONSTRAINED, _BARE, _always, "tasks waited for resources=: offer more of it per worker, or ask for less"
+    ),
     Advice(
         Bucket.IDLE,
+        (WHOLE, "parallelism"),
         lambda facts: facts.longest_task >= MOST,
-        "one task took {longest} of the makespan while other threads had none: split it",
+        "split the task that took {longest} of the makespan while other threads had none",
     ),
     Advice(
         Bucket.IDLE,
+        (WHOLE, "parallelism"),
         lambda facts: facts.chain >= CHAINED,
-        "tasks waited for one another ({chain} of the makespan is one chain): more workers do not help",
+        "more workers do not help, tasks waited for one another ({chain} of the makespan is one chain)",
     ),
     Advice(
         Bucket.IDLE,
-        lambda facts: facts.task_seconds < SMALL_TASK_SECONDS,
-        "tasks of {task} end sooner than the scheduler hands out more: bigger partitions, fuse tasks",
+        (WHOLE, "scheduler", UNKNOWN),
+        _small,
+        "bigger partitions, or fuse tasks (those of {task} end before the scheduler hands out more)",
     ),
     Advice(
         Bucket.IDLE,
+        ("parallelism",),
+        lambda facts: bool(facts.waited_for),
+        "split the tasks of {waited_for}, for which all waited, or run something beside them",
+    ),
+    Advice(
+        Bucket.IDLE,
+        (WHOLE, "parallelism"),
         lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
-        "one task at a time, {held} of {threads} threads: a chain, or a client that waits for each result",
+        "one task at a time on {threads} threads, by a chain, or a client that waits for each result",
     ),
     Advice(
         Bucket.IDLE,
-        lambda facts: facts.load_balance < EVEN,
-        "uneven work (load balance {balance}): some tasks are longer, or tied to few workers; split them",
-    ),
-    Advice(
-        Bucket.IDLE,
-        lambda facts: not math.isnan(facts.chain),
-        "{held} of {threads} threads had a task: too few at a time, or a busy scheduler; see the critical path",
-    ),
-    Advice(
-        Bucket.IDLE,
+        ("scheduler",),
         _always,
-        "{held} of {threads} threads had a task: too few at a time, or a busy scheduler; trace=True tells",
+        "fewer and longer tasks, by bigger partitions or by fusing them",
     ),
-    Advice(Bucket.LOST_WORKER, _always, "killed for memory, or its job ended: see the nanny's and the job's logs"),
+    Advice(
+        Bucket.IDLE,
+        ("imbalance",),
+        _always,
+        "see what ties tasks to the workers at which they queue, or split uneven partitions",
+    ),
+    Advice(
+        Bucket.IDLE,
+        ("restricted",),
+        _always,
+        "let more workers run these tasks (workers=, resources= and annotations tie them down)",
+    ),
+    Advice(
+        Bucket.IDLE,
+        ("graph",),
+        _always,
+        "make graphs smaller, by bigger partitions, and keep large objects out of them",
+    ),
+    Advice(
+        Bucket.IDLE,
+        ("parallelism",),
+        _always,
+        "smaller partitions, or split the tasks that all others wait for",
+    ),
+    Advice(
+        Bucket.IDLE,
+        _BARE,
+        _always,
+        "{held} of {threads} threads had a task: too few at a time, or a busy scheduler",
+    ),
+    Advice(Bucket.IDLE, (UNKNOWN,), _always, "too few tasks at a time, or a busy scheduler"),
+    Advice(
+        Bucket.LOST_WORKER, _BARE, _always, "killed for memory, or its job ended: see the nanny's and the job's logs"
+    ),
     Advice(
         Bucket.UNMEASURED,
+        _BARE,
         lambda facts: facts.joining,
         "workers that were joining: it takes a moment until each is metered",
     ),
-    Advice(Bucket.UNMEASURED, _always, "see Not measured; the package must be on every worker before the work"),
+    Advice(Bucket.UNMEASURED, _BARE, _always, "see Not measured; the package must be on every worker before the work"),
 )
 
 
 def advised(report: ReportValues) -> dict[str, str]:
-    """What to do, by bucket, for the losses that are worth it; the largest first."""
-    worth = [loss.bucket for loss in report.losses if loss.share >= WORTH_ADVICE]
-    if not worth:
-        return {}
+    """What to do, by bucket, or by cause as of :func:`~dask_efficiency.causes.name_of`; the largest loss first.
+
+    For the causes that are worth it; for a bucket that is, where none of its causes is.
+    """
     facts = facts_of(report)
-    return {str(bucket): advice(bucket, facts) for bucket in worth}
+    return {
+        cause_name(bucket, cause) if cause else str(bucket): advice(bucket, facts, cause)
+        for bucket, cause in _worth_it(report)
+    }
 
 
-def advice(bucket: str, facts: Facts) -> str:
-    """What to do about time lost to a bucket, in one line; empty where the bucket is no loss."""
-    rule = _rule(bucket, facts)
+def _worth_it(report: ReportValues) -> list[tuple[Bucket, str]]:
+    whole = report.breakdown
+    least = WORTH_ADVICE * (whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING))
+    found = []
+    for loss in report.losses:
+        if loss.share >= WORTH_ADVICE:
+            causes = [cause for cause, ns in report.causes_ns(loss.bucket).items() if ns >= least]
+            found += [(loss.bucket, cause) for cause in causes or [WHOLE]]
+    return found
+
+
+def advice(bucket: str, facts: Facts, cause: str = WHOLE) -> str:
+    """What to do about time lost to a bucket, or to a cause in it, in one line; empty where that is no loss."""
+    rules = (rule for rule in RULES if rule.bucket == bucket and cause in rule.causes and rule.holds(facts))
+    rule = next(rules, None)
     return "" if rule is None else rule.words.format(**facts.words())
 
 
-def _rule(bucket: str, facts: Facts) -> Advice | None:
-    return next((rule for rule in RULES if rule.bucket == bucket and rule.holds(facts)), None)
+def cause_advice(bucket: str, cause: str) -> str:
+    """What to do about a cause, whatever else is known of the run; empty where there is none.
+
+    Parameters
+    ----------
+    bucket, cause
+        As in :data:`~dask_efficiency.causes.CAUSES`.
+    """
+    return advice(bucket, _NOTHING_KNOWN, cause)
 
 
 def read_on(report: ReportValues) -> str:
     """Where the documentation says more about what is advised; empty where nothing is."""
-    facts = facts_of(report)
     headings: dict[str, list[str]] = {}
-    for bucket in advised(report):
-        if (rule := _rule(bucket, facts)) is not None:
-            file, mark, heading = rule.page.partition("#")
-            headings.setdefault(file, []).append(mark + heading)
+    for bucket, cause in _worth_it(report):
+        file, mark, heading = page_of(bucket, cause).partition("#")
+        headings.setdefault(file, []).append(mark + heading)
     pages = [f"{file}{', '.join(found)}" for file, found in headings.items()]
     return f"Read on: {'; '.join(pages)}" if pages else ""
 
@@ -231,7 +355,7 @@ def facts_of(report: ReportValues) -> Facts:
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     tasks = sum(report.tasks.values())
     wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
-    in_threads = whole.ns(Bucket.THREAD_CPU, Bucket.GPU, Bucket.THREAD_NONCPU) / 1e9
+    in_threads = whole.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
     path = report.path
     known = path is not None and path.makespan_seconds > 0
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
@@ -240,34 +364,36 @@ def facts_of(report: ReportValues) -> Facts:
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.mean_threads,
         held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
-        cores=report.cores,
+        cores=math.nan if report.cores is None else report.cores,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
-        core_waiting=report.core_wait_seconds / noncpu if noncpu else 0.0,
-        libraries=report.library_share,
-        one_core=_one_core(report),
         spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
-        load_balance=report.load_balance,
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
+        waited_for=_waited_for(report),
         joining=not report.not_measured,
     )
 
 
-def _one_core(report: ReportValues) -> float:
-    """Share of ``thread-noncpu`` in workers of several threads whose CPU time is that of about one core."""
-    whole = report.breakdown.ns(Bucket.THREAD_NONCPU)
-    if not whole:
-        return 0.0
-    found = sum(
-        row.ns(Bucket.THREAD_NONCPU)
-        for name, row in report.by_worker.items()
-        if ONE_CORE[0] <= _cores_used(row, report.nthreads.get(name, 1)) <= ONE_CORE[1]
-    )
-    return found / whole
+def _waited_for(report: ReportValues) -> str:
+    """The prefix for whose tasks everything waited for most of the time without parallelism."""
+    waited = report.waited_for
+    longest = max(waited, key=lambda prefix: waited[prefix], default="")
+    return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
 
 
-def _cores_used(row: Breakdown, nthreads: int) -> float:
-    """How many cores a worker's tasks kept busy, in the mean over the time with work; NaN for few threads."""
-    there = (row.total_ns - row.ns(Bucket.NO_WORK)) / nthreads
-    return row.ns(Bucket.THREAD_CPU) / there if nthreads >= MIN_THREADS and there else math.nan
+_UNKNOWN = math.nan
+
+#: Makes no condition hold.
+_NOTHING_KNOWN = Facts(
+    task_seconds=_UNKNOWN,
+    threads=_UNKNOWN,
+    held_threads=_UNKNOWN,
+    cores=_UNKNOWN,
+    gpu_waiting=0.0,
+    spilling=0.0,
+    chain=_UNKNOWN,
+    longest_task=_UNKNOWN,
+    waited_for="",
+    joining=False,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import UNKNOWN
 
 #: Good time is green and blue, losses are warm, nobody's time is grey. Found by a search over
 #: these hues for the largest distance in Oklab between any two, as seen with normal sight and with
@@ -33,6 +34,34 @@ GPU_COLOURS: dict[str, str] = {
     "kernels": COLOURS[Bucket.GPU],
     "copies": "#0d5173",
     "idle": COLOURS[Bucket.IDLE],
+}
+
+#: Causes within a bucket. A figure of one bucket's causes has no other colours in it, so these may repeat.
+CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
+    Bucket.THREAD_NONCPU: {
+        "gil": COLOURS[Bucket.THREAD_NONCPU],
+        "core": COLOURS[Bucket.OVERHEAD],
+        "throttled": COLOURS[Bucket.SPILL],
+        "lock": COLOURS[Bucket.RECOMPUTED],
+        "sleep": COLOURS[Bucket.RETIRING],
+        "file": COLOURS[Bucket.CANCELLED],
+        "network": COLOURS[Bucket.WAITING_ON_DATA],
+        "child-process": COLOURS[Bucket.PAUSED],
+        UNKNOWN: COLOURS[Bucket.IDLE],
+    },
+    Bucket.OVERHEAD: {
+        "hand-over": COLOURS[Bucket.OVERHEAD],
+        "event-loop": COLOURS[Bucket.SPILL],
+        UNKNOWN: COLOURS[Bucket.IDLE],
+    },
+    Bucket.IDLE: {
+        "scheduler": COLOURS[Bucket.SPILL],
+        "imbalance": COLOURS[Bucket.OVERHEAD],
+        "restricted": COLOURS[Bucket.RECOMPUTED],
+        "graph": COLOURS[Bucket.WAITING_ON_DATA],
+        "parallelism": COLOURS[Bucket.THREAD_NONCPU],
+        UNKNOWN: COLOURS[Bucket.IDLE],
+    },
 }
 
 #: What stands for "the rest" beside the buckets.

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.causes import CAUSES, name_of
 from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import FACTORS, ReportValues
@@ -64,14 +65,28 @@ class Difference(Generic[Number]):
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One cause within a bucket, before and after."""
+
+    #: As in :data:`~dask_efficiency.causes.CAUSES`.
+    cause: str
+    #: Nanoseconds of thread time.
+    time: Difference[int]
+    #: Task prefix to the nanoseconds lost to this cause, where that is known.
+    by_prefix: Mapping[str, Difference[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
-    """Thread time lost to one cause, before and after."""
+    """Thread time lost to one bucket, before and after."""
 
     bucket: Bucket
     #: Nanoseconds of thread time.
     time: Difference[int]
-    #: Task prefix to the nanoseconds lost to this cause; free threads belong to none.
+    #: Task prefix to the nanoseconds lost to this bucket; free threads belong to none.
     by_prefix: Mapping[str, Difference[int]]
+    #: Why, the largest change first; empty unless all runs know. Those of one run a side add up to ``time``.
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +191,7 @@ class ComparisonValues:
 
     @property
     def useful(self) -> Difference[int]:
-        """Nanoseconds of good work: ``thread-cpu`` and ``gpu``."""
+        """Nanoseconds of good work: ``thread-cpu``, ``gpu`` and ``library-threads``."""
         return self._of_whole(lambda whole: whole.ns(*GOOD))
 
     @property
@@ -213,8 +228,30 @@ class ComparisonValues:
                 continue
             rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
             by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
-            found.append(Cause(bucket, self._of_bucket(bucket), by_prefix))
+            found.append(Cause(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
         return tuple(sorted(found, key=lambda cause: (-abs(cause.time.change), -cause.time.after)))
+
+    def _parts(self, bucket: Bucket) -> tuple[Part, ...]:
+        sides = [[report.causes_ns(bucket) for report in runs] for runs in (self.before, self.after)]
+        rows = zip((*self.before, *self.after), (*sides[0], *sides[1]), strict=True)
+        if any(report.breakdown.ns(bucket) and not row for report, row in rows):
+            return ()
+        found = []
+        for cause in CAUSES.get(bucket, ()):
+            before, after = (tuple(row.get(cause, 0) for row in rows) for rows in sides)
+            if any((*before, *after)):
+                found.append(Part(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
+        return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
+
+    def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
+        """Prefix to what it lost to a cause, named as in :func:`~dask_efficiency.causes.name_of`."""
+        prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.causes_by_prefix)
+
+        def of_prefix(prefix: str) -> Difference[int]:
+            return self._whole(lambda report: report.causes_by_prefix.get(prefix, {}).get(cause, 0))
+
+        found = {prefix: of_prefix(prefix) for prefix in prefixes}
+        return {prefix: row for prefix, row in found.items() if any((*row.runs_before, *row.runs_after))}
 
     @property
     def not_by_cause(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.causes import name_of
 from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.comparison_verdict import caveats, verdict
 
@@ -23,7 +24,7 @@ def to_dict(comparison: ComparisonValues) -> dict[str, Any]:
     dict
         ``format`` and ``version``; ``verdict`` and ``caveats``; the figures, each with ``before``,
         ``after``, ``change`` and ``spread`` (None with one run a side), thread time in integer
-        nanoseconds; the same by cause and by prefix; and ``environment``, where it differs. A
+        nanoseconds; the same by cause, by parts of causes and by prefix; and ``environment``, where it differs. A
         number that is not finite is None.
     """
     lost_not_by_cause = comparison.not_by_cause
@@ -51,6 +52,11 @@ def to_dict(comparison: ComparisonValues) -> dict[str, Any]:
         "running_ns": _difference(comparison.running),
         "lost_rise": _known(comparison.lost.rise),
         "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},
+        "parts_ns": {
+            name_of(cause.bucket, part.cause): _difference(part.time)
+            for cause in comparison.causes
+            for part in cause.parts
+        },
         "not_by_cause_ns": {"before": lost_not_by_cause[0], "after": lost_not_by_cause[1]},
         "prefixes": {
             name: {

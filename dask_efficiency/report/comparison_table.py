@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dask_efficiency.report.compare import ComparisonValues, Difference
+from dask_efficiency.report.compare import Cause, ComparisonValues, Difference
 from dask_efficiency.report.figures import Scale, apportion, money_scale, time_scale
+from dask_efficiency.report.lost_time import WORTH_A_ROW
 
 #: What is in the sum and in no cause, with several runs a side.
 NOT_BY_CAUSE = "(medians)"
@@ -19,7 +20,7 @@ _PER_MILLE = Scale("%", "per cent", 0.01, 1)
 class Row:
     """A line of the table, as it is shown. A figure that does not apply is empty."""
 
-    #: The bucket's name, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
+    #: The bucket's name, a cause's within it, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
     label: str
     #: Thread time.
     before: str
@@ -33,13 +34,20 @@ class Row:
     percent_before: str
     percent_after: str
     money_change: str
+    #: Of a part, the bucket that it is of.
+    bucket: str = ""
+
+    @property
+    def name(self) -> str:
+        """What no other row is called: ``"thread-noncpu/gil"``."""
+        return f"{self.bucket}/{self.label}" if self.bucket else self.label
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonTable:
     """Thread time by cause on both sides.
 
-    The causes add up to ``lost``; lost, useful and running time to ``total``; and before plus
+    Parts add up to their cause, the causes to ``lost``; lost, useful and running time to ``total``; and before plus
     change makes after, to the last digit that is shown.
     """
 
@@ -49,6 +57,8 @@ class ComparisonTable:
     #: None unless every run carries a price.
     money_scale: Scale | None
     causes: tuple[Row, ...]
+    #: By bucket its causes, where all runs know them.
+    parts: Mapping[str, tuple[Row, ...]]
     lost: Row
     useful: Row
     #: None where nothing is.
@@ -59,12 +69,13 @@ class ComparisonTable:
     def rows(self) -> tuple[Row, ...]:
         """All lines in the order in which they are shown."""
         running = () if self.running is None else (self.running,)
-        return (*self.causes, self.lost, self.useful, *running, self.total)
+        causes = (row for cause in self.causes for row in (cause, *self.parts.get(cause.label, ())))
+        return (*causes, self.lost, self.useful, *running, self.total)
 
     @property
     def sums(self) -> tuple[int, ...]:
         """Positions of the rows that are sums of those above."""
-        return len(self.causes), len(self.rows) - 1
+        return self.rows.index(self.lost), len(self.rows) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,13 @@ class _Line:
     before: int
     after: int
     spread: Difference[int] | None = None
+    #: Of a part, what it is a part of.
+    whole: str = ""
+
+    @property
+    def name(self) -> str:
+        """What no other line is called."""
+        return f"{self.whole}/{self.label}" if self.whole else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +120,20 @@ def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
         if label == "useful" or any((*time.runs_before, *time.runs_after))
     ]
     lines = [*causes, *others]
+    finalized = [line for line in lines if line.label != "running"]
+    parts = [part for cause in comparison.causes for part in _part_lines(cause, finalized)]
     seconds = [sum(side) / 1e9 for side in ([line.before for line in lines], [line.after for line in lines])]
     wall = comparison.cluster_seconds
     price = comparison.price_per_thread_hour
     costs = [] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
-    finalized = [line for line in lines if line.label != "running"]
-    time = _steps(lines, fine_scale(max(seconds)), seconds)
-    share = _steps(finalized, _PER_MILLE, [1.0, 1.0])
+    time = _steps(lines, parts, fine_scale(max(seconds)), seconds)
+    share = _steps(finalized, parts, _PER_MILLE, [1.0, 1.0])
     walls = [wall.before, wall.after]
-    wall_steps = _steps(lines, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
-    cost = _steps(lines, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
+    wall_steps = _steps(lines, parts, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
+    cost = _steps(lines, parts, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
 
-    def row(label: str, parts: Sequence[_Line], spread: Difference[int] | None) -> Row:
-        labels = [line.label for line in parts]
+    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> Row:
+        labels = [line.name for line in lines]
         shared = [label for label in labels if label != "running"]
         difference = spread.spread if spread is not None else None
         return Row(
@@ -127,6 +146,7 @@ def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
             percent_before=share.side(share.before, shared) if shared else "",
             percent_after=share.side(share.after, shared) if shared else "",
             money_change="" if cost is None else cost.change(labels),
+            bucket=whole,
         )
 
     by_label = {line.label: row(line.label, [line], line.spread) for line in lines}
@@ -135,6 +155,10 @@ def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
         wall_scale=None if wall_steps is None else wall_steps.scale,
         money_scale=None if cost is None else cost.scale,
         causes=tuple(by_label[line.label] for line in causes),
+        parts={
+            whole: tuple(row(part.label, [part], part.spread, whole) for part in parts if part.whole == whole)
+            for whole in dict.fromkeys(part.whole for part in parts)
+        },
         lost=row("lost", causes, comparison.lost),
         useful=by_label["useful"],
         running=by_label.get("running"),
@@ -152,10 +176,30 @@ def signed(scale: Scale, steps: int) -> str:
     return ("+" if steps > 0 else "-" if steps < 0 else "") + scale.text(abs(steps))
 
 
-def _steps(lines: Sequence[_Line], scale: Scale, totals: Sequence[float]) -> _Steps:
-    before = rounded({line.label: line.before for line in lines}, scale.steps(totals[0]))
-    after = rounded({line.label: line.after for line in lines}, scale.steps(totals[1]))
-    return _Steps(scale, before, after)
+def _part_lines(cause: Cause, finalized: Sequence[_Line]) -> list[_Line]:
+    """The parts of a cause; those that are small on both sides are one, if several."""
+    bucket = str(cause.bucket)
+    least = [WORTH_A_ROW * sum(side) for side in ([one.before for one in finalized], [one.after for one in finalized])]
+    parts = [_Line(part.cause, part.time.before, part.time.after, part.time, bucket) for part in cause.parts]
+    small = [line for line in parts if line.before < least[0] and line.after < least[1]]
+    if len(small) == len(parts):
+        return []
+    if len(small) > 1:
+        joined = sum(line.before for line in small), sum(line.after for line in small)
+        parts = [*(line for line in parts if line not in small), _Line(f"{len(small)} more", *joined, whole=bucket)]
+    rest = cause.time.before - sum(line.before for line in parts), cause.time.after - sum(line.after for line in parts)
+    return [*parts, *([_Line(NOT_BY_CAUSE, *rest, whole=bucket)] if any(rest) else [])]
+
+
+def _steps(lines: Sequence[_Line], parts: Sequence[_Line], scale: Scale, totals: Sequence[float]) -> _Steps:
+    sides = []
+    for total, side in zip(totals, ("before", "after"), strict=True):
+        steps = rounded({line.label: getattr(line, side) for line in lines}, scale.steps(total))
+        for whole in dict.fromkeys(part.whole for part in parts):
+            shares = rounded({part.label: getattr(part, side) for part in parts if part.whole == whole}, steps[whole])
+            steps |= {f"{whole}/{label}": share for label, share in shares.items()}
+        sides.append(steps)
+    return _Steps(scale, *sides)
 
 
 def rounded(weights: Mapping[str, int], whole: int) -> dict[str, int]:

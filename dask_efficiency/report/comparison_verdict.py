@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.compare import Cause, ComparisonValues, Difference
+from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.causes import name_of as cause_name
+from dask_efficiency.report.clauses import loss_name
+from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
 from dask_efficiency.report.figures import Scale, format_seconds, format_share, name_of, sentence
+from dask_efficiency.report.largest import STANDS_OUT
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 
 #: Below this change, two runtimes are the same to a reader.
@@ -124,35 +129,66 @@ def _moved(time: Difference[int], before: str, after: str, table: ComparisonTabl
     return f"{'rose' if time.change > 0 else 'fell'}{by}, {before} -> {after} thread-{table.thread_scale.word}"
 
 
-def _largest(comparison: ComparisonValues) -> list[Cause]:
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A bucket, or a cause in one, that changed."""
+
+    bucket: Bucket
+    cause: str
+    time: Difference[int]
+    by_prefix: Mapping[str, Difference[int]]
+
+
+def _largest(comparison: ComparisonValues, table: ComparisonTable) -> list[_Changed]:
     """The largest change in the direction of the sum, and one against it that is of its size."""
     up = comparison.lost.change >= 0
     notable = [
-        cause
-        for cause in comparison.causes
+        changed
+        for changed in _all_changed(comparison, table)
         # nobody knows what unmeasured time was good for; it has a clause of its own
-        if cause.time.change and not cause.time.within_spread and cause.bucket is not Bucket.UNMEASURED
+        if changed.time.change and not changed.time.within_spread and changed.bucket is not Bucket.UNMEASURED
     ]
-    along = [cause for cause in notable if (cause.time.change > 0) == up][:1]
-    against = [cause for cause in notable if (cause.time.change > 0) != up][:1]
+    along = _standing_out([changed for changed in notable if (changed.time.change > 0) == up])
+    against = _standing_out([changed for changed in notable if (changed.time.change > 0) != up])
     if along and against and abs(against[0].time.change) < WORTH_NAMING * abs(along[0].time.change):
         against = []
     return along + against
 
 
+def _all_changed(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[_Changed]:
+    """Every bucket, and every known cause that the table shows."""
+    for cause in comparison.causes:
+        yield _Changed(cause.bucket, "", cause.time, cause.by_prefix)
+        shown = {row.label for row in table.parts.get(cause.bucket, ())} - {UNKNOWN}
+        for part in cause.parts:
+            if part.cause in shown:
+                yield _Changed(cause.bucket, part.cause, part.time, part.by_prefix)
+
+
+def _standing_out(changed: Sequence[_Changed]) -> list[_Changed]:
+    """The cause that changed most, unless a bucket changed more than twice as much; a bucket without causes is one."""
+    if not changed:
+        return []
+    by_cause = {one.bucket for one in changed if one.cause}
+    causes = [one for one in changed if one.cause or one.bucket not in by_cause]
+    largest, cause = (max(some, key=lambda one: abs(one.time.change)) for some in (changed, causes))
+    return [cause if abs(cause.time.change) >= STANDS_OUT * abs(largest.time.change) else largest]
+
+
 def _named(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[tuple[str, str]]:
     """What changed most, up to the unit of the figure; and the prefix that most of it is in."""
-    rows = {row.label: row for row in table.causes}
+    rows = {row.name: row for row in table.rows}
     # another cause may have changed more, by less than its runs differ
     beyond = "" if comparison.lost.spread is None else " beyond the runs' own spread"
-    for cause in _largest(comparison):
-        change = rows[cause.bucket].change
+    for changed in _largest(comparison, table):
+        change = rows[cause_name(changed.bucket, changed.cause) if changed.cause else changed.bucket].change
         if change.strip("+-0."):
-            what = "growth" if cause.time.change > 0 else "drop"
-            yield f"the largest {what}{beyond} is {cause.bucket}, {change}", _where(cause)
+            what = "growth" if changed.time.change > 0 else "drop"
+            name = loss_name(changed.bucket, changed.cause)
+            yield f"the largest {what}{beyond} is {name}, {change}", _where(changed)
 
 
-def _where(cause: Cause) -> str:
+def _where(cause: _Changed) -> str:
     change = cause.time.change
     sign = 1 if change > 0 else -1
     most = max(cause.by_prefix, key=lambda name: sign * cause.by_prefix[name].change, default=None)
@@ -166,6 +202,7 @@ def caveats(comparison: ComparisonValues) -> tuple[str, ...]:
     return (
         *_other_size(comparison),
         *_other_work(comparison),
+        *_other_causes(comparison),
         *(f"{said}: there is no comparing that part" for said in _unmeasured(comparison, WORTH_A_CAVEAT)),
         *_not_ended(comparison),
         *_other_price(comparison),
@@ -188,6 +225,17 @@ def _other_work(comparison: ComparisonValues) -> Iterator[str]:
             "useful time differs: the runs did not do the same work, or not at the same speed, "
             "and lost time may have changed with it"
         )
+
+
+def _other_causes(comparison: ComparisonValues) -> Iterator[str]:
+    """Where one side knows why threads waited, and the other does not: libraries' own work is lost time there."""
+    unknown = [
+        any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
+        for reports in (comparison.before, comparison.after)
+    ]
+    if unknown[0] != unknown[1]:
+        side = "before" if unknown[0] else "after"
+        yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
 
 
 def _useful_differs(comparison: ComparisonValues) -> bool:

@@ -379,6 +379,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "waited_for": _mapping(_whole),
     "not_sampled": _mapping(_text),
     "skew": _mapping(_skew),
+    "without_largest_seconds": _maybe_real,
 }
 
 #: Fields that files of before they were thought of do not have.
@@ -387,7 +388,7 @@ _LATER = frozenset(
         *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
         *("path", "arrivals", "attendance", "repeats", "long_tail", "skew"),
         *("causes_by_worker", "causes_by_prefix", "causes_by_span", "profile", "gil_holders", "gil_holds"),
-        *("loop_blocks", "waited_for", "not_sampled", "causes"),
+        *("loop_blocks", "waited_for", "not_sampled", "causes", "without_largest_seconds"),
     }
 )
 

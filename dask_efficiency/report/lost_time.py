@@ -10,17 +10,27 @@ from dask_efficiency.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.report.figures import Scale, apportion, format_percent, money_scale, time_scale
 from dask_efficiency.report.model import ReportValues
 
+#: Causes of less of the finalized time are joined.
+WORTH_A_ROW = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A line of the table, as it is shown. A figure that does not apply is empty."""
 
-    #: "useful", "total" or the bucket's name.
+    #: "useful", "total", the bucket's name, or the cause's within its bucket.
     label: str
     thread_time: str
     wall: str
     percent: str
     money: str
+    #: Of a cause, which is a part of the row of its bucket.
+    bucket: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called where its bucket is not seen: ``"thread-noncpu/gil"``."""
+        return f"{self.bucket}/{self.label}" if self.bucket else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LostTime:
-    """The table of lost time. In every column the rows above ``total`` add up to it."""
+    """The table of lost time. In every column the rows above ``total`` add up to it, and causes to their bucket."""
 
     thread_scale: Scale
     #: None where the report does not know how long the work took.
@@ -44,6 +54,8 @@ class LostTime:
     money_scale: Scale | None
     useful: Row
     losses: tuple[Row, ...]
+    #: By bucket the rows of its causes, as far as they are known.
+    causes: Mapping[str, tuple[Row, ...]]
     #: None where nothing is.
     running: Row | None
     total: Row
@@ -56,7 +68,13 @@ class LostTime:
     def rows(self) -> tuple[Row, ...]:
         """All lines in the order in which they are shown."""
         running = () if self.running is None else (self.running,)
-        return (self.useful, *self.losses, *running, self.total)
+        losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
+        return (self.useful, *losses, *running, self.total)
+
+    def row_of(self, bucket: str, cause: str = "") -> Row:
+        """The row of a loss, or of a cause of it."""
+        rows = self.causes[bucket] if cause else self.losses
+        return next(row for row in rows if row.label == (cause or bucket))
 
 
 def lost_time(report: ReportValues) -> LostTime:
@@ -88,11 +106,26 @@ def lost_time(report: ReportValues) -> LostTime:
         money_scale=priced,
         useful=_row("useful", columns, [bucket for bucket in GOOD if bucket in parts]),
         losses=tuple(_row(bucket, columns, [bucket]) for bucket in lost),
+        causes={bucket: rows for bucket in lost if (rows := _cause_rows(report, bucket, columns))},
         running=_row(Bucket.RUNNING, columns, [Bucket.RUNNING]) if Bucket.RUNNING in parts else None,
         total=_row("total", columns, list(parts)),
         finalized=columns[0].text(list(finalized)),
         parts=finalized_parts(report.breakdown),
     )
+
+
+def worth_a_row(report: ReportValues, bucket: Bucket) -> dict[str, int]:
+    """Nanoseconds of a bucket by cause, the largest first; those below :data:`WORTH_A_ROW` are one, if several.
+
+    Empty where no cause is known, or none is large enough.
+    """
+    whole, causes = report.breakdown, report.causes_ns(bucket)
+    finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    shown = {cause: ns for cause, ns in causes.items() if ns >= WORTH_A_ROW * finalized}
+    rest = [cause for cause in causes if cause not in shown]
+    if not shown or len(rest) < 2:
+        return causes if shown else {}
+    return shown | {f"{len(rest)} more": sum(causes[cause] for cause in rest)}
 
 
 def loss_cells(table: LostTime) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -117,12 +150,27 @@ class _Column:
             return ""
         return self.scale.text(sum(self.steps.get(bucket, 0) for bucket in buckets))
 
+    def shared(self, bucket: Bucket, weights: list[int]) -> list[str]:
+        """The bucket's figure in parts that visibly add up to it."""
+        if self.scale is None:
+            return [""] * len(weights)
+        return list(map(self.scale.text, apportion(weights, self.steps.get(bucket, 0))))
+
 
 def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _Column:
     if scale is None:
         return _Column(None, {})
     steps = apportion(list(parts.values()), scale.steps(total))
     return _Column(scale, dict(zip(parts, steps, strict=True)))
+
+
+def _cause_rows(report: ReportValues, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[Row, ...]:
+    causes = worth_a_row(report, bucket)
+    figures = zip(*(column.shared(bucket, list(causes.values())) for column in columns), strict=True)
+    return tuple(
+        Row(cause, thread_time, wall, percent, money, bucket=str(bucket))
+        for cause, (thread_time, wall, percent, money) in zip(causes, figures, strict=True)
+    )
 
 
 def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Row:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, NAMES, name_of
+from dask_efficiency.causes import CAUSES, NAMES, fit, name_of, of_bucket
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.skew import Skew
 from dask_efficiency.timeline import Timeline
-from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.wire import OTHER_CPU
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dask_efficiency.critical_paths.summary import PathSummary
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.long_tail import LongTask
@@ -167,6 +165,9 @@ class ReportValues:
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
         Worker name to the reason why nobody looked what its threads waited for.
+    without_largest_seconds
+        What the recorded run would have taken without its largest loss, as
+        :func:`~dask_efficiency.report.saving.saving` has it; None where that is not known.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -209,6 +210,7 @@ class ReportValues:
     loop_blocks: tuple[Hold, ...] = ()
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
+    without_largest_seconds: float | None = None
     trace: TraceTables | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -223,11 +225,21 @@ class ReportValues:
         whole = {name: sum(row.get(name, 0) for row in rows) for name in NAMES}
         return {name: ns / 1e9 for name, ns in whole.items() if ns}
 
+    def causes_ns(self, bucket: Bucket) -> dict[str, int]:
+        """Nanoseconds of one bucket by bare cause, the largest first; they add up to it, or are empty.
+
+        What is of workers of which nobody knows is among the ``unknown``.
+        """
+        rows = self.causes_by_worker.values()
+        seen = {cause: sum(row.get(name_of(bucket, cause), 0) for row in rows) for cause in CAUSES.get(bucket, ())}
+        if not any(seen.values()):
+            return {}
+        found = of_bucket(fit(seen, bucket, self.breakdown.ns(bucket)), bucket)
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
     def causes_of(self, bucket: Bucket) -> dict[str, float]:
         """Thread-seconds of one bucket by bare cause, the largest first; they add up to it, or are empty."""
-        causes = self.causes
-        found = {cause: seconds for cause in CAUSES[bucket] if (seconds := causes.get(name_of(bucket, cause), 0.0))}
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        return {cause: ns / 1e9 for cause, ns in self.causes_ns(bucket).items()}
 
     @property
     def waiting(self) -> dict[str, float]:
@@ -270,28 +282,6 @@ class ReportValues:
         return self.thread_seconds / self.cluster_seconds if self.cluster_seconds else 0.0
 
     @property
-    def core_wait_seconds(self) -> float:
-        """Seconds of ``thread-noncpu`` in which tasks' threads waited for a core, at most all; 0.0 where not known."""
-        return min(self.details.get(CORE_WAIT, 0.0), self.breakdown[Bucket.THREAD_NONCPU])
-
-    @property
-    def library_seconds(self) -> float:
-        """CPU seconds of threads that are neither a task's nor the event loop's, at most ``thread-noncpu`` of tasks.
-
-        Where libraries (Arrow, BLAS, OpenMP) compute in threads of their own, tasks wait for that. What Dask itself
-        does in other threads is in it too, and waiting for a core is not.
-        """
-        most = self.breakdown[Bucket.THREAD_NONCPU] - self.core_wait_seconds
-        return min(self.outside.get(OTHER_CPU, 0.0), most)
-
-    @property
-    def library_share(self) -> float:
-        """Share of ``thread-noncpu`` in which threads of libraries ran or were ready to, in [0, 1]: an estimate."""
-        waiting = self.breakdown[Bucket.THREAD_NONCPU]
-        at_work = self.outside.get(OTHER_CPU, 0.0) + self.outside.get(OTHER_CORE_WAIT, 0.0)
-        return min(1.0, at_work / waiting) if waiting else 0.0
-
-    @property
     def client_seconds(self) -> float:
         """The part of the window without outstanding work: the client's own time."""
         return max(0.0, self.window_seconds - self.cluster_seconds - self.no_workers_seconds)
@@ -308,16 +298,18 @@ class ReportValues:
         Returns
         -------
         dict
-            ``"slots"``: useful thread-seconds divided by the mean number of threads (U / N). ``"cores"``: useful CPU
-            seconds, with :attr:`library_seconds`, divided by the processors that the workers share, where that is
-            known. ``"chain"``: useful seconds on the longest chain of tasks that need one another, where a trace was
-            recorded.
+            ``"slots"``: useful thread-seconds divided by the mean number of threads (U / N). ``"cores"``: CPU seconds
+            of tasks and of the threads that libraries started, also while a task computed itself, divided by the
+            processors that the workers share, where that is known. ``"chain"``: useful seconds on the longest chain of
+            tasks that need one another, where a trace was recorded.
         """
         if not self.mean_threads:
             return {}
         bounds = {"slots": self.useful_seconds / self.mean_threads}
         if self.cores is not None and 0 < self.cores < math.inf:
-            bounds["cores"] = (self.breakdown[Bucket.THREAD_CPU] + self.library_seconds) / self.cores
+            # The bucket holds at most what tasks waited for libraries; their threads also compute beside them.
+            libraries = max(self.breakdown[Bucket.LIBRARY_THREADS], self.outside.get(OTHER_CPU, 0.0))
+            bounds["cores"] = (self.breakdown[Bucket.THREAD_CPU] + libraries) / self.cores
         if self.path is not None and self.path.chain_seconds >= 0:  # NaN in a file is no bound
             bounds["chain"] = self.path.chain_seconds
         return bounds
@@ -390,42 +382,3 @@ class ReportValues:
         if self.price_per_worker_hour is None or not threads:
             return None
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
-
-    def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Seconds as a table: a row for each worker, prefix, span or bucket; or how the tasks of a prefix compare.
-
-        Parameters
-        ----------
-        by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
-            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
-            ``"skew"``: a row for each prefix, the fields of :class:`~dask_efficiency.skew.Skew`.
-        """
-        import pandas as pd
-
-        if by == "bucket":
-            whole = self.breakdown
-            return pd.DataFrame(
-                {
-                    "thread_seconds": dict(whole),
-                    "share": {bucket: whole.share(bucket) for bucket in whole},
-                },
-                index=pd.Index([*whole], name="bucket"),
-            )
-        if by == "skew":
-            return pd.DataFrame(
-                {each.name: [getattr(one, each.name) for one in self.skew.values()] for each in fields(Skew)},
-                index=pd.Index([*self.skew], name="prefix", dtype=object),
-            )
-        groups = {"worker": self.by_worker, "prefix": self.by_prefix, "span": self.by_span}
-        if by not in groups:
-            raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket' or 'skew'")
-        rows = groups[by]
-        columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
-        frame = pd.DataFrame(
-            [[row[column] for column in columns] for row in rows.values()],
-            index=pd.Index([*rows], name=by, dtype=object),
-            columns=pd.Index(columns, dtype=object),
-        )
-        frame["total"] = [row.total for row in rows.values()]
-        return frame

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.advice import LIBRARIES
-from dask_efficiency.report.clauses import long_task, skewed, slow_worker
+from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.critical_paths.verdict import SEE_WHAT
+from dask_efficiency.report.advice import advice, facts_of
+from dask_efficiency.report.clauses import long_task, loss_name, skewed, slow_worker, where
+from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.figures import (
     format_seconds,
     format_share,
@@ -14,6 +17,7 @@ from dask_efficiency.report.figures import (
     shorten,
 )
 from dask_efficiency.report.gpu import summary
+from dask_efficiency.report.largest import Largest, largest_loss
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.skew import held_up
@@ -22,11 +26,14 @@ from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere
 #: From this share of the tasks on, it is said that they were computed again.
 MANY_REPEATS = 0.25
 
+#: A smaller part of the makespan is within what replays are wrong by.
+MIN_SAVING = 0.02
+
 DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
     Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
     Bucket.LIBRARY_THREADS: "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed",
-    Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: I/O, the GIL, locks, GPU waits",
+    Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: the GIL, cores, locks, sleep, I/O, GPU waits",
     Bucket.SPILL: "waiting for results to be written to disk or read back",
     Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",
     Bucket.FAILED: "held by tasks that erred, earlier tries included",
@@ -77,8 +84,11 @@ def verdict(report: ReportValues) -> str:
 
 
 def _path(report: ReportValues) -> list[str]:
-    """The best witness first: what the run waited for."""
-    return [] if report.path is None or not report.path.verdict else [sentence(report.path.verdict)]
+    """The best witness first: what the run waited for, without the question that the report itself answers."""
+    if report.path is None or not report.path.verdict:
+        return []
+    said = sentence(report.path.verdict)
+    return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 
 def _stragglers(report: ReportValues) -> list[str]:
@@ -108,19 +118,51 @@ def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
 
 
 def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:
-    if not report.losses:
+    largest = largest_loss(report)
+    if largest is None:
         return []
-    largest = table.losses[0]
-    worth = f", worth {largest.money}" if largest.money else ""
-    clauses = [f"the largest loss is {largest.label}, {largest.thread_time} {unit}{worth}"]
-    if largest.label == Bucket.THREAD_NONCPU and report.library_share > LIBRARIES:
-        computed = format_seconds(report.library_seconds)
-        unknown = f"is not known to be lost: threads of libraries computed for {computed} in it"
-        clauses = [f"{largest.label}, {largest.thread_time} {unit}{worth}, {unknown}"]
-    unmeasured = {loss.bucket: loss.share for loss in report.losses[1:]}.get(Bucket.UNMEASURED, 0.0)
-    if unmeasured >= WORTH_SAYING:
+    row = table.row_of(largest.bucket, largest.cause)
+    size = f"{row.thread_time} {unit}" + (f", worth {row.money}" if row.money else "")
+    if largest.cause:
+        clauses = [f"the largest loss is {loss_name(largest.bucket, largest.cause)}, {size}{_to_do(report, largest)}"]
+    elif largest.bucket is Bucket.THREAD_NONCPU and _mostly_unknown(report):
+        # Where nobody looked, it may hold what libraries' own threads computed, which is no loss.
+        clauses = [f"{row.label} is {size}, and why threads waited is not known"]
+    else:
+        clauses = [f"the largest loss is {row.label}, {size}"]
+    clauses += _without_it(report)
+    unmeasured = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.UNMEASURED, 0.0)
+    if unmeasured >= WORTH_SAYING and largest.bucket is not Bucket.UNMEASURED:
         clauses.append(f"{format_share(unmeasured)} was not measured")
     return clauses
+
+
+def _mostly_unknown(report: ReportValues) -> bool:
+    waiting = report.waiting
+    return not waiting or waiting.get(UNKNOWN, 0.0) > sum(waiting.values()) / 2
+
+
+def _to_do(report: ReportValues, largest: Largest) -> str:
+    """The line to blame, and what to do about the largest loss."""
+    same = (one for one in find_culprits(report) if (one.bucket, one.cause) == (largest.bucket, largest.cause))
+    culprit = next(same, None)
+    # What tasks waited for while threads were idle stands in the advice.
+    line = where(culprit) if culprit is not None and largest.bucket is not Bucket.IDLE else ""
+    if line and culprit is not None and culprit.seconds < largest.ns / 2e9:
+        line = f"of which most, {format_seconds(culprit.seconds)}, {line}"
+    todo = advice(largest.bucket, facts_of(report), largest.cause)
+    return (f", {line}" if line else "") + (f": {todo}" if todo else "")
+
+
+def _without_it(report: ReportValues) -> list[str]:
+    """How long the recorded run would have taken without its largest loss."""
+    without = report.without_largest_seconds
+    if without is None or report.path is None:
+        return []
+    took = report.path.makespan_seconds
+    if not 0 <= without <= took * (1 - MIN_SAVING):
+        return []
+    return [f"without it this run takes {format_seconds(without)} instead of {format_seconds(took)}"]
 
 
 def _repeats(report: ReportValues) -> list[str]:

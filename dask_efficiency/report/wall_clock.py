@@ -13,8 +13,11 @@ from dask_efficiency.report.model import ReportValues
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05
 
-#: Where more than this share of the time is waiting for nobody knows what, no ideal runtime is promised.
-UNKNOWN = 0.5
+#: Where more than this share of the time is waiting that may have to be, no ideal runtime is promised.
+MAX_NOT_AVOIDABLE = 0.5
+
+#: What threads wait for only because of how the cluster is set up: it need not be waited for.
+AVOIDABLE = ("gil", "core", "throttled")
 
 #: From this share of the window on, a client that is not busy with Dask is in its user's own code.
 OWN_CODE = 0.2
@@ -63,18 +66,18 @@ def ideally(report: ReportValues) -> str:
     if not report.useful_seconds or not report.losses or whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
         # What is running may turn out useful: U / N would promise too short a run.
         return ""
-    if unexplained_seconds(report) > UNKNOWN * there / 1e9:
-        # What tasks wait for decides how much of that can be saved, and nobody knows what it is.
+    if not_avoidable_seconds(report) > MAX_NOT_AVOIDABLE * there / 1e9:
+        # What tasks wait for decides how much of that can be saved.
         return ""
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: bounds[name])
     return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
 
 
-def unexplained_seconds(report: ReportValues) -> float:
-    """Thread-seconds in tasks off the CPU, less waiting for cores and GPUs and what libraries computed meanwhile."""
-    explained = report.core_wait_seconds + report.library_seconds + waiting_seconds(report.details)
-    return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - explained)
+def not_avoidable_seconds(report: ReportValues) -> float:
+    """Thread-seconds in tasks off the CPU that another setup of the cluster need not save, as far as is known."""
+    saved = sum(report.waiting.get(cause, 0.0) for cause in AVOIDABLE) + waiting_seconds(report.details)
+    return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - saved)
 
 
 def took(report: ReportValues) -> str:

@@ -223,6 +223,16 @@ def test_a_page_left_open_outlives_a_registration_and_finds_the_next(
     page.until(lambda: page.held == exact)
 
 
+def test_what_threads_wait_for_stands_below_the_verdict_and_beside_its_bucket(page: Page, client: Client) -> None:
+    cause = "Bokeh.documents[0].get_model_by_name('cause').text"
+    wait(client.map(time.sleep, [1.5] * 8, pure=False))
+    page.until(lambda: "Threads sleep within tasks, " in page.page.evaluate(cause))
+    hints = page.page.locator("tr[title]").evaluate_all("rows => rows.map((row) => row.title)")
+    assert any("inside tasks" in hint and "\nsleep " in hint for hint in hints)
+    pie = page.columns("pie")
+    assert dict(zip(pie["label"], pie["causes"], strict=True))["thread-noncpu"].startswith("sleep ")
+
+
 def test_the_gpus_are_there_once_a_worker_has_one(page: Page, client: Client) -> None:
     figures = page.page.locator(".bk-Figure:visible")
     wait(client.map(spin, [0.1] * 2, pure=False))

@@ -9,14 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
-from dask_efficiency.buckets import FINALIZED
+from dask_efficiency.buckets import FINALIZED, Bucket
+from dask_efficiency.causes import CAUSES
 from dask_efficiency.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.ledger import Ledger, Outcome, Used
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.wire import OWN_WORK, Snapshot, encode
+from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses, encode
 from tests.adapters.prometheus_process import lint, needs_promtool
 
 SECOND = 1_000_000_000
@@ -35,6 +36,14 @@ HOSTILE_NAMES = [
     "",
 ]
 SURROGATE = "lone\ud800surrogate"
+
+
+#: Metrics of causes, by name, and the bucket that has them.
+CAUSE_METRICS = {
+    "dask_efficiency_thread_waiting_seconds_total": Bucket.THREAD_NONCPU,
+    "dask_efficiency_overhead_seconds_total": Bucket.OVERHEAD,
+    "dask_efficiency_idle_seconds_total": Bucket.IDLE,
+}
 
 
 class Source:
@@ -65,21 +74,24 @@ class Source:
         *,
         elapsed: int,
         cpu: int = 0,
+        waited: int = 0,
+        overhead: int = 0,
         running: bool = False,
         gpu: GpuTotals | None = None,
         incarnation: str | None = None,
+        causes: SnapshotCauses | None = None,
     ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
         ledger.reserve("key", "task", at=0)
         if not running:
-            hold = ledger.release("key", at=cpu)
+            hold = ledger.release("key", at=cpu + waited + overhead)
             assert hold is not None
-            ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu)
+            ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=cpu + waited)
         balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed
-        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu)
+        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu, causes=causes or SnapshotCauses())
         self.cluster.receive(f"tcp://{name}", encode(snapshot), at=elapsed)
 
 
@@ -121,10 +133,33 @@ def test_every_bucket_and_outcome_is_there_from_zero_on(collector, registry):
     assert samples(registry, "dask_efficiency_thread_activity_seconds_total") == {(a,): 0.0 for a in ACTIVITIES}
     assert samples(registry, "dask_efficiency_thread_seconds_total") == {(str(b),): 0.0 for b in FINALIZED}
     assert samples(registry, "dask_efficiency_tasks_total") == {(str(o),): 0.0 for o in Outcome}
-    for name in ("running_thread_seconds", "nthreads", "unmeasured_workers", "meter_off", "worker_metrics_off"):
+    for name, bucket in CAUSE_METRICS.items():
+        assert samples(registry, name) == {(cause,): 0.0 for cause in CAUSES[bucket]}
+    for name in ("running_thread_seconds", "nthreads", "meter_off", "worker_metrics_off"):
+        assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
+    for name in ("unmeasured_workers", "unsampled_workers"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
     for name in ("snapshots_refused_total", "snapshots_stale_total", "export_failures_total"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
+
+
+def test_causes_are_exported_in_seconds_and_never_fall_when_their_worker_dies(collector, registry, source):
+    source.cluster.work.set(True, at=0)
+    source.join("a", "b")
+    half, quarter = SECOND // 2, SECOND // 4
+    active = {"thread-noncpu/gil": SECOND, "thread-noncpu/unknown": half, "overhead/hand-over": quarter}
+    known = SnapshotCauses({"task": {"gil": SECOND, "unknown": half}}, {"hand-over": quarter}, active)
+    source.report("a", 1, elapsed=4 * SECOND, cpu=SECOND, waited=SECOND + half, overhead=quarter, causes=known)
+    source.report("b", 1, elapsed=4 * SECOND, causes=SnapshotCauses(not_sampled="no /proc"))
+    source.cluster.worker_left("tcp://a", at=4 * SECOND)
+    source.cluster.close_departed(at=8 * SECOND)
+    waiting, overhead, idle = (samples(registry, name) for name in CAUSE_METRICS)
+    assert (waiting["gil",], waiting["unknown",], sum(waiting.values())) == (1, 0.5, 1.5)
+    assert (overhead["hand-over",], sum(overhead.values())) == (0.25, 0.25)
+    assert sum(idle.values()) == samples(registry, "dask_efficiency_thread_activity_seconds_total")["idle",] == 13.25
+    by_worker = samples(registry, "dask_efficiency_worker_thread_waiting_seconds_total")
+    assert (by_worker["gil", "a"], by_worker["gil", "b"]) == (1, 0)
+    assert samples(registry, "dask_efficiency_unsampled_workers") == {(): 1.0}
 
 
 def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
@@ -356,7 +391,7 @@ def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source
 
 def test_accounts_that_are_broken_altogether_break_no_scrape(collector, registry, source):
     source.cluster = None  # type: ignore[assignment]
-    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 5.0}
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 6.0}
 
 
 def test_a_meter_that_switched_itself_off_says_so(collector, registry, source):

@@ -197,7 +197,7 @@ def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board)
             labels = ours[metric].keys() if metric in ours else OTHERS[metric]
             for label, _, values in MATCHER.findall(matchers):
                 assert label in {*labels, *SCRAPED}, f"{metric} has no label {label}"
-                if label in ("activity", "bucket", "outcome", "process"):
+                if label in ("activity", "bucket", "cause", "outcome", "process"):
                     assert set(values.split("|")) <= ours[metric][label], f"{metric}: {values}"
         for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", expr):
             metrics = [metric for metric, _ in SELECTOR.findall(expr)]
@@ -319,6 +319,18 @@ def test_buckets_have_the_colours_that_they_have_everywhere(board):
             elif name == OTHER:
                 assert colours == [OTHER_COLOUR]
     assert seen >= {"thread-cpu", "idle", "lost-worker"}
+
+
+def test_causes_have_colours_of_their_own_within_a_panel(board):
+    found = [panel for panel in shown(board) if "and on (cause)" in panel["targets"][0]["expr"]]
+    assert len(found) == (3 if "overview" in board["uid"] else 1)
+    known = exported()
+    for panel in found:
+        ((metric, _), *_) = SELECTOR.findall(panel["targets"][0]["expr"])
+        overrides = panel["fieldConfig"]["overrides"]
+        assert {override["matcher"]["options"] for override in overrides} == known[metric]["cause"]
+        colours = [p["value"]["fixedColor"] for o in overrides for p in o["properties"] if p["id"] == "color"]
+        assert len(set(colours)) == len(overrides)
 
 
 def test_the_number_of_threads_is_a_dotted_line_over_the_stack(board):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dask_efficiency.buckets import FINALIZED
+from dask_efficiency.buckets import FINALIZED, GOOD, Bucket
+from dask_efficiency.causes import CAUSES
 from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 from tests.docs.markdown import anchors
@@ -128,7 +129,8 @@ def test_the_table_of_alerts_is_that_of_the_rules():
 
 def test_recording_rules_are_named_level_metric_operation():
     for name in RECORDED:
-        assert re.fullmatch(r"cluster(_activity|_bucket|_gpu)?:dask_efficiency[a-z_]*:(ratio_)?rate(5m|1h)", name)
+        level = "cluster(_activity|_bucket|_cause|_gpu)?"
+        assert re.fullmatch(rf"{level}:dask_efficiency[a-z_]*:(ratio_)?rate(5m|1h)", name)
         assert set(re.findall(r"\[(\w+)\]", RECORDED[name])) <= {name[-2:]}
         assert set(re.findall(r"rate(5m|1h)", RECORDED[name])) <= {name[-2:]}
 
@@ -140,11 +142,18 @@ def test_every_series_that_a_rule_reads_is_recorded_or_exported(exported):
     assert sum(":" not in name for name in series) >= 7
 
 
-def test_every_activity_and_bucket_that_a_rule_names_exists():
-    for label, known in (("activity", (*ACTIVITIES, *GPU_ACTIVITIES)), ("bucket", FINALIZED)):
+def test_every_activity_bucket_and_cause_that_a_rule_names_exists():
+    waiting = CAUSES[Bucket.THREAD_NONCPU]
+    for label, known in (("activity", (*ACTIVITIES, *GPU_ACTIVITIES)), ("bucket", FINALIZED), ("cause", waiting)):
         named = "|".join(re.findall(rf'{label}[=!~]+"([^"]*)"', EXPRESSIONS)).split("|")
         assert named
         assert set(named) <= set(map(str, known))
+
+
+def test_every_rule_counts_all_useful_time_as_useful():
+    named = re.findall(r'activity=~"(thread-cpu[^"]*)"', EXPRESSIONS)
+    assert len(named) >= 3
+    assert all({*named_here.split("|")} >= set(map(str, GOOD)) for named_here in named)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from distributed import Client, wait
 
 from dask_efficiency import snapshot
 from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.causes import CAUSES, of_bucket
 from dask_efficiency.ledger import FREE_BUCKETS
 from dask_efficiency.report.live.observation import Observation, read
 from tests.plugins.tasks import (
@@ -179,6 +180,28 @@ def test_the_clusters_two_views_cover_the_same_time_and_only_grow(client):
         lived = sum(reading.activity.values()) - sum(before.activity.values())
         assert lived / 1e9 == between(4 * max(0.0, asks - answered - ahead), 4 * (answers - asked))
         asked, before, answered = asks, reading, answers
+
+
+def test_the_causes_of_a_live_view_add_up_to_their_activities_and_only_grow(client):
+    futures = client.map(half_and_half, [0.3] * 8, pure=False)
+    before: Mapping[str, int] = {}
+    while not all(future.done() for future in futures):
+        reading = now(client)
+        for bucket in CAUSES:
+            causes = of_bucket(reading.causes, bucket)
+            assert sum(causes.values()) == reading.activity[bucket], bucket
+        assert_nothing_shrank(before, reading.causes)
+        before = reading.causes
+    assert reading.not_sampled == {}
+    assert reading.causes["thread-noncpu/sleep"] > reading.causes["thread-noncpu/unknown"]
+
+
+def test_the_causes_of_a_timeline_add_up_to_its_activities(client):
+    wait(client.map(half_and_half, [0.3] * 8, pure=False))
+    timeline = snapshot(client).timeline
+    for bucket in CAUSES:
+        causes = sum(sum(row) for name, row in timeline.causes.items() if name.startswith(f"{bucket}/"))
+        assert causes / 1e9 == near(sum(timeline.activity.get(bucket, ())) / 1e9), bucket
 
 
 def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client, diary):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.causes import NAMES
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.presence import ACTIVITIES
@@ -30,6 +31,53 @@ KERNEL = (
 def seconds(**by_bucket: float) -> Breakdown:
     """``seconds(thread_cpu=1.5)``."""
     return Breakdown({name.replace("_", "-"): round(value * 1e9) for name, value in by_bucket.items()})
+
+
+def causes(**by_cause: float) -> dict[str, int]:
+    """``causes(**{"thread-noncpu/gil": 1.5})``, in nanoseconds."""
+    return {name: round(value * 1e9) for name, value in by_cause.items()}
+
+
+def waiting_for_the_gil(**fields: Any) -> EfficiencyReport:
+    """Two workers with four threads each, for 11 s: 88 thread-seconds, of which 34 are useful and 54 lost.
+
+    ``gil`` is 8.2 + 9.0 = 17.2 of the 23 of ``thread-noncpu``, and ``parallelism`` 11 + 6 = 17 of the 28 of ``idle``.
+    """
+    given: dict[str, Any] = {
+        "name": "etl",
+        "window_seconds": 11.0,
+        "cluster_seconds": 11.0,
+        "nthreads": {"a": 4, "b": 4},
+        "cores": 4.0,
+        "by_worker": {
+            "a": seconds(thread_cpu=14, library_threads=2, thread_noncpu=12, overhead=2, idle=14),
+            "b": seconds(thread_cpu=15, library_threads=3, thread_noncpu=11, overhead=1, idle=14),
+        },
+        "causes_by_worker": {
+            "a": causes(
+                **{"thread-noncpu/gil": 8.2, "thread-noncpu/core": 1.1, "thread-noncpu/file": 2.2},
+                **{"thread-noncpu/lock": 0.2, "thread-noncpu/sleep": 0.1, "thread-noncpu/unknown": 0.2},
+                **{"overhead/event-loop": 1.4, "overhead/hand-over": 0.5, "overhead/unknown": 0.1},
+                **{"idle/parallelism": 11, "idle/scheduler": 3},
+            ),
+            "b": causes(
+                **{"thread-noncpu/gil": 9.0, "thread-noncpu/core": 0.9, "thread-noncpu/file": 0.9},
+                **{"thread-noncpu/unknown": 0.2, "overhead/event-loop": 1.0},
+                **{"idle/parallelism": 6, "idle/imbalance": 8},
+            ),
+        },
+        "by_prefix": {
+            "clean": seconds(thread_cpu=20, thread_noncpu=20),
+            "load": seconds(thread_cpu=9, library_threads=5, thread_noncpu=3, overhead=3),
+        },
+        "causes_by_prefix": {
+            "clean": causes(**{"thread-noncpu/gil": 17.2, "thread-noncpu/core": 2.0, "thread-noncpu/lock": 0.8}),
+            "load": causes(**{"thread-noncpu/file": 3.0}),
+        },
+        "tasks": {"succeeded": 120},
+        "waited_for": {"clean": 12 * SECOND, "load": 5 * SECOND},
+    }
+    return report_of(**(given | fields))
 
 
 def report_of(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
@@ -203,6 +251,11 @@ _times = st.floats(-1e9, 1e9)
 
 _groups = st.dictionaries(_names, breakdowns, max_size=12)
 
+#: By worker or prefix; they need not agree with any breakdown.
+_cause_rows = st.dictionaries(
+    _names, st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8), max_size=4
+)
+
 reports = st.builds(
     EfficiencyReport,
     name=_names,
@@ -238,6 +291,11 @@ reports = st.builds(
         longest_task_seconds=_amounts,
         chain_seconds=_amounts,
     ),
+    causes_by_worker=_cause_rows,
+    causes_by_prefix=_cause_rows,
+    waited_for=st.dictionaries(_names, st.integers(0, 10**15), max_size=3),
+    not_sampled=st.dictionaries(_names, _names, max_size=3),
+    without_largest_seconds=st.none() | _amounts,
     long_tail=st.lists(
         st.builds(
             LongTask,

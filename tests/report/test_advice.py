@@ -10,91 +10,126 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import GOOD, Bucket
+from dask_efficiency.causes import CAUSES, name_of
 from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.report.advice import RULES, Facts, advice, advised, facts_of, read_on
-from tests.report.samples import report_of, reports, seconds
+from dask_efficiency.report.advice import RULES, Facts, advice, advised, cause_advice, facts_of, page_of, read_on
+from tests.report.samples import causes, report_of, reports, seconds
 
 #: A run of which nothing stands out.
 PLAIN = Facts(
     task_seconds=1.0,
-    threads=4.0,
-    held_threads=3.0,
+    threads=2.0,
+    held_threads=1.5,
     cores=2.0,
     gpu_waiting=0.0,
-    core_waiting=0.0,
-    libraries=0.0,
-    one_core=0.0,
     spilling=0.0,
-    load_balance=0.95,
     chain=math.nan,
     longest_task=math.nan,
+    waited_for="",
     joining=False,
 )
 
-OR = "too few at a time, or a busy scheduler"
-
-#: By bucket and the first words of a rule, what must be so for it to be given.
+#: By bucket, cause and the first words of a rule, what must be so for it to be given.
 CASES = {
-    ("thread-noncpu", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
-    ("thread-noncpu", "waiting for 2 cores"): {"core_waiting": 0.6, "one_core": 0.9},
-    ("thread-noncpu", "libraries' own threads"): {"libraries": 0.3, "one_core": 0.9},
-    ("thread-noncpu", "each worker used about one core"): {"one_core": 0.9},
-    ("overhead", "tasks of 1.0 ms are small"): {"task_seconds": 0.001},
-    ("overhead", "workers' event loops were late, and they spilled"): {"spilling": 0.1},
-    ("idle", "one task took 60 % of the makespan"): {"longest_task": 0.6},
-    ("idle", "tasks waited for one another (90 %"): {"chain": 0.9, "longest_task": 0.1},
-    ("idle", "tasks of 1.0 ms end sooner"): {"task_seconds": 0.001},
-    ("idle", "one task at a time, 1 of 4 threads"): {"held_threads": 1.0},
-    ("idle", "uneven work (load balance 0.50)"): {"load_balance": 0.5},
-    ("idle", "3 of 4 threads had a task: too few at a time, or a busy scheduler; see the critical path"): {
-        "chain": 0.1
-    },
-    ("unmeasured", "workers that were joining"): {"joining": True},
+    ("thread-noncpu", "", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu", "lock", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu", "unknown", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu", "core", "fewer threads, or more cores (16 threads share 2 cores)"): {"threads": 16.0},
+    ("overhead", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead", "hand-over", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead", "event-loop", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead", "unknown", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead", "", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
+    ("overhead", "event-loop", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
+    ("overhead", "unknown", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
+    ("idle", "", "split the task that took 60 % of the makespan"): {"longest_task": 0.6},
+    ("idle", "parallelism", "split the task that took 60 % of the makespan"): {"longest_task": 0.6},
+    ("idle", "", "more workers do not help, tasks waited for one another (90 %"): {"chain": 0.9, "longest_task": 0.1},
+    ("idle", "parallelism", "more workers do not help, tasks waited for one another (90 %"): {"chain": 0.9},
+    ("idle", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle", "scheduler", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle", "unknown", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle", "parallelism", "split the tasks of join, for which all waited"): {"waited_for": "join"},
+    ("idle", "", "one task at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
+    ("idle", "parallelism", "one task at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
+    ("unmeasured", "", "workers that were joining"): {"joining": True},
 }
 
 
-@pytest.mark.parametrize(("case", "facts"), CASES.items(), ids=[f"{b}: {w}" for b, w in CASES])
-def test_a_rule_is_given_where_its_condition_holds_and_nowhere_else(case: tuple[str, str], facts: dict) -> None:
-    bucket, words = case
-    assert advice(bucket, replace(PLAIN, **facts)).startswith(words)
-    assert not advice(bucket, PLAIN).startswith(words)
+@pytest.mark.parametrize(("case", "facts"), CASES.items(), ids=[f"{b}/{c}: {w}" for b, c, w in CASES])
+def test_a_rule_is_given_where_its_condition_holds_and_nowhere_else(case: tuple[str, str, str], facts: dict) -> None:
+    bucket, cause, words = case
+    assert advice(bucket, replace(PLAIN, **facts), cause).startswith(words)
+    assert not advice(bucket, PLAIN, cause).startswith(words)
 
 
-def test_every_rule_with_a_condition_has_a_case() -> None:
-    conditional = [rule for rule in RULES if not rule.holds(PLAIN)]
-    assert len(conditional) == len(CASES)
+def test_every_rule_with_a_condition_has_a_case_for_each_of_its_causes() -> None:
+    conditional = [(rule.bucket, cause) for rule in RULES if not rule.holds(PLAIN) for cause in rule.causes]
+    assert sorted(conditional) == sorted((bucket, cause) for bucket, cause, _ in CASES)
 
 
-def test_nothing_that_is_not_known_makes_a_rule_hold() -> None:
+#: Every cause that advice may be asked for, and every bucket as a whole.
+LOSSES = [bucket for bucket in Bucket if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)]
+PAIRS = [(bucket, cause) for bucket in LOSSES for cause in ("", *CAUSES.get(bucket, ()))]
+
+
+@pytest.mark.parametrize(("bucket", "cause"), PAIRS)
+def test_every_cause_has_advice_that_claims_nothing_of_the_run(bucket: Bucket, cause: str) -> None:
+    rules = [rule for rule in RULES if rule.bucket is bucket and cause in rule.causes]
     nan = math.nan
-    unknown = Facts(nan, nan, nan, None, 0.0, 0.0, 0.0, 0.0, 0.0, nan, nan, nan, joining=False)
-    for bucket in Bucket:
-        rules = [rule for rule in RULES if rule.bucket is bucket]
-        if rules:
-            assert advice(bucket, unknown) == rules[-1].words.format(**unknown.words())
+    unknown = Facts(nan, nan, nan, nan, 0.0, 0.0, nan, nan, "", joining=False)
+    assert advice(bucket, unknown, cause) == rules[-1].words.format(**unknown.words())
+    if cause:
+        assert cause_advice(bucket, cause) == rules[-1].words
+        assert not set("{};:") & set(rules[-1].words), "it stands in a sentence, after a colon"
 
 
-@pytest.mark.parametrize("bucket", Bucket)
-def test_every_loss_has_advice_that_fits_a_line_and_nothing_else_has(bucket: Bucket) -> None:
-    is_loss = bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-    assert bool(advice(bucket, PLAIN)) == is_loss
+def test_what_is_no_loss_and_what_is_no_cause_has_no_advice() -> None:
+    for bucket in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING):
+        assert advice(bucket, PLAIN) == ""
+    assert cause_advice("thread-noncpu", "weather") == cause_advice("spill", "gil") == ""
+
+
+def test_advice_fits_a_line() -> None:
     for rule in RULES:
         assert len(rule.words.format(**PLAIN.words())) <= 100
         assert rule.words.isascii()
         assert {name for _, name, _, _ in string.Formatter().parse(rule.words) if name} <= PLAIN.words().keys()
+        assert set(rule.causes) <= {"", *CAUSES.get(rule.bucket, ())}
 
 
-def test_every_rule_names_a_heading_of_the_documentation() -> None:
+@pytest.mark.parametrize(("bucket", "cause"), PAIRS)
+def test_every_advice_leads_to_a_place_in_the_documentation(bucket: Bucket, cause: str) -> None:
     text = (Path(__file__).parents[2] / "docs" / "buckets.md").read_text(encoding="utf-8")
-    headings = {line.lstrip("# ").strip("`") for line in text.splitlines() if line.startswith("#")}
-    for rule in RULES:
-        page, _, anchor = rule.page.partition("#")
-        assert page == "docs/buckets.md"
-        assert anchor in headings
+    page, _, anchor = page_of(bucket, cause).partition("#")
+    assert page == "docs/buckets.md"
+    heading = f"## `{bucket}`\n" if not cause else f"({anchor})=\n### `{name_of(bucket, cause)}`\n"
+    assert heading in text
 
 
 def test_losses_below_five_percent_get_no_advice() -> None:
     assert list(advised(report_of(seconds(thread_cpu=90, spill=6, idle=4)))) == ["spill"]
+
+
+def test_causes_of_five_percent_get_advice_each_and_a_bucket_of_smaller_ones_one() -> None:
+    whole = seconds(thread_cpu=60, thread_noncpu=30, idle=10)
+    report = report_of(
+        whole,
+        causes_by_worker={
+            "w0": causes(
+                **{"thread-noncpu/gil": 20, "thread-noncpu/file": 6, "thread-noncpu/sleep": 4},
+                **{"idle/graph": 4, "idle/scheduler": 3, "idle/unknown": 3},
+            )
+        },
+    )
+    assert list(advised(report)) == ["thread-noncpu/gil", "thread-noncpu/file", "idle"]
+    assert read_on(report) == "Read on: docs/buckets.md#thread-noncpu-gil, #thread-noncpu-file, #idle"
+
+
+def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:
+    assert facts_of(report_of(waited_for={"join": 5, "sum": 4})).waited_for == "join"
+    assert facts_of(report_of(waited_for={"join": 5, "sum": 5})).waited_for == ""
+    assert facts_of(report_of()).waited_for == ""
 
 
 def test_the_facts_of_a_report_worked_out_by_hand() -> None:
@@ -107,18 +142,15 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
         nthreads={"w0": 3, "w1": 3},
         tasks={"succeeded": 14, "failed": 1},
         cores=2.0,
-        details={"thread-noncpu: GPU wait": 6.0, "thread-noncpu: waiting for a core": 12.0},
-        outside={"CPU of other threads": 2.0, "other threads waiting for a core": 1.6},
+        details={"thread-noncpu: GPU wait": 6.0},
+        waited_for={"join": 3, "sum": 2},
         path=PathSummary("It took long", 10.0, {}, 9.0, 2.0, 8.0),
     )
     facts = facts_of(report)
     assert facts.task_seconds == pytest.approx(38 / 15)
     assert (facts.threads, facts.held_threads) == (6.0, 4.0)
-    assert facts.one_core == pytest.approx(20 / 24)
-    assert (facts.gpu_waiting, facts.core_waiting) == (0.25, 0.5)
-    assert facts.libraries == pytest.approx(0.15)
+    assert (facts.cores, facts.gpu_waiting, facts.waited_for) == (2.0, 0.25, "join")
     assert facts.spilling == pytest.approx(2 / 60)
-    assert facts.load_balance == pytest.approx(20 / 30)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
 
 
@@ -133,7 +165,7 @@ def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
 @given(reports)
 def test_any_report_has_advice_for_losses_only(report: EfficiencyReport) -> None:
     found = advised(report)
-    assert set(found) <= {str(loss.bucket) for loss in report.losses}
+    assert {name.partition("/")[0] for name in found} <= {str(loss.bucket) for loss in report.losses}
     assert all(text and text.isprintable() for text in found.values())
 
 

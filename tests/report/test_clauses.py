@@ -1,6 +1,13 @@
-from dask_efficiency.report.clauses import long_task, skewed
+from __future__ import annotations
+
+from hypothesis import given
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.causes import CAUSES, UNKNOWN
+from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, where, why_not_known
+from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.straggler.long_tail import LongTask
-from tests.report.samples import skew
+from tests.report.samples import causes, report_of, reports, seconds, skew
 
 LONG = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
 
@@ -18,8 +25,8 @@ def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
 
 
 def test_nothing_is_said_of_a_short_time_alone() -> None:
-    for seconds in (0.0, 1.0):
-        assert skewed("join", skew(alone_seconds=seconds)).endswith("40 times the median")
+    for alone in (0.0, 1.0):
+        assert skewed("join", skew(alone_seconds=alone)).endswith("40 times the median")
 
 
 def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
@@ -31,3 +38,54 @@ def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
 
 def test_a_hostile_prefix_is_harmless() -> None:
     assert "\x1b" not in skewed("\x1b[31m" + "x" * 1000, skew())
+
+
+GIL = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "", "")
+
+
+def test_every_known_cause_has_a_name_for_sentences() -> None:
+    assert set(PHRASES) == {(bucket, cause) for bucket in CAUSES for cause in CAUSES[bucket] if cause != UNKNOWN}
+    assert loss_name("thread-noncpu", "gil") == "waiting for the GIL"
+    assert loss_name("idle", UNKNOWN) == loss_name("idle", "") == "idle"
+
+
+def test_who_held_the_gil_is_said_before_where_it_was_waited_for() -> None:
+    held = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "`upper` in etl.py:88 (prefix join)", "")
+    assert where(held) == "held by `upper` in etl.py:88 (prefix join)"
+    assert where(GIL) == "in `apply` in etl.py:90 (prefix clean)"
+    assert where(Culprit("overhead", "event-loop", "clean", "", "", 1.0, "", "")) == "in tasks of clean"
+    assert where(Culprit("overhead", "event-loop", "", "", "", 1.0, "", "")) == ""
+
+
+def test_no_name_of_a_culprit_steers_a_terminal() -> None:
+    bad = "\x1b[31m"
+    assert where(Culprit("thread-noncpu", "gil", bad, bad, bad, 1.0, "", "")).isprintable()
+    assert where(Culprit("thread-noncpu", "gil", "", "", "", 1.0, bad, "")).isprintable()
+
+
+def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
+    waited = seconds(thread_cpu=1, thread_noncpu=1)
+    known = {"w0": causes(**{"thread-noncpu/gil": 1})}
+    assert why_not_known(report_of(waited)) == "why threads waited is not known here: nobody looked"
+    assert why_not_known(report_of(waited, not_sampled={"w0": "no /proc"})) == (
+        "why threads waited is not known here: no /proc"
+    )
+    assert why_not_known(report_of(waited, waited, causes_by_worker=known, not_sampled={"w1": "no /proc"})) == (
+        "why threads of w1 waited is not known here: no /proc"
+    )
+    reasons = {"w0": "no /proc", "w1": "switched off", "w2": "no /proc"}
+    assert why_not_known(report_of(waited, waited, waited, not_sampled=reasons)) == (
+        "why threads of w0, w2 waited is not known here: no /proc, and 1 more reason on other workers"
+    )
+
+
+def test_nothing_is_said_where_it_is_known_or_hardly_any_thread_waited() -> None:
+    known = {"w0": causes(**{"thread-noncpu/unknown": 1})}
+    assert why_not_known(report_of(seconds(thread_noncpu=1), causes_by_worker=known)) == ""
+    assert why_not_known(report_of(seconds(thread_cpu=1))) == ""
+    assert why_not_known(report_of(seconds(thread_cpu=200, thread_noncpu=1), not_sampled={"w0": "no /proc"})) == ""
+
+
+@given(reports)
+def test_of_any_report_it_is_one_printable_line(report: EfficiencyReport) -> None:
+    assert why_not_known(report) == "" or why_not_known(report).isprintable()

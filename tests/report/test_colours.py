@@ -1,7 +1,8 @@
 import pytest
 
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
+from dask_efficiency.causes import CAUSES
+from dask_efficiency.report.colours import CAUSE_COLOURS, COLOURS, GPU_COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
 
 
 def test_every_bucket_has_a_colour_and_a_letter_of_its_own() -> None:
@@ -9,6 +10,13 @@ def test_every_bucket_has_a_colour_and_a_letter_of_its_own() -> None:
     assert len({*COLOURS.values(), OTHER_COLOUR}) == len(Bucket) + 1
     assert len(set(LETTERS.values())) == len(Bucket)
     assert all(len(letter) == 1 and letter.isascii() for letter in LETTERS.values())
+
+
+def test_every_cause_has_a_colour_of_its_own_within_its_bucket() -> None:
+    assert {bucket: tuple(colours) for bucket, colours in CAUSE_COLOURS.items()} == CAUSES
+    assert all(len(set(colours.values())) == len(colours) for colours in CAUSE_COLOURS.values())
+    # So that any two can be told apart, as buckets can.
+    assert all(set(colours.values()) <= set(COLOURS.values()) for colours in CAUSE_COLOURS.values())
 
 
 def channels(colour: str) -> tuple[int, int, int]:

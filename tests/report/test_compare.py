@@ -191,3 +191,12 @@ def test_unknown_runtimes_are_unknown_and_no_error() -> None:
         ).cluster_seconds.before
         == 2
     )
+
+
+def test_library_threads_are_useful_on_both_sides() -> None:
+    before = report_of(seconds(thread_cpu=4, thread_noncpu=6))
+    after = report_of(seconds(thread_cpu=4, library_threads=5, thread_noncpu=1))
+    found = compare(before, after)
+    assert (found.useful.before, found.useful.after) == (4 * 10**9, 9 * 10**9)
+    assert (found.factors["in-task"].before, found.factors["in-task"].after) == (0.4, 0.9)
+    assert [str(cause.bucket) for cause in found.causes] == ["thread-noncpu"]

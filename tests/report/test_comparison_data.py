@@ -5,7 +5,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
 from tests.report.comparison_samples import sides
-from tests.report.samples import by_hand, report_of, seconds
+from tests.report.samples import by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 SPILLS = compare(by_hand(), by_hand(by_worker={"a": seconds(thread_cpu=10, spill=8)}, environment={"dask": "2"}))
 
@@ -18,6 +18,12 @@ def test_the_data_are_exact_and_in_nanoseconds() -> None:
     assert data["environment"] == {"dask": {"before": [""], "after": ["2"]}}
     assert data["verdict"] == SPILLS.verdict
     assert data["prefixes"]["load"]["lost_ns"]["before"] == 3 * 10**9
+
+
+def test_causes_within_a_bucket_are_in_the_data() -> None:
+    before, after = waiting_for_the_gil(), waiting_for_the_gil(causes_by_worker={"a": causes(**{"idle/graph": 28})})
+    assert compare(before, after).to_dict()["parts_ns"]["idle/graph"]["change"] == 28 * 10**9
+    assert not any(name.startswith("thread-noncpu") for name in compare(before, after).to_dict()["parts_ns"])
 
 
 @given(sides, sides)

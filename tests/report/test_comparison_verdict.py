@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.comparison_verdict import caveats, excess, format_rise, verdict
-from tests.report.comparison_samples import sides
-from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
+from tests.report.comparison_samples import explained_sides, sides
+from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, reports, seconds
 
 
 def run(wall: float = 10.0, *, prefixes: Any = None, fields: Any = None, **buckets: float) -> EfficiencyReport:
@@ -37,6 +37,51 @@ def test_a_cause_that_took_anothers_place_is_named_beside_it() -> None:
         "As fast as before: 10.0 -> 10.0 s; lost time rose by 10 %, 10.0 -> 11.0 thread-seconds; "
         "the largest growth is idle, +11.0 thread-seconds; the largest drop is spill, -10.0 thread-seconds"
     )
+
+
+def waited(wall: float = 10.0, **by_cause: float) -> EfficiencyReport:
+    row = causes(**{f"thread-noncpu/{cause}": value for cause, value in by_cause.items()})
+    whole = seconds(thread_cpu=10, thread_noncpu=sum(by_cause.values()))
+    by_prefix = {"causes_by_prefix": {"clean": row}, "causes_by_worker": {"w0": row}}
+    return report_of(whole, cluster_seconds=wall, by_prefix={"clean": whole}, **by_prefix)
+
+
+def test_the_cause_that_grew_is_named_and_where() -> None:
+    assert verdict(compare(waited(gil=1, file=2), waited(gil=9, file=3))) == (
+        "As fast as before: 10.0 -> 10.0 s; lost time rose by 300 %, 3.0 -> 12.0 thread-seconds; "
+        "the largest growth is waiting for the GIL, +8.0 thread-seconds, mostly in clean"
+    )
+
+
+def test_of_many_causes_that_grew_alike_the_bucket_is_named() -> None:
+    said = verdict(compare(waited(), waited(gil=3, file=3, core=3)))
+    assert said.endswith("the largest growth is thread-noncpu, +9.0 thread-seconds, mostly in clean")
+
+
+def test_a_cause_that_took_the_place_of_another_in_its_bucket_is_seen() -> None:
+    said = verdict(compare(waited(gil=8, file=2), waited(core=9, file=2)))
+    assert said.endswith(
+        "the largest growth is waiting for a core, +9.0 thread-seconds, mostly in clean; "
+        "the largest drop is waiting for the GIL, -8.0 thread-seconds, mostly in clean"
+    )
+
+
+def test_an_unknown_cause_is_not_named_as_one() -> None:
+    assert "the largest growth is thread-noncpu, +5.0" in verdict(compare(waited(), waited(unknown=4, gil=1)))
+
+
+def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
+    unknown = report_of(seconds(thread_cpu=10, thread_noncpu=4))
+    said = "why threads waited is not known before: what libraries' threads computed is among thread-noncpu there"
+    assert said in caveats(compare(unknown, waited(gil=4)))
+    assert said.replace("before", "after") in caveats(compare(waited(gil=4), unknown))
+    for both in (unknown, waited(gil=4)):
+        assert not any("why threads waited" in caveat for caveat in caveats(compare(both, both)))
+
+
+@given(explained_sides, explained_sides)
+def test_any_causes_make_one_printable_line(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
+    assert verdict(compare(before, after)).isprintable()
 
 
 def test_more_useful_time_is_not_called_lost() -> None:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Breakdown
+from dask_efficiency.causes import NAMES
 from dask_efficiency.report.lost_time import Row, finalized_parts, loss_cells, lost_time, percent_of
-from tests.report.samples import breakdowns, by_hand, report_of, seconds
+from tests.report.samples import breakdowns, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
 def test_the_table_of_the_report_worked_out_by_hand() -> None:
@@ -22,6 +23,64 @@ def test_the_table_of_the_report_worked_out_by_hand() -> None:
         Row("total", "18.0", "4.50", "100.0", "9.00"),
     )
     assert table.finalized == "17.0"
+
+
+def test_causes_stand_below_their_bucket_and_add_up_to_it_in_every_column() -> None:
+    table = lost_time(waiting_for_the_gil(price_per_worker_hour=3600.0))
+    # thread-noncpu: 17.2 + 3.1 + 2.0 + 0.2 + 0.1 + 0.4 of 88, with 8 threads; the last three are below 0.88 each.
+    # Wall: 2.875 is shown as 2.9, and 2.15, 0.3875, 0.25, 0.0875 as figures that make it.
+    assert table.rows[5:10] == (
+        Row("thread-noncpu", "23.0", "2.9", "26.1", "5.75"),
+        Row("gil", "17.2", "2.2", "19.5", "4.30", "thread-noncpu"),
+        Row("file", "3.1", "0.4", "3.5", "0.78", "thread-noncpu"),
+        Row("core", "2.0", "0.2", "2.3", "0.50", "thread-noncpu"),
+        Row("3 more", "0.7", "0.1", "0.8", "0.17", "thread-noncpu"),
+    )
+    assert [row.name for row in table.rows if row.bucket == "idle"] == [
+        "idle/parallelism",
+        "idle/imbalance",
+        "idle/scheduler",
+    ]
+    assert table.row_of("overhead", "event-loop").thread_time == "2.4"
+    assert table.row_of("overhead").thread_time == "3.0"
+
+
+def test_a_single_small_cause_keeps_its_name_and_a_bucket_of_small_ones_has_no_rows() -> None:
+    waiting = {"thread-noncpu/gil": 5.0, "thread-noncpu/file": 0.5, "overhead/event-loop": 0.5, "overhead/unknown": 0.4}
+    report = report_of(
+        seconds(thread_cpu=93.6, thread_noncpu=5.5, overhead=0.9), causes_by_worker={"w0": causes(**waiting)}
+    )
+    assert [row.label for row in lost_time(report).rows if row.bucket] == ["gil", "file"]
+
+
+def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
+    one = {"w0": causes(**{"thread-noncpu/gil": 2.0})}
+    report = report_of(seconds(thread_noncpu=2), seconds(thread_noncpu=3), causes_by_worker=one)
+    assert report.waiting == {"unknown": 3.0, "gil": 2.0}
+    assert [row.label for row in lost_time(report).rows] == ["useful", "thread-noncpu", "unknown", "gil", "total"]
+
+
+@given(
+    st.lists(st.tuples(breakdowns, st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15))), max_size=3),
+    st.floats(0, 1e8),
+    st.none() | st.floats(0, 1e4),
+)
+def test_any_causes_add_up_to_their_bucket(
+    workers: list[tuple[Breakdown, dict[str, int]]], wall: float, price: float | None
+) -> None:
+    report = report_of(
+        *(worker for worker, _ in workers),
+        causes_by_worker={f"w{i}": row for i, (_, row) in enumerate(workers)},
+        cluster_seconds=wall,
+        price_per_worker_hour=price,
+        nthreads={"w0": 3, "w1": 1},
+    )
+    table = lost_time(report)
+    for loss in table.losses:
+        if parts := table.causes.get(loss.label, ()):
+            for figure in ("thread_time", "wall", "percent", "money"):
+                whole = Decimal(getattr(loss, figure) or "0")
+                assert sum(Decimal(getattr(part, figure) or "0") for part in parts) == whole, figure
 
 
 @given(

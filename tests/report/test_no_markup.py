@@ -61,6 +61,7 @@ def test_every_template_is_used_and_escapes() -> None:
         "page.css",
         "style.css",
         "page.js",
+        "flames.js",
         "strips.js",
         "timeline.js",
     }

@@ -1,10 +1,25 @@
+import math
+
+import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.report import verdict as verdicts
+from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
-from tests.report.samples import by_hand, gpu_totals, report_of, reports, seconds, with_gpus
+from tests.report.samples import (
+    by_hand,
+    causes,
+    gpu_totals,
+    report_of,
+    reports,
+    seconds,
+    waiting_for_the_gil,
+    with_gpus,
+)
 
 
 def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost_most() -> None:
@@ -83,6 +98,79 @@ def test_a_run_of_unknown_length_gets_no_runtime() -> None:
     for unknown in (0.0, float("nan"), float("inf")):
         said = verdict(report_of(seconds(thread_cpu=8, idle=4), cluster_seconds=unknown))
         assert said.endswith("were useful; the largest loss is idle, 4.0 thread-seconds")
+
+
+def culprits(monkeypatch: pytest.MonkeyPatch, *found: Culprit) -> None:
+    monkeypatch.setattr(verdicts, "find_culprits", lambda report: found)
+
+
+HELD = "`Series.str.upper` in etl.py:88 (prefix clean)"
+PATH = PathSummary("The run took 11.0 s", 11.0, {}, 3.0, 1.0, 3.0)
+
+
+def test_the_verdict_names_the_cause_the_line_the_size_what_to_do_and_what_it_saves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    culprits(
+        monkeypatch,
+        Culprit("idle", "parallelism", "clean", "", "", 17.0, "", ""),
+        Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 16.0, HELD, ""),
+    )
+    assert verdict(waiting_for_the_gil(path=PATH, without_largest_seconds=9.2)) == (
+        "The run took 11.0 s; 39 % efficient: 34.0 of 88.0 thread-seconds were useful; it took 11.0 s, ideally 8.5 s, "
+        "bound by 4 cores; the largest loss is waiting for the GIL, 17.2 thread-seconds, held by `Series.str.upper` in "
+        "etl.py:88 (prefix clean): use string[pyarrow] for text, or processes (more workers with fewer threads each); "
+        "without it this run takes 9.2 s instead of 11.0 s"
+    )
+
+
+def test_a_line_that_is_less_than_half_of_the_loss_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    culprits(monkeypatch, Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 8.0, HELD, ""))
+    assert f"17.2 thread-seconds, of which most, 8.0 s, held by {HELD}: use" in verdict(waiting_for_the_gil())
+
+
+def test_the_line_of_another_cause_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    culprits(monkeypatch, Culprit("thread-noncpu", "core", "clean", "etl.py:90", "apply", 2.0, "", ""))
+    assert "17.2 thread-seconds: use string[pyarrow]" in verdict(waiting_for_the_gil())
+
+
+def test_what_all_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    culprits(monkeypatch, Culprit("idle", "parallelism", "join", "", "", 6.0, "", ""))
+    report = report_of(
+        seconds(thread_cpu=4, idle=6),
+        causes_by_worker={"w0": causes(**{"idle/parallelism": 6})},
+        waited_for={"join": 1},
+    )
+    assert verdict(report).endswith(
+        "the largest loss is idle threads for lack of parallelism, 6.0 thread-seconds: "
+        "split the tasks of join, for which all waited, or run something beside them"
+    )
+
+
+def test_a_path_does_not_ask_what_the_report_answers() -> None:
+    asks = (
+        "The makespan is 11.0 s, 87 % of it in tasks that are mostly off the CPU: see what 'clean' waits for: I/O, or"
+    )
+    path = PathSummary(asks, 11.0, {}, 3.0, 1.0, 3.0)
+    assert verdict(waiting_for_the_gil(path=path)).startswith(f"{asks.partition(':')[0]}; 39 % efficient")
+    assert verdict(waiting_for_the_gil(path=path, causes_by_worker={})).startswith(f"{asks}; 39 % efficient")
+
+
+@pytest.mark.parametrize("without", [None, 10.9, 11.0, 12.0, math.nan])
+def test_a_saving_that_is_not_known_or_within_the_error_of_replays_is_not_said(without: float | None) -> None:
+    assert "without it" not in verdict(waiting_for_the_gil(path=PATH, without_largest_seconds=without))
+    assert "without it" not in verdict(waiting_for_the_gil(path=None, without_largest_seconds=5.0))
+
+
+def test_a_bucket_of_which_most_is_unknown_is_named_with_that() -> None:
+    waiting = {"w0": causes(**{"thread-noncpu/unknown": 4.0, "thread-noncpu/gil": 1.0})}
+    said = verdict(report_of(seconds(thread_cpu=5, thread_noncpu=5), causes_by_worker=waiting))
+    assert said.endswith("thread-noncpu is 5.0 thread-seconds, and why threads waited is not known")
+
+
+def test_a_cause_in_a_priced_report_is_worth_what_its_row_says() -> None:
+    said = verdict(waiting_for_the_gil(price_per_worker_hour=3600.0))
+    assert "waiting for the GIL, 17.2 thread-seconds, worth 4.30: use" in said
 
 
 @given(reports)

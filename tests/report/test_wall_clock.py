@@ -10,7 +10,7 @@ from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import lines, parts, took
-from tests.report.samples import report_of, reports, seconds
+from tests.report.samples import causes, report_of, reports, seconds
 
 CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)
 
@@ -73,8 +73,8 @@ def test_time_without_workers_is_named_with_what_was_asked_for() -> None:
     ],
 )
 def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float, said: str) -> None:
-    whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"thread-noncpu: waiting for a core": 45.0}
-    report = report_of(whole, window_seconds=3.2, cluster_seconds=3.2, details=waiting, **given)
+    whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"w0": causes(**{"thread-noncpu/core": 45.0})}
+    report = report_of(whole, window_seconds=3.2, cluster_seconds=3.2, causes_by_worker=waiting, **given)
     assert report.ideal_seconds == pytest.approx(binding)
     assert took(report) == f"it took 3.2 s, {said}"
 
@@ -102,12 +102,36 @@ def test_no_ideal_is_promised_to_tasks_that_wait_for_nobody_knows_what() -> None
     assert took(report_of(seconds(thread_cpu=0.01, thread_noncpu=4), window_seconds=4.5)) == "it took 4.5 s"
 
 
-def test_what_libraries_compute_meanwhile_is_no_waiting() -> None:
+@pytest.mark.parametrize("cause", ["gil", "core", "throttled"])
+def test_an_ideal_is_promised_without_waiting_that_need_not_be(cause: str) -> None:
+    waiting = {"w0": causes(**{f"thread-noncpu/{cause}": 4.0})}
+    report = report_of(seconds(thread_cpu=0.9, thread_noncpu=4), window_seconds=4.5, causes_by_worker=waiting)
+    assert took(report) == "it took 4.5 s, ideally 827 ms"
+
+
+@pytest.mark.parametrize("cause", ["sleep", "file", "network", "lock", "child-process", "unknown"])
+def test_no_ideal_is_promised_without_waiting_that_may_have_to_be(cause: str) -> None:
+    waiting = {"w0": causes(**{f"thread-noncpu/{cause}": 4.0})}
+    report = report_of(seconds(thread_cpu=0.9, thread_noncpu=4), window_seconds=4.5, causes_by_worker=waiting)
+    assert took(report) == "it took 4.5 s"
+
+
+def test_what_libraries_compute_counts_against_the_cores() -> None:
     """``pd.read_parquet``: Arrow's threads compute for 1.8 s of the 2 s in which tasks wait for them."""
-    report = report_of(
-        seconds(thread_cpu=0.1, thread_noncpu=2), window_seconds=1.0, cluster_seconds=1.0, cores=2.0,
-        outside={"CPU of other threads": 1.8},
-    )  # fmt: skip
-    assert report.ideal_seconds == pytest.approx(0.95)
-    assert "is not known to be lost: threads of libraries computed for 1.8 s in it" in verdict(report)
+    whole = seconds(thread_cpu=0.1, library_threads=1.8, thread_noncpu=0.2)
+    report = report_of(whole, window_seconds=1.0, cluster_seconds=1.0, cores=2.0)
+    assert report.ideal_bounds == {"slots": pytest.approx(1.9 / 2.1), "cores": pytest.approx(0.95)}
+
+
+def test_what_libraries_compute_beside_busy_tasks_counts_against_the_cores_too() -> None:
+    """A product of matrices: the task's thread computes for 0.9 s, and those of BLAS for as long."""
+    whole = seconds(thread_cpu=0.9, library_threads=0.1)
+    report = report_of(whole, cluster_seconds=1.0, cores=2.0, outside={"CPU of other threads": 0.9})
+    assert report.ideal_bounds["cores"] == pytest.approx(0.9)
+
+
+def test_nothing_is_said_of_libraries_where_nobody_looked() -> None:
+    whole = seconds(thread_cpu=0.1, thread_noncpu=2)
+    report = report_of(whole, window_seconds=1.0, cluster_seconds=1.0, cores=2.0, outside={"CPU of other threads": 1.8})
+    assert "thread-noncpu is 2.00 thread-seconds, and why threads waited is not known" in verdict(report)
     assert "largest loss" not in verdict(report)

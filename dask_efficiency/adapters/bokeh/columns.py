@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES
 from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, ink
 from dask_efficiency.report.labels import label
+from dask_efficiency.report.live.causes import listed
 from dask_efficiency.report.live.tab_view import TabView
 from dask_efficiency.report.live.workers import QUANTILES, spread
 from dask_efficiency.report.pie import Wedge, label_point, radians, wedges
@@ -29,7 +31,7 @@ MANY_GPUS = 100
 #: A narrower wedge has no room for its per cent, which the key has too.
 LABELLED_SHARE = 0.07
 
-PIE = ("label", "start", "stop", "colour", "x", "y", "percent", "text", "ink", "seconds")
+PIE = ("label", "start", "stop", "colour", "x", "y", "percent", "text", "ink", "seconds", "causes")
 TIMELINE = ("left", "right", "nthreads", *ACTIVITIES)
 WORKERS = ("y", "name", "nthreads", *ACTIVITIES)
 SPREAD = ("y", "name", "colour", "q0", "q10", "q50", "q90", "q100", "least", "most")
@@ -55,6 +57,11 @@ def percent_of(wedge: Wedge) -> str:
     return f"{'<0.1' if wedge.percent == '0.0' else wedge.percent} %"
 
 
+def causes_of(view: TabView, name: str) -> str:
+    """The causes of an activity with their shares, in a line; empty where none is known."""
+    return listed(view.last.cause_shares.get(Bucket(name), ())) if name in set(map(str, CAUSES)) else ""
+
+
 def pie(view: TabView) -> Columns:
     """A wedge a row; columns :data:`PIE`."""
     slices = wedges(with_work(view))
@@ -70,6 +77,7 @@ def pie(view: TabView) -> Columns:
         "text": [percent_of(wedge) if wedge.share >= LABELLED_SHARE else "" for wedge in slices],
         "ink": [ink(wedge.colour) for wedge in slices],
         "seconds": [wedge.nanoseconds / 1e9 for wedge in slices],
+        "causes": [causes_of(view, wedge.label) for wedge in slices],
     }
 
 

@@ -71,7 +71,7 @@ class PieFigure:
             text_font_size="12px",
             source=self.source,
         )
-        self.root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds"))
+        self.root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds<br>@causes"))
 
     def draw(self, made: Columns) -> None:
         """Show it."""

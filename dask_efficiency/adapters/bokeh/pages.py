@@ -66,8 +66,8 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Verdict, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
-    key = Text(texts.key_table, width=230, name="key")
+    """Verdict, the largest cause, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
+    key = Text(texts.key_with_causes, width=230, name="key")
     pie = PieFigure(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
@@ -81,14 +81,16 @@ def whole(tab: Tab) -> Page:
         WorkerBars(columns.few_workers, **BESIDE_OTHERS),
     ]
     headline = Text(texts.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
+    cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
     wrap = {"flex-wrap": "wrap"}
     root = Column(
         headline.root,
+        cause.root,
         Row(Row(pie.root, key.root, styles=wrap), timeline.root, sizing_mode="stretch_width", styles=wrap),
         *(part.root for part in titled),
         sizing_mode="stretch_width",
     )
-    return Page(tab, headline, [key, pie, timeline, *titled], root)
+    return Page(tab, headline, [cause, key, pie, timeline, *titled], root)
 
 
 def pie(tab: Tab) -> Page:
@@ -144,6 +146,7 @@ def _stacked(
 
 
 _VERDICT_STYLE = {"font-size": "17px", "line-height": "1.4", "margin": "8px 6px 4px"}
+_CAUSE_STYLE = {"font-size": "14px", "line-height": "1.4", "color": "#444444", "margin": "0 6px 4px"}
 _TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
 _TITLE_STYLE = {"font-size": "13px", "font-weight": "bold", "color": "#444444", "margin": "12px 20px 0"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -12,6 +13,7 @@ from dask_efficiency.adapters.bokeh.columns import (
     FEW_GPUS,
     FEW_WORKERS,
     MANY_GPUS,
+    causes_of,
     percent_of,
     too_many_workers,
     with_work,
@@ -22,6 +24,7 @@ from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
 from dask_efficiency.report.figures import format_share, format_times, name_of
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
+from dask_efficiency.report.live.causes import SENTENCES, not_sampled
 from dask_efficiency.report.live.tab_view import TabView
 from dask_efficiency.report.pie import OTHER, wedges
 from dask_efficiency.report.verdict import DESCRIPTIONS
@@ -42,6 +45,16 @@ def verdict(view: TabView) -> str:
     """How far the view looks back, what was useful, and the largest loss."""
     last = view.last
     return _since(last.seconds, f"{escape(verdict_of(last.report))}." if last.did else NO_REPORT)
+
+
+def largest_cause(view: TabView) -> str:
+    """What threads wait for most, and of how many workers nobody knows; empty where there is nothing to say."""
+    found = view.last.largest_cause
+    said = [not_sampled(view.last.not_sampled)]
+    if found is not None:
+        share, seconds = format_share(found.share), time_span(view.last.seconds)
+        said.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
+    return escape(" ".join(f"{one}." for one in said if one))
 
 
 def timeline_title(view: TabView) -> str:
@@ -118,12 +131,30 @@ class _Entry:
 
 def key_table(view: TabView) -> str:
     """Every activity's colour, and its per cent of the time while there was work, as a table beside the pie."""
-    rows = [
+    return _table(_row(entry) for entry in _entries(view))
+
+
+def key_with_causes(view: TabView) -> str:
+    """The same, with the causes of an activity below it."""
+    return _table(_row(entry) + _cause_row(causes_of(view, entry.name)) for entry in _entries(view))
+
+
+def _table(rows: Iterable[str]) -> str:
+    return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
+
+
+def _row(entry: _Entry) -> str:
+    return (
         f'<tr title="{escape(entry.description)}"><td style="white-space:nowrap">{_mark(entry.colour)}{entry.name}</td>'
         f'<td style="text-align:right;padding-left:12px;font-variant-numeric:tabular-nums">{entry.percent}</td></tr>'
-        for entry in _entries(view)
-    ]
-    return f'<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>'
+    )
+
+
+def _cause_row(causes: str) -> str:
+    style = "color:#59636e;font-size:smaller;padding:0 0 0.2em 1.5em"
+    # A line breaks between two causes only.
+    text = causes.replace(" ", "&nbsp;").replace(",&nbsp;", ", ")
+    return f'<tr><td colspan="2" style="{style}">{text}</td></tr>' if causes else ""
 
 
 def timeline_key(view: TabView) -> str:
@@ -159,11 +190,17 @@ def _entries(view: TabView) -> list[_Entry]:
     spent = with_work(view)
     percent = {wedge.label: percent_of(wedge) for wedge in wedges(spent, at_most=len(ACTIVITIES))}
     entries = [
-        _Entry(COLOURS[Bucket(name)], name, percent.get(name, ""), DESCRIPTIONS[Bucket(name)]) for name in view.last.did
+        _Entry(COLOURS[Bucket(name)], name, percent.get(name, ""), _described(view, Bucket(name)))
+        for name in view.last.did
     ]
     folded = [wedge for wedge in wedges(spent) if wedge.label == OTHER]
     small = "what is too small for a wedge of its own"
     return entries + [_Entry(OTHER_COLOUR, "in the pie: other", percent_of(wedge), small) for wedge in folded]
+
+
+def _described(view: TabView, bucket: Bucket) -> str:
+    """What a bucket means, and what it is made of by cause where that is known."""
+    return "\n".join(filter(None, (DESCRIPTIONS[bucket], causes_of(view, bucket))))
 
 
 def _chip(colour: str, text: str, description: str) -> str:

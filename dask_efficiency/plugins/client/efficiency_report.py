@@ -28,6 +28,7 @@ from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.saving import saving
 from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import long_tail
@@ -268,7 +269,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, online)),
             ]
         )
-        return replace(report, trace=trace, notes=(*report.notes, *missing), **said)
+        known = replace(report, trace=trace, notes=(*report.notes, *missing), **said)
+        saved, missing = decorate(
+            [Decoration("without_largest_seconds", "replay without the largest loss", lambda: saving(known))]
+        )
+        return replace(known, notes=(*known.notes, *missing), **saved)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """The workers that came, and when the cluster's manager was asked for each."""

@@ -47,6 +47,8 @@ class Moment:
     #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
+    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known.
+    causes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -208,7 +210,8 @@ class ClusterAccounts:
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at
-        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+        moment = Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
+        self.recent.append(moment)
         self.cost_seconds += time.thread_time() - began
 
     def follow(self) -> None:

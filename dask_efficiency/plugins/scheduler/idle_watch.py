@@ -32,9 +32,10 @@ INTERVAL_MS_PER_WORKER = 0.5
 #: Part of an interval by which it varies, so that tasks as long as one are seen in all their parts.
 JITTER = 0.2
 
-#: A look that does not wait for its turn comes this many times its own CPU time after the last one, at least: such
-#: looks take 0.1 % of a core at most.
-REST = 1_000
+#: Part of a core that may go into looks at what has just begun, beside those of every interval; and the CPU
+#: nanoseconds of this that can be saved up for times in which much begins.
+SHARE = 0.001
+MAX_SAVED = 20_000_000
 
 #: Tasks whose restrictions, and whose prefixes, are looked at each time.
 MAX_TASKS = 64
@@ -74,14 +75,15 @@ class IdleWatch:
         self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
         self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._working = False
-        #: The state since the last look; None while there is no work, or before the first look at it.
+        #: Whether there is work, and a graph is being taken in.
+        self._working = self._graphs = False
+        #: The state since the last look; None while there is no work, or what began was not looked at yet.
         self._held: ClusterState | None = None
-        #: The last state that was seen, for work that ends before it is looked at.
+        #: The last state that was seen while no graph was taken in.
         self._last: ClusterState | None = None
         self._soon = False
-        #: When it was looked at last, and the CPU nanoseconds that this took.
-        self._looked = self._took = 0
+        #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
+        self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
         self._chance = random.Random(0)
         #: By a worker's number of slots, what it can be, by the number of free ones.
         self._slots: dict[int, list[Slots]] = {}
@@ -136,37 +138,45 @@ class IdleWatch:
             return
         began = time.thread_time_ns()
         seen = self._look()
-        # Work that began since the last look was not looked at until all was sent that could be.
+        # What began since the last look was as it is now, from the moment at which all was sent that could be.
         self.weights.accrue(self._held or seen, at=at)
-        self._held = self._last = seen
-        self._looked, self._took = at, time.thread_time_ns() - began
+        self._held = seen
+        if not seen.graphs:
+            self._last = seen
+        self._took = time.thread_time_ns() - began
         self.cost_seconds += self._took / 1e9
 
     def _turned_safely(self) -> None:
         self._guard(self._turned)
 
     def _turned(self) -> None:
-        """Work or the taking in of a graph has begun or ended; the scheduler may be in the midst of a stimulus."""
-        at = time.monotonic_ns()
-        due = at - self._looked >= REST * self._took
-        self.catch_up(at=at)
-        graphs = self._work.graphs
-        if not self._cluster.work.outstanding:
-            if self._working and self._held is None:
-                self.weights.accrue(None, at=at)  # over before it could be looked at
-            self._working, self._held = False, None
+        """Work or the taking in of a graph may have begun or ended; the scheduler may be in the midst of a stimulus."""
+        working, graphs = self._cluster.work.outstanding, self._work.graphs
+        if (working, graphs) == (self._working, self._graphs):
             return
-        if not self._working:
-            self._working = True
-            if self._last is not None and not due:
-                # As in the work before, which was just now: only for which task all wait is another matter.
-                self._held = replace(self._last, graphs=graphs, only=None)
+        at = time.monotonic_ns()
+        self.catch_up(at=at)
+        if self._working and self._held is None and self._last is not None:
+            # It is over and was not looked at: it is taken for what was seen before.
+            self.weights.accrue(replace(self._last, graphs=self._graphs, only=None), at=at)
+        self.weights.accrue(None, at=at)
+        if graphs and working and self._held is not None:
+            self._held = replace(self._held, graphs=True)  # that is all that has changed
+        else:
+            self._held = None
+        self._working, self._graphs = working, graphs
+        if working:
             if not self._poller.is_running():
                 self._poller.callback_time = self._interval()
                 self._poller.start()
-        elif self._held is not None and self._held.graphs is not graphs:
-            self._held = replace(self._held, graphs=graphs)
-        if due and not self._soon and self._loop is not None:
+            self._look_soon(at)
+
+    def _look_soon(self, at: int) -> None:
+        """Look as soon as the present stimulus is over, if that is not too much."""
+        self._saved = min(MAX_SAVED, self._saved + SHARE * (at - self._saved_until))
+        self._saved_until = at
+        if self._loop is not None and not self._soon and self._saved >= self._took:
+            self._saved -= self._took
             self._soon = True
             self._loop.call_soon(self._guard, self._look_now)
 
@@ -198,7 +208,9 @@ class IdleWatch:
             if presence is None:
                 continue
             nthreads = ws.nthreads
-            taken = len(ws.processing) - len(ws.long_running)
+            taken = len(ws.processing)
+            if ws.long_running:
+                taken -= len(ws.long_running)
             left = nthreads - taken
             if taken:
                 active += taken

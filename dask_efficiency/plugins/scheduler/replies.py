@@ -188,6 +188,9 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         },
         "more_workers": len(cluster.present) - len(shown),
         "activity": cluster.activity(),
+        "causes": cluster.cause_activity(),
+        "bucket_causes": dict(cluster.totals(at=at).causes),
+        "not_sampled": dict(islice(cluster.not_sampled.items(), MAX_LIVE_WORKERS)),
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
         "gpus": own_gpus(shown.values()),
@@ -305,4 +308,9 @@ def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dic
 
 
 def _binned(timeline: Timeline) -> dict[str, Any]:
-    return {"bin": timeline.bin_ns, "elapsed": timeline.elapsed_ns, "activity": dict(timeline.activity)}
+    return {
+        "bin": timeline.bin_ns,
+        "elapsed": timeline.elapsed_ns,
+        "activity": dict(timeline.activity),
+        "causes": dict(timeline.causes),
+    }

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.sample_windows import Block
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.throttling import Throttling
@@ -51,6 +52,16 @@ class _Seen(NamedTuple):
     state: str
 
 
+class _Holder(NamedTuple):
+    """A thread that may have held the GIL."""
+
+    ident: int
+    #: Nanoseconds since the look before.
+    cpu: int
+    who: str
+    stack: Stack
+
+
 class Look:
     """Looks at the threads that run tasks.
 
@@ -70,6 +81,8 @@ class Look:
         Names what they wait for.
     throttling
         What the CPU limit did.
+    libraries
+        The threads that are not Python's.
     stacks
         Makes their stacks; None where there are none.
     running
@@ -85,6 +98,7 @@ class Look:
         threads: WatchedThreads,
         states: WaitStates,
         throttling: Throttling,
+        libraries: LibraryThreads,
         stacks: Stacks | None,
         *,
         running: Callable[[], Sequence[tuple[int, int, Key | None]]],
@@ -96,6 +110,7 @@ class Look:
         self._threads = threads
         self._states = states
         self._throttling = throttling
+        self._libraries = libraries
         self._stacks = stacks
         self._running = running
         self._loop_ident = loop_ident
@@ -104,6 +119,7 @@ class Look:
         self._hold = hold
         #: Whether anybody wants to know on which lines.
         self.stacks_wanted = False
+        self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
         #: When the look before was.
         self._last = 0
@@ -112,6 +128,12 @@ class Look:
         #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
+
+    def find_libraries(self) -> None:
+        """Find the threads of libraries, if the last look asked for them: what lets go of the GIL is not for a look."""
+        if self.wants_libraries:
+            self.wants_libraries = False
+            self._libraries.find(self._threads.native_ids, self._last)
 
     def begin(self, at: int) -> None:
         """Nothing is known of the time before ``at``, in which no task ran."""
@@ -153,16 +175,18 @@ class Look:
         gil_wait
             For how long the caller waited for the GIL, in nanoseconds.
         """
-        elapsed, self._last = max(1, at - self._last), at
+        before, self._last = self._last, at
+        elapsed = max(1, at - before)
         self._threads.look()
         computed = self._threads.read_cpu()
         try:
             if self.stacks_wanted and self._stacks is not None:
                 self._frames = sys._current_frames()
-            seen = self._see(at, elapsed)
-            share = self._share_of_libraries(seen, computed, elapsed)
+            seen = self._see(at, before)
+            shares = self._shares_of_libraries(seen, computed, elapsed)
             waiting_for_gil = self._waiting_for_gil(seen)
             handed_over = self._was_handed_over(gil_wait, seen)
+            holders = self._may_have_held(seen, waiting_for_gil, handed_over)
             for thread in seen:
                 watched = thread.watched
                 if thread.fresh:
@@ -170,12 +194,12 @@ class Look:
                 else:
                     self._adopt(watched, thread.key, thread.state)
                 if thread.state == GIL:
-                    self._at_gil(thread, seen, waiting_for_gil, handed_over)
+                    self._at_gil(thread, len(waiting_for_gil), handed_over, holders)
                 elif thread.state == RUNNING:
                     self._witness_computing(watched, thread.key, watched.cpu)
                     watched.cpu = 0
                 else:
-                    self._at_wait(thread, share)
+                    self._at_wait(thread, *shares)
                     watched.rest = 0
                 if thread.fresh:
                     watched.cpu = watched.rest = 0
@@ -186,7 +210,7 @@ class Look:
             self._frames = {}
         self._settle_core(at)
 
-    def _see(self, at: int, elapsed: int) -> list[_Seen]:
+    def _see(self, at: int, before: int) -> list[_Seen]:
         """Read clocks and states of the threads that run tasks."""
         seen = []
         for ident, start, key in self._running():
@@ -195,21 +219,20 @@ class Look:
                 continue
             watched, clocks = found
             fresh = watched.start != start or watched.key != key
-            since = at - watched.at
             if fresh and watched.key is not None:
                 self._leave(watched, watched.key)
             core = watched.read(clocks, at)
             if fresh:
-                # Of what the thread waited since it was read last, the part since the last look.
-                core = core * min(elapsed, since) // since if since else 0
+                if watched.looked != before:  # of what it waited since it was read last, some was no task's
+                    core = 0
                 watched.begin(start, key)
+            watched.looked = at
             if key is None:
                 continue
             if watched.state is None or watched.state == RUNNING:
                 watched.state = self._states.state(watched.files.syscall(), watched.files)
-                if self._stacks is not None and self._frames:
-                    watched.stack = self._stacks.task(self._frames.get(ident))
-            elif self._frames and not watched.stack and self._stacks is not None:
+                watched.stack = ()
+            if not watched.stack and self._frames and self._stacks is not None:
                 watched.stack = self._stacks.task(self._frames.get(ident))
             self._waited_for_core(watched, key, core)
             seen.append(_Seen(ident, watched, key, fresh, watched.state))
@@ -217,20 +240,24 @@ class Look:
 
     # -- witnesses ---------------------------------------------------------------------------
 
-    def _at_wait(self, thread: _Seen, share: float) -> None:
+    def _at_wait(self, thread: _Seen, library: float, core: float) -> None:
+        """A task that waits at a lock waits for threads of a library, as far as they computed or waited for a core."""
         watched, key = thread.watched, thread.key
-        library = round(max(0, watched.rest) * share) if thread.state == LOCK else 0
-        self._witness_wait(watched, key, LIBRARY, library)
-        self._witness_wait(watched, key, thread.state, watched.rest - library)
+        left = max(0, watched.rest)
+        if thread.state == LOCK and (library or core):
+            ns, waited_for_core = int(left * library), int(left * core)
+            self._witness_wait(watched, key, LIBRARY, ns)
+            self._waited_for_core(watched, key, waited_for_core)
+            left -= ns + waited_for_core
+        self._witness_wait(watched, key, thread.state, left)
 
-    def _at_gil(self, thread: _Seen, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> None:
+    def _at_gil(self, thread: _Seen, n: int, handed_over: bool, holders: Sequence[_Holder]) -> None:
         """Of n threads that want the GIL, each is the one from which it was taken with a chance of 1/n."""
         watched, key = thread.watched, thread.key
-        n = len(waiting_for_gil)
         waiting = n if handed_over else n - 1
         waited = max(0, watched.rest * waiting // n)
         self._witness_wait(watched, key, GIL, waited)
-        self._blame(thread, waited, seen, waiting_for_gil, handed_over)
+        self._blame(thread, waited, holders)
         computed = watched.cpu * (n - waiting) // n
         self._witness_computing(watched, key, computed)
         watched.rest -= waited
@@ -292,14 +319,19 @@ class Look:
 
     # -- libraries' threads ------------------------------------------------------------------
 
-    def _share_of_libraries(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> float:
-        """Share of the waiting at locks since the last look in which threads of libraries computed."""
-        if not computed:
-            return 0.0
+    def _shares_of_libraries(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> tuple[float, float]:
+        """Shares of the waiting at locks since the last look in which threads of libraries computed, or could not."""
         waited = sum(
             elapsed if thread.fresh else max(0, thread.watched.recent) for thread in seen if thread.state == LOCK
         )
-        return min(1.0, computed / waited) if waited else 0.0
+        if not waited:
+            return 0.0, 0.0
+        library = min(1.0, computed / waited)
+        core = 0
+        if computed and library < 1:
+            self.wants_libraries = True
+            core = self._libraries.core_wait(self._last)
+        return library, min(1.0 - library, core / waited)
 
     # -- the GIL -----------------------------------------------------------------------------
 
@@ -325,29 +357,28 @@ class Look:
             return False
         return any(thread.state == RUNNING for thread in seen)
 
-    def _blame(
-        self, waits: _Seen, ns: int, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool
-    ) -> None:
-        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
-        if ns <= 0 or not self._frames:
-            return
+    def _may_have_held(self, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
+        """Who may have held the GIL, and used CPU since the look before."""
+        if not waiting_for_gil or not self._frames:
+            return []
         tasks = {thread.ident: thread for thread in seen}
-        others = [ident for ident in self._threads.python if ident != waits.ident]
-        if handed_over:
-            may = [i for i in others if i in tasks and tasks[i].state == RUNNING] or others
-        else:
-            may = [ident for ident in others if ident in waiting_for_gil] or others
-        used = {ident: self._threads.cpu_of(self._threads.python[ident]) for ident in may}
-        whole = sum(used.values())
-        for ident, cpu in used.items():
-            part = ns * cpu // whole if whole else 0
-            if part:
-                who, stack = self._who(ident, tasks)
+        may = {thread.ident for thread in seen if thread.state == RUNNING} if handed_over else waiting_for_gil
+        used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
+        if len(may) < 2 and not handed_over:  # the only one that waits did not wait for itself
+            may = set(used)
+        return [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
+
+    def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
+        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
+        whole = sum(holder.cpu for holder in holders if holder.ident != waits.ident)
+        for ident, cpu, who, stack in holders:
+            part = ns * cpu // whole if whole and ident != waits.ident else 0
+            if part > 0:
                 self._row((HolderRow(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
         """Name who held the GIL for long, if it used CPU for about as long."""
-        used = {ident: self._threads.cpu_of(thread) for ident, thread in self._threads.python.items()}
+        used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         ident = max(used, key=lambda ident: used[ident])
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})

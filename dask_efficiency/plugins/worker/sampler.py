@@ -14,6 +14,7 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.worker.gil import find_gil, has_gil
+from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
 from dask_efficiency.plugins.worker.sample_windows import Block, SampleWindows
@@ -82,7 +83,7 @@ class WaitingSampler:
         self._rows: deque[tuple[StackRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
         self._holds: deque[Block] = deque(maxlen=100)
         self._loop_blocks: deque[Block] = deque(maxlen=100)
-        #: Held by who looks: the sampler's thread, or the event loop.
+        #: Held by who looks, and reads: the sampler's thread, or the event loop.
         self._turn = threading.Lock()
         #: Released to wake the sampler's thread.
         self._alarm = _thread.allocate_lock()
@@ -94,7 +95,7 @@ class WaitingSampler:
         self._spent = 0
         self._spent_on_loop = 0
         #: CPU nanoseconds of a look, of late.
-        self._cost = 0.0
+        self._cost = MIN_INTERVAL_NS * MAX_SHARE
         self._random = random.Random()
 
     @property
@@ -189,17 +190,20 @@ class WaitingSampler:
         reader: HeldReader | None = None
         threads: WatchedThreads | None = None
         throttling: Throttling | None = None
+        libraries: LibraryThreads | None = None
         own: ThreadFiles | None = None
         try:
             reader = HeldReader()
             own = ThreadFiles(reader, threading.get_native_id())
             threads = WatchedThreads(reader, self._worker.executors)
             throttling = Throttling.own()
+            libraries = LibraryThreads(reader)
             states = WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
             look = Look(
                 threads,
                 states,
                 throttling,
+                libraries,
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
                 running=self._running,
                 loop_ident=self._loop_ident,
@@ -217,36 +221,38 @@ class WaitingSampler:
         finally:
             with self._turn:
                 self._look = None
-                for closes in (threads, throttling, own, reader):
+                for closes in (threads, throttling, libraries, own, reader):
                     if closes is not None:
                         closes.close()
 
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
+        waited_for_core = 0
         while not self._closing:
             began = thread_time_ns()
-            clocks = own.clocks()
-            core = clocks.core if clocks is not None else 0
             if self._is_idle():
                 self._sleep()
                 look.begin(monotonic_ns())
                 continue
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
             # Work that comes as regularly as the looks would always be seen at the same place.
-            due = round(interval * (0.5 + self._random.random()))
-            asleep = monotonic_ns()
-            if self._alarm.acquire(timeout=due / 1e9):
+            interval = round(interval * (0.5 + self._random.random()))
+            due = monotonic_ns() + interval
+            if self._alarm.acquire(timeout=interval / 1e9):
                 continue
-            late = monotonic_ns() - asleep - due
-            clocks = own.clocks()
-            late = max(0, late - ((clocks.core if clocks is not None else 0) - core))
+            at = monotonic_ns()
             with self._turn:
                 if self._closing:
                     return
-                look.sample(monotonic_ns(), gil_wait=late)
+                clocks = own.clocks()
+                core = clocks.core if clocks is not None else 0
+                look.sample(at, gil_wait=max(0, at - due - (core - waited_for_core)))
+                waited_for_core = core
                 blocks.look(look.stacks_wanted)
+            look.find_libraries()
             took = thread_time_ns() - began
-            self._cost = took if not self._cost else 0.9 * self._cost + 0.1 * took
+            # One look that is long, as the first ones are, shall not keep it from looking for long.
+            self._cost += 0.4 * (min(took, 3 * self._cost) - self._cost)
             self._spent += took
 
     def _is_idle(self) -> bool:

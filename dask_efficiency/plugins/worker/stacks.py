@@ -15,8 +15,8 @@ import tornado
 from dask_efficiency import plugins
 from dask_efficiency.profile import MAX_DEPTH, Frame, Stack
 
-#: Functions whose lines are remembered; functions that come with each task's message are other ones each time.
-MAX_CODES = 5_000
+#: Lines that are remembered; of functions that come with each task's message, there are new ones each time.
+MAX_KNOWN = 20_000
 
 #: Frames that are walked; the innermost count.
 MAX_WALKED = 500
@@ -30,10 +30,15 @@ def _folder(module: object) -> str:
 _SERVANTS = (_folder(plugins), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
 
 #: What calls a task's function.
-_CALLERS = (*_SERVANTS, *(os.path.join(_folder(dask), name) for name in ("_task_spec.py", "core.py", "utils.py")))
+_CALLERS = (*_SERVANTS, *(_folder(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
 
-#: What calls what an event loop does.
-_LOOPS = (_folder(asyncio), _folder(tornado), str(threading.__file__), "<frozen runpy>")
+#: What calls what an event loop, or a thread, does.
+_LOOPS = (
+    _folder(asyncio) + "base_events.py",
+    _folder(asyncio) + "events.py",
+    _folder(tornado) + "ioloop.py",
+    str(threading.__file__),
+)
 
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 
@@ -42,50 +47,50 @@ class Stacks:
     """Makes stacks of frames, of which each is made once."""
 
     def __init__(self) -> None:
-        #: By the identity of each code object, which is kept: its kind, and its frames by instruction.
-        self._codes: dict[int, tuple[CodeType, int, dict[int, Frame]]] = {}
+        #: By the identity of a code object, which is kept, and the instruction in it: kind and frame.
+        self._known: dict[tuple[int, int], tuple[int, Frame, CodeType]] = {}
 
     def task(self, frame: FrameType | None) -> Stack:
         """Of a task's thread: from its outermost frame inwards to the line that computes or waits.
 
         The worker's own calls around the task are left out, and what waits for it inside Dask and ``threading``.
         """
-        return self._stack(frame, outer=_CALLER, inner=_SERVANT)
+        found = self._walk(frame)
+        start, stop = 0, len(found)
+        while stop > start and found[stop - 1][0] & _CALLER:
+            stop -= 1
+        while start < stop and found[start][0] & _SERVANT:
+            start += 1
+        return _stack(found, start, stop)
 
     def loop(self, frame: FrameType | None) -> Stack:
         """Of an event loop's thread, or any other: from what the loop called inwards."""
-        return self._stack(frame, outer=_LOOP, inner=0)
+        found = self._walk(frame)
+        called = next((i for i, known in enumerate(found) if known[0] & _LOOP), len(found))
+        return _stack(found, 0, called)
 
-    def _stack(self, frame: FrameType | None, *, outer: int, inner: int) -> Stack:
-        found: list[Frame] = []
-        kinds: list[int] = []
+    def _walk(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
+        """Innermost first."""
+        found: list[tuple[int, Frame, CodeType]] = []
+        known = self._known
         while frame is not None and len(found) < MAX_WALKED:
-            kind, named = self._frame(frame)
-            found.append(named)
-            kinds.append(kind)
+            code = frame.f_code
+            at = id(code), frame.f_lasti
+            seen = known.get(at)
+            if seen is None:
+                if len(known) >= MAX_KNOWN:
+                    known.clear()
+                named = Frame(code.co_qualname, code.co_filename, frame.f_lineno or 0)
+                seen = known[at] = _kind(code.co_filename), named, code
+            found.append(seen)
             frame = frame.f_back
-        start, stop = 0, len(found)
-        while stop > start and kinds[stop - 1] & outer:
-            stop -= 1
-        while start < stop and kinds[start] & inner:
-            start += 1
-        if start == stop:  # nothing but the worker's own: what it is at
-            stop = min(start + 1, len(found))
-            start = max(0, stop - 1)
-        return tuple(reversed(found[start : min(stop, start + MAX_DEPTH)]))
+        return found
 
-    def _frame(self, frame: FrameType) -> tuple[int, Frame]:
-        code = frame.f_code
-        known = self._codes.get(id(code))
-        if known is None:
-            if len(self._codes) >= MAX_CODES:
-                self._codes.clear()
-            known = self._codes[id(code)] = code, _kind(code.co_filename), {}
-        _, kind, frames = known
-        named = frames.get(frame.f_lasti)
-        if named is None:
-            named = frames[frame.f_lasti] = Frame(code.co_qualname, code.co_filename, frame.f_lineno or 0)
-        return kind, named
+
+def _stack(found: list[tuple[int, Frame, CodeType]], start: int, stop: int) -> Stack:
+    if start >= stop:  # nothing but the worker's own: what it is at
+        start, stop = 0, 1
+    return tuple([named for _, named, _ in found[start : min(stop, start + MAX_DEPTH)]][::-1])
 
 
 def _kind(file: str) -> int:

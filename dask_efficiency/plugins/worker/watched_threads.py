@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from distributed import Scheduler, Worker
 
 from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.plugins.worker.wait_states import RUNNING
 from dask_efficiency.profile import Stack
 
 if TYPE_CHECKING:
@@ -25,7 +26,21 @@ DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "Async
 class Watched:
     """A thread that runs tasks: what of its present task has no witness yet, in nanoseconds."""
 
-    __slots__ = ("at", "clocks", "core", "cpu", "files", "key", "recent", "rest", "stack", "start", "state")
+    __slots__ = (
+        "at",
+        "clocks",
+        "core",
+        "cpu",
+        "files",
+        "key",
+        "looked",
+        "recent",
+        "rest",
+        "slept_since",
+        "stack",
+        "start",
+        "state",
+    )
 
     def __init__(self, files: ThreadFiles, clocks: Clocks, at: int) -> None:
         self.files = files
@@ -38,6 +53,10 @@ class Watched:
         #: What it was seen at, and its stack then; None if that is no more known to hold.
         self.state: str | None = None
         self.stack: Stack = ()
+        #: Its CPU clock just before its clocks were read: while it stays the same, the thread sleeps.
+        self.slept_since = -1
+        #: When it was last seen running a task.
+        self.looked = -1
         self.cpu = self.core = 0
         #: Neither on a CPU nor ready to run; less than 0 where a reading came late.
         self.rest = 0
@@ -54,7 +73,7 @@ class Watched:
         self.core += core
         self.rest += rest
         self.recent += rest
-        if clocks.turns != before.turns:
+        if clocks is not before and clocks.turns != before.turns:
             self.state = None
         self.clocks, self.at = clocks, at
         return core
@@ -77,20 +96,24 @@ class WatchedThreads:
         The worker's.
     """
 
-    def __init__(self, reader: HeldReader, executors: dict[str, Any]) -> None:
+    def __init__(self, reader: HeldReader, executors: Mapping[str, Any]) -> None:
         self._reader = reader
         self._executors = executors
+        self._found: list[threading.Thread] = []
         #: Threads that were here before any task of ours.
         self._first = {thread.native_id for thread in threading.enumerate()}
         self._watched: dict[int, Watched] = {}
         self._others: dict[int, ThreadFiles] = {}
         #: Python's threads by ident.
         self.python: dict[int, threading.Thread] = {}
-        #: CPU nanoseconds of each of Python's threads, by native id, now and at the look before.
+        #: Idents of those that are no library's.
+        self._known: set[int] = set()
+        #: CPU nanoseconds of each of Python's threads by ident, now and at the look before.
         self._cpu: dict[int, int] = {}
         self._cpu_before: dict[int, int] = {}
         self._process = time.process_time_ns()
         self._debt = 0
+        self.look()
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -103,52 +126,70 @@ class WatchedThreads:
 
     def look(self) -> None:
         """Find the threads of Python that there are now."""
-        self.python = {thread.ident: thread for thread in threading.enumerate() if thread.ident is not None}
-        if len(self._watched) + len(self._others) > len(self.python):
-            for ident in [ident for ident in self._watched if ident not in self.python]:
-                self._watched.pop(ident).files.close()
-            native = {thread.native_id for thread in self.python.values()}
-            for native_id in [native_id for native_id in self._others if native_id not in native]:
-                self._others.pop(native_id).close()
+        # Without those that are just being started: they have no ids yet.
+        found = [thread for thread in threading.enumerate() if thread.native_id is not None]
+        if found != self._found:
+            self._found = found
+            self._sort()
+
+    def _sort(self) -> None:
+        self.python = {thread.ident: thread for thread in self._found[:MAX_THREADS] if thread.ident is not None}
+        pools = (getattr(executor, "_threads", ()) for executor in self._executors.values())
+        ours = {thread.native_id for pool in pools for thread in list(pool)} | self._first
+        self._known = {
+            ident
+            for ident, thread in self.python.items()
+            if thread.native_id in ours or thread.name.startswith(DASK_NAMES)
+        }
+        for ident in [ident for ident in self._watched if ident not in self.python]:
+            self._watched.pop(ident).files.close()
+        for ident in [ident for ident in self._others if ident not in self.python]:
+            self._others.pop(ident).close()
 
     def task_thread(self, ident: int, at: int) -> tuple[Watched, Clocks] | None:
         """A thread that runs a task, and its clocks now; None if it has just ended or there are too many."""
         watched = self._watched.get(ident)
         if watched is not None:
+            cpu = cpu_clock(watched.files.native_id)
+            if watched.slept_since == cpu and watched.state not in (None, RUNNING):
+                return watched, watched.clocks  # it has not run since
             clocks = watched.files.clocks()
             if clocks is not None:
+                watched.slept_since = cpu
                 return watched, clocks
             self._watched.pop(ident).files.close()  # another thread has its ident now
-        thread = self.python.get(ident)
-        if thread is None or thread.native_id is None or len(self._watched) >= MAX_THREADS:
-            return None
-        try:
-            files = ThreadFiles(self._reader, thread.native_id)
-        except OSError:
-            return None
-        clocks = files.clocks()
-        if clocks is None:
-            files.close()
+        files = self._open(ident)
+        clocks = files.clocks() if files is not None else None
+        if files is None or clocks is None:
             return None
         watched = self._watched[ident] = Watched(files, clocks, at)
         return watched, clocks
 
     def other(self, ident: int) -> ThreadFiles | None:
         """The files of a thread of Python that runs no task."""
-        native_id = self.python[ident].native_id
-        if native_id is None:
-            return None
-        files = self._others.get(native_id)
-        if files is None or files.clocks() is None:
+        files = self._others.get(ident)
+        if files is not None and files.native_id != self.python[ident].native_id:
+            self._others.pop(ident).close()
+            files = None
+        if files is None:
+            files = self._open(ident)
             if files is not None:
-                self._others.pop(native_id).close()
-            if len(self._others) >= MAX_THREADS:
-                return None
-            try:
-                files = self._others[native_id] = ThreadFiles(self._reader, native_id)
-            except OSError:
-                return None
+                self._others[ident] = files
         return files
+
+    def _open(self, ident: int) -> ThreadFiles | None:
+        thread = self.python.get(ident)
+        if thread is None or thread.native_id is None:
+            return None
+        try:
+            return ThreadFiles(self._reader, thread.native_id)
+        except OSError:
+            return None
+
+    @property
+    def native_ids(self) -> set[int]:
+        """Of the threads of Python."""
+        return {thread.native_id for thread in self._found if thread.native_id is not None}
 
     # -- CPU ---------------------------------------------------------------------------------
 
@@ -162,31 +203,20 @@ class WatchedThreads:
             those that run tasks, and ours. 0 where the process's time is not this worker's alone.
         """
         process = time.process_time_ns()
-        native_ids = [t.native_id for t in self.python.values() if t.native_id is not None][:MAX_THREADS]
-        self._cpu_before, self._cpu = self._cpu, {native_id: cpu_clock(native_id) for native_id in native_ids}
+        before = self._cpu_before = self._cpu
+        now = self._cpu = {
+            ident: cpu_clock(thread.native_id) for ident, thread in self.python.items() if thread.native_id is not None
+        }
         more, self._process = process - self._process, process
-        if len(Worker._instances) > 1 or Scheduler._instances or not self._cpu_before:
+        if len(Worker._instances) > 1 or Scheduler._instances or not before:
             return 0
-        pools = (getattr(executor, "_threads", ()) for executor in self._executors.values())
-        ours = {thread.native_id for pool in pools for thread in list(pool)} | self._first
-        ours.update(watched.files.native_id for watched in self._watched.values())
-        known = sum(
-            self.cpu_of(thread)
-            for thread in self.python.values()
-            if thread.native_id in ours or thread.name.startswith(DASK_NAMES)
-        )
+        known = self._known
+        ours = sum([max(0, cpu - before.get(ident, 0)) for ident, cpu in now.items() if ident in known])
         # The process's clock is behind, by up to a tick of the kernel for each thread that runs: that evens out.
-        computed = more - known + self._debt
+        computed = more - ours + self._debt
         self._debt = max(min(0, computed), -more)
         return max(0, computed)
 
-    def cpu_of(self, thread: threading.Thread) -> int:
+    def cpu_of(self, ident: int) -> int:
         """CPU nanoseconds of a thread between the last two readings."""
-        native_id = thread.native_id
-        if native_id is None or native_id not in self._cpu:
-            return 0
-        return max(0, self._cpu[native_id] - self._cpu_before.get(native_id, 0))
-
-    def names(self, idents: Iterable[int]) -> dict[int, str]:
-        """How threads are called that run no tasks."""
-        return {ident: f"(thread {self.python[ident].name[:100]})" for ident in idents if ident in self.python}
+        return max(0, self._cpu.get(ident, 0) - self._cpu_before.get(ident, 0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from dask_efficiency.report.colours import ink
+from dask_efficiency.report.html.flames import flames
 from dask_efficiency.report.html.timeline import through
 from dask_efficiency.report.lost_time import Part
 from dask_efficiency.report.pie import label_point, svg_path, wedges
@@ -23,7 +24,20 @@ from dask_efficiency.report.sections.document import (
     slices_of,
 )
 
-__all__ = ["along", "bar", "change", "in_words", "legend_of", "peers", "pie", "slices_of", "stack", "strip", "through"]
+__all__ = [
+    "along",
+    "bar",
+    "change",
+    "flames",
+    "in_words",
+    "legend_of",
+    "peers",
+    "pie",
+    "slices_of",
+    "stack",
+    "strip",
+    "through",
+]
 
 #: A narrower wedge has no room for its per cent, which the legend has too.
 LABELLED_SHARE = 0.08

@@ -20,8 +20,8 @@ from dask_efficiency.report.sections.document import (
     Block,
     Cell,
     Document,
+    Flames,
     Label,
-    Losses,
     Section,
     Strips,
     Table,
@@ -30,7 +30,7 @@ from dask_efficiency.report.sections.document import (
 from dask_efficiency.storage import writing
 
 #: What figures need when a reader points at them.
-SCRIPTS = {Through: "timeline.js", Strips: "strips.js"}
+SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
 
 
 def page(document: Document) -> str:
@@ -99,7 +99,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals["numbers"] = figures
-    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints, "advised": _advised}
+    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints}
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
     return environment
 
@@ -118,8 +118,3 @@ def _hints(table: Table) -> Sequence[str]:
     """What the first cells say when they are pointed at, where that is to be read without pointing."""
     firsts = [row[0] for row in table.rows] if table.hint_head else []
     return [first.hint if isinstance(first, Label) else "" for first in firsts]
-
-
-def _advised(losses: Losses) -> Sequence[str]:
-    """What to do, by row; nothing where nothing is advised."""
-    return [losses.advice.get(str(row[0]), "") for row in losses.table.rows] if losses.advice else []

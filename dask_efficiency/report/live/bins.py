@@ -36,6 +36,10 @@ class ThreadTotals(Protocol):
     def nthreads(self) -> int:
         """Threads that were there."""
 
+    @property
+    def causes(self) -> Mapping[str, int]:
+        """The nanoseconds by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known."""
+
 
 def bin_width(heartbeat_seconds: float) -> int:
     """Nanoseconds that a bin of the timeline spans, for workers that report this often."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dask_efficiency.buckets import Breakdown
+from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.report.live.causes import CauseShare, cause_shares, largest_cause
 from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.report.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.report.live.workers import WorkerCounters, WorkerTimes
@@ -76,6 +77,10 @@ class LastSeconds:
     now: Details | DetailsNow
     #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    #: Parts of :attr:`did` by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it, or are none.
+    causes: Mapping[str, int] = field(default_factory=dict)
+    #: Worker name to the reason why nobody looks what its threads wait for.
+    not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def report(self) -> ReportValues:
@@ -87,12 +92,30 @@ class LastSeconds:
             cluster_seconds=0.0,
             by_worker={ALL_WORKERS: self.did},
             not_measured=self.not_measured,
+            causes_by_worker={ALL_WORKERS: self.causes} if self.causes else {},
+            not_sampled=self.not_sampled,
         )
 
     @property
     def threads(self) -> dict[str, float]:
         """How many threads did what in the mean; they add up to ``nthreads``. Empty without heartbeats."""
         return mean_threads(self.did, self.nthreads)
+
+    @property
+    def threads_by_cause(self) -> dict[str, float]:
+        """The same for each of :attr:`causes`."""
+        whole = self.did.total_ns
+        return {name: self.nthreads * ns / whole for name, ns in self.causes.items()}
+
+    @cached_property
+    def cause_shares(self) -> dict[Bucket, tuple[CauseShare, ...]]:
+        """Why threads did nothing useful, by bucket, the largest cause of each first."""
+        return cause_shares(self.did, self.causes)
+
+    @property
+    def largest_cause(self) -> CauseShare | None:
+        """The known cause that took most time; None where none took enough of it."""
+        return largest_cause(self.did, self.causes)
 
     @cached_property
     def workers(self) -> WorkerTimes:

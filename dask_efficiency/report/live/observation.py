@@ -61,6 +61,12 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
+    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known; monotone.
+    causes: Mapping[str, int] = field(default_factory=dict)
+    #: Parts of ``buckets``, likewise.
+    bucket_causes: Mapping[str, int] = field(default_factory=dict)
+    #: Worker name to the reason why nobody looks what its threads wait for.
+    not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.report.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
+from dask_efficiency.report.live.causes import causes_since
 from dask_efficiency.report.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
 from dask_efficiency.straggler.finding import Finding
 
@@ -75,14 +76,17 @@ def tab_view(
     bin_ns = bin_width(heartbeat_seconds)
     window = window_of(polls, width=bin_ns)
     first, last = window[0], window[-1]
+    did = done_since(first.activity, last.activity)
     return TabView(
         last=LastSeconds(
             seconds=(last.at - first.at) / 1e9,
             nthreads=last.nthreads,
-            did=done_since(first.activity, last.activity),
+            did=did,
             then=then,
             now=DetailsNow(last.at, cluster),
             not_measured=dict(cluster.reasons),
+            causes=causes_since(first.causes, last.causes, did),
+            not_sampled=cluster.not_sampled,
         ),
         polls=window,
         bin_ns=bin_ns,

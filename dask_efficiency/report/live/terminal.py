@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.report.colours import COLOURS, LETTERS
 from dask_efficiency.report.figures import apportion, format_seconds, format_share, harmless, shorten
+from dask_efficiency.report.live.causes import listed, not_sampled
 from dask_efficiency.report.live.top_view import TopView
 from dask_efficiency.report.lost_time import Part, parts_of
 from dask_efficiency.report.terminal.bar import cells, letters, packed
@@ -136,7 +137,7 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    lines += wrapped(_gpus(view)) + wrapped(_events(view))
+    lines += wrapped(_causes(view)) + wrapped(_gpus(view)) + wrapped(_events(view))
     life = wrapped(_life(view), "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
@@ -203,6 +204,14 @@ def _verdict(view: TopView) -> str:
     if last.seconds >= view.life.window_seconds:
         return ""  # the sentence on its life says it
     return f"Last {format_seconds(last.seconds)}: {verdict(last.report)}."
+
+
+def _causes(view: TopView) -> str:
+    """Why threads did nothing useful, bucket by bucket, and of whom nobody knows."""
+    rows = ((bucket, listed(row)) for bucket, row in view.last.cause_shares.items())
+    known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
+    said = [f"Why {known}" * bool(known), not_sampled(view.last.not_sampled)]
+    return "".join(f"{one}. " for one in said if one).rstrip()
 
 
 def _gpus(view: TopView) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown
+from dask_efficiency.causes import fit_known
+from dask_efficiency.report.live.causes import causes_since
 from dask_efficiency.report.live.last_seconds import ALL_WORKERS, LastSeconds, done_since, mean_threads
 from dask_efficiency.report.live.names import natural
 from dask_efficiency.report.live.observation import Observation, WorkerObservation
@@ -44,6 +46,7 @@ class TopView:
             "verdict": verdict(last.report),
             "efficiency": _finite(last.report.efficiency),
             "threads": last.threads,
+            "threads_by_cause": last.threads_by_cause,
             "tasks": dict(self.tasks),
             "joined": list(self.joined),
             "left": list(self.left),
@@ -74,12 +77,15 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
     # Where not all workers are named, one that is named no more may still be there.
     all_named = now.more_workers == (0 if then is None else then.more_workers) == 0
     ended = {outcome: n - (0 if then is None else then.tasks.get(outcome, 0)) for outcome, n in now.tasks.items()}
+    did = done_since({} if then is None else then.activity, now.activity)
     last = LastSeconds(
         seconds=(now.at - (now.started if then is None else then.at)) / 1e9,
         nthreads=now.nthreads,
-        did=done_since({} if then is None else then.activity, now.activity),
+        did=did,
         then=None if then is None else then.details,
         now=now.details,
+        causes=causes_since({} if then is None else then.causes, now.causes, did),
+        not_sampled=now.not_sampled,
     )
     return TopView(
         source=source,
@@ -94,6 +100,7 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
 
 
 def _life(now: Observation) -> ReportValues:
+    causes = fit_known(now.bucket_causes, now.buckets)
     return ReportValues(
         name="life",
         started=0.0,
@@ -101,6 +108,8 @@ def _life(now: Observation) -> ReportValues:
         cluster_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
         no_workers_seconds=now.no_workers / 1e9,
         by_worker={ALL_WORKERS: Breakdown(now.buckets)},
+        causes_by_worker={ALL_WORKERS: causes} if causes else {},
+        not_sampled=now.not_sampled,
     )
 
 

@@ -9,7 +9,14 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
 from dask_efficiency.report.comparison_data import to_dict
-from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale, rounded, signed
+from dask_efficiency.report.comparison_table import (
+    ComparisonTable,
+    Row,
+    comparison_table,
+    fine_scale,
+    rounded,
+    signed,
+)
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise, verdict
 from dask_efficiency.report.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
@@ -17,12 +24,14 @@ from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.report.sections.document import (
     Change,
     Document,
+    Label,
     Legend,
     Section,
     Sides,
     Slice,
     Table,
     bucket_label,
+    cause_label,
     section,
     slices_of,
 )
@@ -135,29 +144,37 @@ def causes(comparison: ComparisonValues) -> Section:
         *lines,
         Table(
             tuple(columns),
-            tuple((bucket_label(row[0]), *row[1:]) for row in rows),
+            tuple((_label(row), *cells[1:]) for row, cells in zip(table.rows, rows, strict=True)),
             sums=table.sums,
-            drawings=_changes(comparison, [row[0] for row in rows]),
+            drawings=_changes(comparison, table),
             drawn_behind=list(columns).index("change"),
         ),
     )
 
 
-def _changes(comparison: ComparisonValues, labels: Sequence[str]) -> tuple[Change | None, ...]:
+def _label(row: Row) -> Label:
+    return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
+
+
+def _changes(comparison: ComparisonValues, table: ComparisonTable) -> tuple[Change | None, ...]:
     changes = {str(cause.bucket): cause.time.change for cause in comparison.causes}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
-        Change(changes[label] / largest, COLOURS[Bucket(label)]) if changes.get(label) else None for label in labels
+        Change(changes[row.label] / largest, COLOURS[Bucket(row.label)])
+        if not row.bucket and changes.get(row.label)
+        else None
+        for row in table.rows
     )
 
 
 def _columns(comparison: ComparisonValues, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
     rows = table.rows
-    times = {str(cause.bucket): cause.time for cause in comparison.causes}
-    times |= {"lost": comparison.lost, "useful": comparison.useful, "running": comparison.running}
+    times = {("", str(cause.bucket)): cause.time for cause in comparison.causes}
+    times |= {("", "lost"): comparison.lost, ("", "useful"): comparison.useful, ("", "running"): comparison.running}
+    times |= {(str(cause.bucket), part.cause): part.time for cause in comparison.causes for part in cause.parts}
 
     def change(position: int) -> str:
-        time = times.get(rows[position].label)
+        time = times.get((rows[position].bucket, rows[position].label))
         noise = time is not None and time.change and time.within_spread
         return f"{WITHIN if noise else ''}{rows[position].change}"
 

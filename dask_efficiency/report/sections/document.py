@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import DESCRIPTIONS as CAUSES_MEAN
 from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.report.flame import Box
 from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.timeline import Timeline
@@ -21,6 +23,8 @@ class Label:
     #: Empty for no square.
     colour: str = ""
     hint: str = ""
+    #: Whether it names a part of what stands above it.
+    is_part: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -122,11 +126,25 @@ class Losses:
     """The table of lost time, and what to do about it."""
 
     table: Table
-    #: What to do, by the text of a row's first cell.
+    #: What to do, by what a row is called.
     advice: Mapping[str, str]
-    #: Sentences, empty where there is nothing to say: what is in no figure, and where to read on.
+    #: What each row is called in the advice.
+    names: tuple[str, ...]
+    #: Sentences below the table, empty where there is nothing to say: what is not known, what is in no figure, and
+    #: where to read on.
+    not_known: str = ""
     not_counted: str = ""
     read_on: str = ""
+
+    @property
+    def by_row(self) -> tuple[str, ...]:
+        """What to do, for each row; empty where nothing is advised at all."""
+        return tuple(self.advice.get(name, "") for name in self.names) if self.advice else ()
+
+    @property
+    def beneath(self) -> tuple[str, ...]:
+        """The sentences that are no advice."""
+        return tuple(text for text in (self.not_known, self.not_counted) if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +179,14 @@ class Through:
 
 
 @dataclass(frozen=True, slots=True)
+class Flames:
+    """Time by cause, prefix and stack, as boxes below those that they are part of."""
+
+    #: The whole first, and each before those in it.
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Along:
     """A bar along a run, from its start to its end."""
 
@@ -186,7 +212,7 @@ class Code:
     text: str
 
 
-Figure: TypeAlias = ByBucket | Sides | Legend | Through | Along | Strips | Code
+Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Strips | Code
 Block: TypeAlias = "str | Aside | Table | Losses | Figure | Section"
 
 
@@ -263,6 +289,8 @@ def is_empty(block: Block) -> bool:
             return not rows
         case Legend(entries):
             return not entries
+        case Flames(boxes):
+            return not boxes
         case Section(blocks=blocks):
             return not blocks
     return False
@@ -273,6 +301,11 @@ def bucket_label(bucket: str) -> Label:
     if bucket not in set(Bucket):
         return Label(bucket)
     return Label(str(bucket), COLOURS[Bucket(bucket)], DESCRIPTIONS[Bucket(bucket)])
+
+
+def cause_label(bucket: str, cause: str) -> Label:
+    """A cause's name and meaning, below its bucket."""
+    return Label(cause, hint=CAUSES_MEAN.get(Bucket(bucket), {}).get(cause, ""), is_part=True)
 
 
 def slices_of(parts: tuple[Part, ...]) -> tuple[Slice, ...]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.causes import CAUSES, UNKNOWN, of_bucket
+from dask_efficiency.causes import name_of as cause_name
 from dask_efficiency.report.arrivals import lines as arrival_lines
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.figures import (
@@ -95,9 +97,19 @@ def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
     held = format_share(row.ns(*HELD) / there) if there else "-"
     lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
     finalized = there - row.ns(Bucket.RUNNING)
-    loss = f"{lost[0]} {format_share(row.ns(lost[0]) / finalized)}" if lost else ""
+    loss = _named_loss(row, report.causes_by_worker.get(name, {}), lost[0], finalized) if lost else ""
     threads = str(report.nthreads.get(name, "-"))
     return name_of(name), threads, time, held, _useful_text(row), loss
+
+
+def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, finalized: int) -> str:
+    """A bucket, or the cause that most of it is, and its share of the finalized time."""
+    seen = of_bucket(causes, bucket) if bucket in CAUSES else {}
+    known = {cause: ns for cause, ns in seen.items() if cause != UNKNOWN}
+    most = max(known, key=lambda cause: known[cause], default=UNKNOWN)
+    if 2 * known.get(most, 0) > row.ns(bucket):
+        return f"{cause_name(bucket, most)} {format_share(known[most] / finalized)}"
+    return f"{bucket} {format_share(row.ns(bucket) / finalized)}"
 
 
 def least_useful_first(report: ReportValues) -> list[str]:
@@ -170,7 +182,7 @@ def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
     if not groups:
         return Section("Prefixes")
-    table = _prefix_table(groups)
+    table = _prefix_table(groups, _waits(report, extent.prefixes))
     lines = ("other: cancelled, recomputed or still running",) if "other" in table.heads else ()
     title = f"Prefixes by time held (thread-{_prefix_scale(groups).unit})"
     if not extent.drawn:
@@ -183,15 +195,29 @@ def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     if len(everything) > len(groups):
         number = sum(1 for row in report.by_prefix.values() if row.ns(*HELD))
         heading = f"All {number} prefixes" if number <= MAX_ROWS else f"{MAX_ROWS} of {number} prefixes"
-        more = section(heading, replace(_prefix_table(everything), sortable=True), folded=True)
+        more = section(
+            heading, replace(_prefix_table(everything, _waits(report, MAX_ROWS)), sortable=True), folded=True
+        )
     return section(title, *lines, drawn, more)
+
+
+def _waits(report: ReportValues, at_most: int) -> dict[str, str]:
+    """What most of ``thread-noncpu`` is, by what prefixes are called on a screen; empty where nobody knows."""
+    found = {}
+    for label, names in top_labels(report.by_prefix, "prefix", "prefixes", at_most).items():
+        rows = [of_bucket(report.causes_by_prefix.get(name, {}), Bucket.THREAD_NONCPU) for name in names]
+        causes = {cause: sum(row.get(cause, 0) for row in rows) for row in rows for cause in row}
+        if causes:
+            most = max(causes, key=lambda cause: causes[cause])
+            found[label] = f"{most} {format_share(causes[most] / sum(causes.values()))}"
+    return found
 
 
 def _prefix_scale(groups: Mapping[str, Breakdown]) -> Scale:
     return time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9)
 
 
-def _prefix_table(groups: Mapping[str, Breakdown]) -> Table:
+def _prefix_table(groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
     columns: dict[str, tuple[Bucket, ...]] = {
         "cpu": (Bucket.THREAD_CPU,),
         "gpu": (Bucket.GPU,),
@@ -210,8 +236,11 @@ def _prefix_table(groups: Mapping[str, Breakdown]) -> Table:
     for name, row in groups.items():
         total = scale.steps(row.ns(*HELD) / 1e9)
         steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
-        rows.append((name, *map(scale.text, steps), scale.text(total)))
-    return Table(("prefix", *columns, "held"), tuple(rows))
+        rows.append((name, *map(scale.text, steps), scale.text(total), waits.get(name, "")))
+    heads = ("prefix", *columns, "held", "waits for")
+    if not waits:
+        return Table(heads[:-1], tuple(row[:-1] for row in rows))
+    return Table(heads, tuple(rows), words=(0, len(heads) - 1))
 
 
 def spans(report: ReportValues, extent: Extent = SCREEN) -> Section:
@@ -237,9 +266,14 @@ def spans(report: ReportValues, extent: Extent = SCREEN) -> Section:
 
 def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
     """The groups that held most time by what they are called on a screen, then the rest as one."""
-    ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
-    labels = labelled(ranked, one, many, at_most)
+    labels = top_labels(groups, one, many, at_most)
     return {label: combine(groups[name] for name in names) for label, names in labels.items()}
+
+
+def top_labels(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int) -> dict[str, list[str]]:
+    """The same, with the names that each label stands for."""
+    ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
+    return labelled(ranked, one, many, at_most)
 
 
 def repeats(report: ReportValues, extent: Extent = SCREEN) -> Section:

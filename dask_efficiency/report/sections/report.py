@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.report.advice import advised, read_on
+from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.figures import (
     format_count,
     format_percent,
@@ -25,6 +26,7 @@ from dask_efficiency.report.figures import (
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
 from dask_efficiency.report.model import PHASES, ReportValues
+from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.document import (
     Aside,
     ByBucket,
@@ -36,6 +38,7 @@ from dask_efficiency.report.sections.document import (
     Table,
     Through,
     bucket_label,
+    cause_label,
     legend_of,
     section,
     slices_of,
@@ -152,14 +155,19 @@ def _data(report: ReportValues) -> dict[str, Any]:
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:
-    """The mean number of threads in each bin, by activity, to hundredths."""
+    """The mean number of threads in each bin, by activity and by cause, to hundredths."""
+
+    def threads(rows: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
+        return {
+            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
+            for name, row in rows.items()
+        }
+
     return {
         "bin_seconds": timeline.bin_ns / 1e9,
         "seconds": timeline.elapsed_ns / 1e9,
-        "threads": {
-            name: [round(ns / width, 2) for ns, width in zip(row, timeline.widths, strict=True)]
-            for name, row in timeline.activity.items()
-        },
+        "threads": threads(timeline.activity),
+        "causes": threads(timeline.causes),
     }
 
 
@@ -169,14 +177,27 @@ def losses(report: ReportValues, extent: Extent = SCREEN) -> Section:
     found = lost_time(report)
     if not found.parts and found.running is None:
         return section(heading, Aside(not_counted(report)))
-    heads, rows = loss_cells(found)
+    heads, cells = loss_cells(found)
+    labels = [cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows]
     table = Table(
         heads,
-        tuple((bucket_label(row[0]), *row[1:]) for row in rows),
-        sums=(len(rows) - 1,),
+        tuple((label, *row[1:]) for label, row in zip(labels, cells, strict=True)),
+        sums=(len(cells) - 1,),
         strong=(0,),
     )
-    return section(heading, Losses(table, advised(report), not_counted(report), read_on(report)))
+    names = tuple(row.name for row in found.rows)
+    not_known = why_not_known(report)
+    return section(
+        heading,
+        Losses(
+            table,
+            advised(report),
+            names,
+            not_known=not_known[:1].upper() + not_known[1:],
+            not_counted=not_counted(report),
+            read_on=read_on(report),
+        ),
+    )
 
 
 def not_counted(report: ReportValues) -> str:
@@ -316,6 +337,9 @@ def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
 #: A report from top to bottom; a section that has nothing to say has no blocks.
 SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     losses,
+    culprits,
+    flame_graph,
+    holds,
     factors,
     through_the_run,
     in_report,

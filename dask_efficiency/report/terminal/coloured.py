@@ -13,7 +13,7 @@ from dask_efficiency.report.colours import COLOURS, DISTINCT_COLOURS, LETTERS
 from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.report.sections.document import Aside, ByBucket, Document, Label, Losses, Section, Table
 from dask_efficiency.report.terminal.bar import cells, letters, packed
-from dask_efficiency.report.terminal.plain import column_widths, placed, plain, with_bars, written
+from dask_efficiency.report.terminal.plain import column_widths, placed, plain, with_bars, written, written_out
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -143,12 +143,12 @@ def _losses(losses: Losses, width: int, coloured: bool) -> Iterator[RenderableTy
 
     table, below = placed(losses, width)
     yield _table(table, width, coloured=coloured)
-    if losses.not_counted:
-        yield Text(losses.not_counted, style="dim")
+    for text in losses.beneath:
+        yield Text(text, style="dim")
     if below:
         yield Text("\nWhat to do", style="bold")
-        for bucket, said in losses.advice.items():
-            yield Padding(Text.assemble((f"{bucket}: ", "bold"), said), (0, 0, 0, 2))
+        for name, said in losses.advice.items():
+            yield Padding(Text.assemble((f"{name}: ", "bold"), said), (0, 0, 0, 2))
     if losses.read_on:
         read_on = Text(losses.read_on, style="dim")
         yield Padding(read_on, (0, 0, 0, 2)) if below else read_on
@@ -165,7 +165,7 @@ def _table(table: Table, width: int, *, coloured: bool = False) -> RichTable:
     ruled = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
     drawn = RichTable(box=ruled, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     mark = "  " if coloured else ""
-    texts = [(mark + str(row[0]), *map(str, row[1:])) for row in table.rows]
+    texts = [(mark + written_out(row[0]), *map(str, row[1:])) for row in table.rows]
     widths = column_widths((table.heads, *texts), table.words, width, cell_len)
     for column, (head, size) in enumerate(zip(table.heads, widths, strict=True)):
         justify: Literal["left", "right"] = "left" if column in table.words else "right"

@@ -13,7 +13,9 @@ from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.report.sections.document import (
     Aside,
     ByBucket,
+    Cell,
     Document,
+    Label,
     Losses,
     Section,
     Share,
@@ -103,11 +105,11 @@ def _losses(losses: Losses, width: int) -> list[str]:
     table = _table(beside, width)
     # the rows above it add up to the total
     table.insert(-1, "-" * len(table[-1].rstrip()))
-    lines = [*table, *wrapped(losses.not_counted, width)]
+    lines = [*table, *(line for text in losses.beneath for line in wrapped(text, width))]
     if below:
         lines += ["", "What to do"]
-        for bucket, said in losses.advice.items():
-            lines += wrapped(f"{bucket}: {said}", width, "  ")
+        for name, said in losses.advice.items():
+            lines += wrapped(f"{name}: {said}", width, "  ")
     return [*lines, *wrapped(losses.read_on, width, "  " if below else "")]
 
 
@@ -116,7 +118,7 @@ def placed(losses: Losses, width: int) -> tuple[Table, bool]:
     table = losses.table
     if not losses.advice or width < WIDE:
         return table, bool(losses.advice)
-    rows = tuple((*row, losses.advice.get(str(row[0]), "")) for row in table.rows)
+    rows = tuple((*row, said) for row, said in zip(table.rows, losses.by_row, strict=True))
     return replace(table, heads=(*table.heads, "what to do"), rows=rows, words=(0, len(table.heads))), False
 
 
@@ -139,7 +141,7 @@ def _ruled(table: Table, width: int) -> list[str]:
 
 def _table(table: Table, width: int) -> list[str]:
     """Columns two spaces apart, words to the left and figures to the right; long words are cut."""
-    cells = [[ascii_text(str(cell)) for cell in row] for row in (table.heads, *table.rows)]
+    cells = [[ascii_text(written_out(cell)) for cell in row] for row in (table.heads, *table.rows)]
     widths = column_widths(cells, table.words, width, len)
     return [
         "  ".join(
@@ -148,6 +150,11 @@ def _table(table: Table, width: int) -> list[str]:
         )
         for row in cells
     ]
+
+
+def written_out(cell: Cell) -> str:
+    """A cell as a text shows it: what names a part is indented."""
+    return f"  {cell}" if isinstance(cell, Label) and cell.is_part else str(cell)
 
 
 def column_widths(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import name_of
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import TASK_BUCKETS, Balance, Ledger, Outcome
 from dask_efficiency.plugins.scheduler.accounts import Moment
 from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
 
 SECOND = 1_000_000_000
 
@@ -26,6 +28,8 @@ class Meter:
         self.recent: deque[Moment] = deque()
         #: What each worker's only GPU has done by so many seconds; None without any.
         self.gpu: Callable[[str, int], GpuTotals] | None = None
+        #: Share of ``thread-noncpu`` that is known to be waiting for the GIL; None where nobody samples.
+        self.gil: float | None = None
         self._prefixes = prefixes
         self._ledgers = {f"tcp://{i}": Ledger(2, at=0) for i in range(workers)}
         for address in self._ledgers:
@@ -34,7 +38,7 @@ class Meter:
         self.poll(0)
 
     def poll(self, at: int) -> None:
-        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads))
+        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity()))
 
     def run_until(self, seconds: int) -> None:
         for now in range(self.recent[-1].at // SECOND + 1, seconds + 1):
@@ -46,9 +50,23 @@ class Meter:
                 cpu = hold.ns * number // len(self._ledgers)
                 ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=hold.ns, spill=0)
                 gpu = self.gpu and self.gpu(address, now)
-                payload = encode(Snapshot(address, now, ledger.balance(at=now * SECOND), gpu=gpu))
+                balance = ledger.balance(at=now * SECOND)
+                causes = SnapshotCauses(not_sampled="no /proc") if self.gil is None else waiting(balance, self.gil)
+                payload = encode(Snapshot(address, now, balance, gpu=gpu, causes=causes))
                 self.cluster.receive(address, payload, at=now * SECOND)
             self.poll(now * SECOND)
+
+
+def waiting(balance: Balance, gil: float) -> SnapshotCauses:
+    """Of all ``thread-noncpu``, a share that waited for the GIL; nobody knows of the rest."""
+
+    def split(ns: int) -> dict[str, int]:
+        return {"gil": round(gil * ns), "unknown": ns - round(gil * ns)}
+
+    noncpu = Bucket.THREAD_NONCPU
+    prefixes = {prefix: split(row[TASK_BUCKETS.index(noncpu)]) for prefix, row in balance.prefixes.items()}
+    active = {name_of(noncpu, cause): ns for cause, ns in split(balance.active[noncpu]).items()}
+    return SnapshotCauses(prefixes, active=active)
 
 
 def busy_gpu(address: str, seconds: int) -> GpuTotals:

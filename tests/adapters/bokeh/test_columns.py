@@ -53,6 +53,14 @@ def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:
     assert (prefixes["name"], prefixes["total"], prefixes["thread-cpu"]) == (["inc"], [40], [10])
 
 
+def test_the_pie_says_what_a_wedge_is_made_of(tab: Tab) -> None:
+    meter = Meter()
+    meter.gil = 0.8
+    pie = columns.pie(view_of(tab, meter))
+    causes = dict(zip(pie["label"], pie["causes"], strict=True))
+    assert causes == {"idle": "", "thread-noncpu": "gil 30 %, unknown 7.5 %", "thread-cpu": ""}
+
+
 def test_workers_and_prefixes_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
     meter = Meter(prefixes=("old",))
     tab.show(meter)

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from dask_efficiency.adapters.bokeh import texts
 from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.presence import Presence
 from dask_efficiency.straggler.finding import Cause, Finding
 from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
 from tests.adapters.bokeh.test_columns import view_of
@@ -29,6 +33,45 @@ def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
     assert seen(texts.timeline_key(now)) == [*map(" ".join, zip(names, percent, strict=True)), "no-work"]
     assert seen(texts.workers_key(now)) == names
     assert seen(texts.prefixes_key(now)) == names[:2]
+
+
+def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 80 thread-seconds two workers' tasks wait for 30, and 40 are idle."""
+    meter = Meter()
+    meter.gil = 0.8
+
+    def split(presence: Presence, ns: int, *, at: int) -> dict[str, int]:
+        known = {"parallelism": ns // 4, "scheduler": ns // 8}
+        return {**known, UNKNOWN: ns - sum(known.values())}
+
+    monkeypatch.setattr(meter.cluster.idle, "split", split)
+    now = view_of(tab, meter)
+    assert texts.largest_cause(now) == "Threads wait for the GIL, 30 % of the last 20 s."
+    titles = re.findall(r'title="([^"]*)"', texts.key_table(now))
+    assert [title.partition("\n")[2] for title in titles] == [
+        "",
+        "gil 30 %, unknown 7.5 %",
+        "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
+    ]
+    assert [text for text in seen(texts.key_with_causes(now)) if text not in seen(texts.key_table(now))] == [
+        "gil&nbsp;30&nbsp;%, unknown&nbsp;7.5&nbsp;%",
+        "parallelism&nbsp;12&nbsp;%, scheduler&nbsp;6.2&nbsp;%, unknown&nbsp;31&nbsp;%",
+    ]
+    assert titles == re.findall(r'title="([^"]*)"', texts.timeline_key(now))
+
+
+def test_where_nobody_looks_what_threads_wait_for_it_is_said_why(tab: Tab) -> None:
+    now = view_of(tab, Meter())
+    assert texts.largest_cause(now) == "What threads of 2 workers wait for is not known: no /proc."
+    assert not any("\n" in title for title in re.findall(r'title="([^"]*)"', texts.key_table(now)))
+
+
+def test_a_small_cause_is_not_worth_a_sentence(tab: Tab) -> None:
+    meter = Meter()
+    meter.gil = 0.1
+    assert texts.largest_cause(view_of(tab, meter)) == ""
 
 
 def seen(html: str) -> list[str]:

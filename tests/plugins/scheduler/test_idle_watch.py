@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,7 +103,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     clock = SimpleNamespace(now=0)
     monkeypatch.setattr(idle_watch.time, "monotonic_ns", lambda: clock.now)
     # Looks are not held back by what they cost on this machine.
-    monkeypatch.setattr(idle_watch, "REST", 0)
+    monkeypatch.setattr(idle_watch, "SHARE", 1e9)
     return Scene(clock)
 
 
@@ -321,7 +322,7 @@ def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
 
 
 def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
-    monkeypatch.setattr(idle_watch, "REST", 10**12)
+    monkeypatch.setattr(idle_watch, "MAX_SAVED", 0)
 
     @on_a_loop
     async def run(scene):
@@ -333,6 +334,57 @@ def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_tha
         assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
         assert scene.watch.parallelism == {"train": 150 * MS}
         assert scene.watch.alone == {"train-1": Alone("train", 5 * MS)}
+
+    run(scene)
+
+
+def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning(scene):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.turn(True, at=0)
+        await settled()
+        scene.turn(True, graphs=True, at=10 * MS)
+        scene.clock.now = 15 * MS
+        await settled()
+        assert scene.split("a", 60 * MS) == {"graph": 20 * MS, "parallelism": 40 * MS}
+
+    run(scene)
+
+
+@pytest.fixture
+def looks_cost(monkeypatch):
+    """A clock of CPU time by which each look takes a microsecond; nothing is saved up for others."""
+    readings = itertools.count(0, 1_000)
+    monkeypatch.setattr(idle_watch.time, "thread_time_ns", lambda: next(readings))
+    monkeypatch.setattr(idle_watch, "SHARE", 0.0)
+
+
+def test_looks_at_what_begins_are_paid_from_what_was_saved_up(scene, looks_cost):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.watch._saved = 2_500
+        for i in range(10):
+            scene.turn(True, at=(2 * i + 1) * MS)
+            await settled()
+            scene.turn(False, at=(2 * i + 2) * MS)
+        assert scene.watch.cost_seconds == pytest.approx(3e-6)  # what the first will cost is not known before
+
+    run(scene)
+
+
+def test_what_came_after_a_graph_and_was_not_looked_at_is_not_taken_for_what_was_before(scene, looks_cost):
+    @on_a_loop
+    async def run(scene):
+        scene.add("a")
+        scene.watch._saved = 0
+        scene.turn(True, graphs=True, at=10 * MS)
+        await settled()
+        scene.turn(True, at=20 * MS)
+        await settled()
+        scene.turn(False, at=30 * MS)
+        assert scene.split("a", 80 * MS) == {"graph": 40 * MS, "unknown": 40 * MS}
 
     run(scene)
 

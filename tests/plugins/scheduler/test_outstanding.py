@@ -127,6 +127,21 @@ def test_work_is_outstanding_from_the_first_waiting_task_to_the_last_that_is_don
     assert cluster.work.without_work(at=50) == 20
 
 
+def test_it_is_heard_when_work_and_graphs_begin_and_end(clock):
+    scheduler, cluster, _ = tracked()
+    heard: list[tuple[bool, bool]] = []
+    scheduler.tracker.turned = lambda: heard.append((cluster.work.outstanding, scheduler.tracker.graphs))
+    scheduler.add("x")
+    for state in ("waiting", "processing"):
+        scheduler.move("x", state)
+    assert heard == [(True, False)]
+    heard.clear()
+    asyncio.run(scheduler.stream_handlers["update-graph"]())
+    assert heard == [(True, True), (True, False)]
+    scheduler.move("x", "memory")
+    assert heard[2:] == [(False, False)]
+
+
 @pytest.mark.parametrize("state", sorted(OUTSTANDING))
 def test_tasks_that_were_there_before_the_tracker_count(clock, state):
     _, cluster, _ = tracked(x=state, y="memory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.lost_time import loss_cells, lost_time
+from dask_efficiency.report.profile import Frame, ProfileRow
 from dask_efficiency.timeline import Timeline
 from tests.report.html.test_report_page import large
+from tests.report.profile_samples import profiled
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds, with_gpus
 
 CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))"
@@ -56,8 +59,9 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
         report_of(seconds(thread_cpu=1, running=9), seconds(unmeasured=5), not_measured={"w1": "no package"}),
         large(100, 200),
         with_gpus(),
+        profiled(),
     ],
-    ids=["empty", "running and unmeasured", "large", "gpus"],
+    ids=["empty", "running and unmeasured", "large", "gpus", "profiled"],
 )
 def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(
     open_page: Any, report: EfficiencyReport, scheme: str
@@ -99,15 +103,72 @@ def test_a_smuggled_script_would_be_refused(open_page: Any) -> None:
 
 def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -> None:
     timeline = Timeline(10**9, 2 * 10**9, {"thread-cpu": (3 * 10**9, 10**9), "idle": (10**9, 3 * 10**9)})
-    page = open_page(by_hand(timeline=timeline))
+    causes = {"idle/scheduler": (10**9, 10**9), "idle/parallelism": (0, 2 * 10**9)}
+    page = open_page(by_hand(timeline=replace(timeline, causes=causes)))
     figure = page.page.locator(".de-timeline > svg")
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
     page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
     said = page.page.locator(".de-timeline .de-said")
-    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3, thread-cpu 1"
+    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
     page.page.mouse.move(0, 0)
     assert "Point at" in said.text_content()
+
+
+def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None:
+    page = open_page(profiled())
+    shapes = page.page.locator(".de-flames svg svg")
+
+    def shown() -> list[str]:
+        names = "all => all.filter(each => each.getAttribute('display') !== 'none').map(each => each.textContent)"
+        return [text.partition(" | ")[0] for text in shapes.evaluate_all(names)]
+
+    everything = shown()
+    split = page.page.locator(".de-flames svg svg", has_text="clean (etl.py:89)").first
+    before = split.evaluate("each => each.querySelector('rect').getBoundingClientRect().width")
+    split.locator("rect").click()
+    # what it is part of stands above it, and what is beside it is gone
+    above = ["all tasks", "thread-noncpu/gil", "clean"]
+    assert shown() == [*above, "clean (etl.py:89)", "StringMethods.split (accessor.py:900)"]
+    after = split.evaluate("each => each.querySelector('rect').getBoundingClientRect().width")
+    # 3 of 23 thread-seconds
+    assert after / before == pytest.approx(23 / 3, rel=0.01)
+    shapes.first.locator("rect").click()
+    assert shown() == everything
+    split.locator("rect").click()
+    page.page.keyboard.press("Escape")
+    assert shown() == everything
+    assert page.faults == []
+
+
+def test_a_reader_points_at_a_box_and_reads_its_time(open_page: Any) -> None:
+    page = open_page(profiled())
+    page.page.locator(".de-flames svg svg", has_text="clean (etl.py:89)").first.locator("rect").hover()
+    said = page.page.locator(".de-flames .de-said")
+    assert said.text_content() == "clean (etl.py:89) | 3.0 thread-seconds, 13 % of all, 33 % of its cause"
+
+
+def test_a_reader_searches_a_flame_graph_and_learns_how_much_it_is(open_page: Any) -> None:
+    page = open_page(profiled())
+    said = page.page.locator(".de-flames .de-said")
+    dimmed = page.page.locator(".de-flames .de-other")
+    page.page.fill(".de-flames input", "etl.py:88")
+    # 6 of the GIL and 6 of the CPU, of 23 thread-seconds
+    assert said.text_content() == "Matches hold 52.2 % of the time."
+    assert dimmed.count() == page.page.locator(".de-flames svg svg").count() - 2
+    page.page.fill(".de-flames input", "")
+    assert dimmed.count() == 0
+    assert "Point at a box" in said.text_content()
+    assert page.faults == []
+
+
+def test_hostile_frames_do_not_run(open_page: Any) -> None:
+    stack = tuple(Frame(name, "/x/etl.py", 1) for name in HOSTILE_NAMES)
+    page = open_page(profiled(profile=(ProfileRow("thread-cpu", "", "clean", stack, 1),)))
+    page.page.locator(".de-flames svg svg", has_text="<script>alert(1)</script>").last.locator("rect").click()
+    page.page.fill(".de-flames input", "<img src=x onerror=alert(1)>")
+    assert page.page.locator("main img").count() == 0
+    assert page.faults == []
 
 
 def test_a_press_on_a_head_sorts_the_table(open_page: Any) -> None:

@@ -14,7 +14,7 @@ from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.report import MAX_CODE, page
 from dask_efficiency.timeline import MAX_BINS, Timeline
 from tests.report.html.test_fragment import Reader
-from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
 
 #: How a small bar begins.
 BAR = '<svg width="100%" height="12" role="img">'
@@ -112,13 +112,24 @@ def test_the_figures_are_the_reports() -> None:
     assert re.search(r"</svg>spill</td><td>3\.0</td><td>0\.75</td><td>17\.6</td>", html)
 
 
+def test_causes_are_parts_of_the_row_above_with_a_meaning_and_advice_of_their_own() -> None:
+    report = waiting_for_the_gil()
+    for html in (render_page(report), report._repr_html_()):
+        (row,) = re.findall(r"<tr><td class=\"de-part\">(?:(?!</tr>).)*\bgil<(?:(?!</tr>).)*</tr>", html)
+        assert ">17.2<" in row
+        assert "which another thread of the worker held" in row
+        assert "use string[pyarrow]" in row
+        assert html.count('class="de-part"') == 9
+
+
 def test_the_data_are_the_headline_numbers_and_the_timeline() -> None:
-    timeline = Timeline(10**9, 15 * 10**8, {"idle": (3 * 10**9, 4 * 10**9)})
+    timeline = Timeline(10**9, 15 * 10**8, {"idle": (3 * 10**9, 4 * 10**9)}, {"idle/graph": (10**9, 0)})
     held = re.search(r'id="data">(.*?)</script>', render_page(by_hand(timeline=timeline)))
     assert held is not None
     data = json.loads(held.group(1))
     assert data["summary"]["efficiency"] == by_hand().efficiency
-    assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, "threads": {"idle": [3.0, 8.0]}}
+    rows = {"threads": {"idle": [3.0, 8.0]}, "causes": {"idle/graph": [1.0, 0.0]}}
+    assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, **rows}
 
 
 def test_no_ideal_runtime_is_promised_while_much_is_running() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ class Poll:
     at: int
     activity: Mapping[str, int]
     nthreads: int
+    causes: Mapping[str, int] = field(default_factory=dict)
 
 
 @st.composite

@@ -4,7 +4,7 @@ import pytest
 
 from dask_efficiency.report.live.terminal import coloured, plain
 from dask_efficiency.report.live.top_view import top_view
-from tests.report.live.test_top_view import NOW, THEN, VIEW, observation, worker
+from tests.report.live.test_top_view import NOW, SECOND, THEN, VIEW, observation, worker
 
 HOSTILE = ["\x1b[2J\x1b[31mred", "new\nline", "\u202egnp.exe", "漢字" * 30, "x" * 500, "[bold]markup[/bold]", "é"]
 
@@ -38,6 +38,20 @@ def test_the_gpus_have_a_line_where_there_are_any():
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in str(coloured(view, width=80, height=24))
     assert "GPU" not in plain(VIEW)
+
+
+def test_the_causes_have_a_line_where_any_is_known():
+    causes = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}
+    view = top_view(THEN, replace(NOW, causes=causes), source="x")
+    line = "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."
+    assert f"\n{line}\n" in plain(view, width=100)
+    assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
+    assert "Why" not in plain(VIEW)
+
+
+def test_of_workers_that_nobody_samples_it_is_said_why():
+    view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
+    assert "\nWhat threads of 2 workers wait for is not known: no /proc.\n" in plain(view, width=100)
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])

@@ -95,6 +95,28 @@ def test_plain_data_for_scripts_holds_every_figure():
     assert data["life"]["thread_seconds"] == {"thread-cpu": 29.0, "thread-noncpu": 1.0, "idle": 18.0}
 
 
+def test_causes_are_those_gained_in_between_and_what_nobody_saw_is_unknown():
+    then = replace(THEN, causes={"idle/graph": SECOND, "thread-noncpu/gil": 0})
+    now = replace(
+        NOW,
+        causes={"idle/graph": 2 * SECOND, "idle/scheduler": SECOND, "thread-noncpu/gil": 3 * SECOND},
+        bucket_causes={"idle/graph": 18 * SECOND},
+        not_sampled={"b": "no /proc"},
+    )
+    view = top_view(then, now, source="")
+    # One second of waiting and three of idle time: what is more than that is of another heartbeat.
+    assert view.last.causes == {
+        "thread-noncpu/gil": SECOND,
+        "idle/graph": SECOND,
+        "idle/scheduler": SECOND,
+        "idle/unknown": SECOND,
+    }
+    assert view.to_dict()["threads_by_cause"]["idle/scheduler"] == 0.5
+    assert view.last.report.waiting == {"gil": 1}
+    assert view.life.idle_causes == {"graph": 18}
+    assert view.life.not_sampled == view.last.report.not_sampled == {"b": "no /proc"}
+
+
 def test_gpus_are_compared_one_by_one():
     then = replace(THEN, gpus={"a": {"kernels": 5, "copies": 0, "idle": 5}, "gone": {"kernels": 99, "idle": 1}})
     now = replace(NOW, gpus={"a": {"kernels": 6, "copies": 0, "idle": 7}, "new": {"kernels": 1, "idle": 0}})

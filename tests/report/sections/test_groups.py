@@ -4,7 +4,7 @@ from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import sections
-from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
+from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
 def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
@@ -39,6 +39,26 @@ def test_few_workers_are_all_shown_the_least_useful_first() -> None:
         ("a", "2", "10.0", "90 %", "60 %", "spill 30 %"),
     )
     assert section.lines == ("share of its time held by tasks: min 90 %, median 95 %, max 100 %; load balance 0.94",)
+
+
+def test_a_workers_largest_loss_is_a_cause_where_one_is_most_of_it() -> None:
+    report = report_of(
+        seconds(thread_cpu=5, thread_noncpu=5),
+        seconds(thread_cpu=6, thread_noncpu=4),
+        causes_by_worker={
+            "w0": causes(**{"thread-noncpu/gil": 3, "thread-noncpu/unknown": 2}),
+            "w1": causes(**{"thread-noncpu/gil": 1, "thread-noncpu/unknown": 3}),
+        },
+    )
+    assert [row[5] for row in workers(report).rows] == ["thread-noncpu/gil 30 %", "thread-noncpu 40 %"]
+
+
+def test_what_each_prefix_waits_for_stands_beside_it() -> None:
+    table = prefixes(waiting_for_the_gil()).table
+    assert table.heads[-1] == "waits for"
+    assert table.words == (0, len(table.heads) - 1)
+    assert {row[0]: row[-1] for row in table.rows} == {"clean": "gil 86 %", "load": "file 100 %"}
+    assert "waits for" not in prefixes(waiting_for_the_gil(causes_by_prefix={})).table.heads
 
 
 def test_of_two_hundred_workers_the_worst_five_are_shown() -> None:

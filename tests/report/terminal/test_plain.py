@@ -16,7 +16,7 @@ from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.terminal import coloured
 from dask_efficiency.report.terminal.plain import plain, wrapped
-from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds
+from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
 
 
 class Screen(io.TextIOWrapper):
@@ -173,6 +173,37 @@ def test_advice_stands_beside_the_figures_where_there_is_room_and_below_where_th
     for render in (render_plain, rich_text):
         assert re.search(r"^.{0,2}spill .*more memory per worker", render(by_hand(), 140), re.MULTILINE)
         assert re.search(r"^  spill: more memory per worker", render(by_hand(), 80), re.MULTILINE)
+
+
+def test_causes_are_indented_below_their_bucket_with_advice_of_their_own() -> None:
+    narrow, wide = (render_plain(waiting_for_the_gil(), width) for width in (80, 140))
+    for text in (narrow, wide):
+        lines = [line[:43] for line in text.splitlines()]
+        start = lines.index("thread-noncpu           23.0     2.9   26.1")
+        assert lines[start + 1 : start + 5] == [
+            "  gil                   17.2     2.2   19.5",
+            "  file                   3.1     0.4    3.5",
+            "  core                   2.0     0.2    2.3",
+            "  3 more                 0.7     0.1    0.8",
+        ]
+    assert "\n  thread-noncpu/gil: use string[pyarrow] for text" in narrow
+    assert re.search(r"\n  gil +17\.2 .* use string\[pyarrow\]", wide)
+    assert "thread-noncpu: " not in narrow
+
+
+@pytest.mark.parametrize("colours", [None, "truecolor"])
+def test_causes_are_indented_on_a_rich_screen(colours: str | None) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", rich_text(waiting_for_the_gil(), 80, colours))
+    mark = "■ " if colours else ""
+    blank = "  " if colours else ""
+    assert re.search(rf"\n{mark}thread-noncpu +23\.0 .*\n{blank}  gil +17\.2 ", text)
+
+
+def test_why_it_is_not_known_stands_below_the_table() -> None:
+    report = waiting_for_the_gil(causes_by_worker={}, not_sampled={"a": "no /proc", "b": "no /proc"})
+    assert "\nWhy threads waited is not known here: no /proc\n" in render_plain(report)
+    assert "Why threads waited is not known here: no /proc" in rich_text(report, 120)
+    assert "Why threads" not in render_plain(waiting_for_the_gil())
 
 
 def test_where_to_read_on_is_said_once() -> None:

@@ -1,0 +1,508 @@
+"""Workloads whose tasks wait, or whose slots are idle, for a known cause, each on a cluster of processes of its own.
+
+Each takes a scale, 1 for its full size, and what measures: a callable that takes the client and the work, which gives
+the marks of its tasks (:class:`benchmarks.waiting_judge.Mark`). Lines with ``# waits`` are those to be named.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import resource
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+from distributed import Client, wait
+
+from benchmarks.diagnoses_work import SLOW_SERVER, cluster, cores, keep_to, number, process, sines
+from benchmarks.stragglers_bed import CGROUPS, cgroup
+from benchmarks.stragglers_work import burn
+from benchmarks.waiting_judge import Mark, Marking
+
+#: What does the measuring: (client, work).
+Measure = Callable[[Client, Callable[[], list[Mark]]], None]
+
+WAITS = "# waits"
+
+MEGABYTE = 1_000_000
+PAGE = 4096
+
+#: Seconds for which tasks sleep, or somebody else does for whom they wait.
+NAP = 0.2
+
+
+def marked(function: Callable[..., Any]) -> Callable[..., list[Mark]]:
+    """Tasks give the marks of their thread: those that the function has read, or one for all of it."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> list[Mark]:
+        clocks = Marking()
+        parts = function(*args, **kwargs)
+        return parts if isinstance(parts, list) else [clocks.read()]
+
+    return run
+
+
+def waiting_lines(*functions: Callable[..., Any]) -> set[int]:
+    """Numbers of the lines of functions that wait."""
+    found = set()
+    for function in functions:
+        lines, first = inspect.getsourcelines(inspect.unwrap(function))
+        found |= {first + i for i, line in enumerate(lines) if line.rstrip().endswith(WAITS)}
+    return found
+
+
+def marks_of(client: Client, function: Callable[..., list[Mark]], *columns: Any, **options: Any) -> list[Mark]:
+    """Map, and gather the marks."""
+    futures = client.map(function, *columns, pure=False, **options)
+    return [mark for marks in client.gather(futures) for mark in marks]
+
+
+def done(client: Client, function: Callable[..., Any], *columns: Any, **options: Any) -> list[Mark]:
+    """Map and wait: there are no marks."""
+    wait(client.map(function, *columns, pure=False, **options))
+    return []
+
+
+# -- one cause each --------------------------------------------------------------------------------
+
+
+@marked
+def add_up(numbers: int) -> None:
+    """A pure Python loop."""
+    total = 0
+    for i in range(numbers):  # waits
+        total += i  # waits
+
+
+def python_loop(scale: float, measure: Measure) -> None:
+    """Four threads of one process take turns at the GIL."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, add_up, [1000] * 4)
+        measure(client, lambda: marks_of(client, add_up, [5_000_000] * number(32, scale)))
+
+
+@marked
+def count_letters(words: int) -> None:
+    """String methods on objects: pure Python inside."""
+    import pandas as pd
+
+    text = pd.Series([f"word {i}" for i in range(words)], dtype=object)  # waits
+    text.str.upper().str.replace("W", "v").str.len().sum()  # waits
+
+
+def object_strings(scale: float, measure: Measure) -> None:
+    """The same in pandas."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, count_letters, [10] * 4)
+        measure(client, lambda: marks_of(client, count_letters, [300_000] * number(32, scale)))
+
+
+@marked
+def nap(seconds: float) -> None:
+    """Does nothing."""
+    time.sleep(seconds)  # waits
+
+
+def sleeping(scale: float, measure: Measure) -> None:
+    """Four threads sleep."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, nap, [0.001] * 4)
+        measure(client, lambda: marks_of(client, nap, [NAP] * number(80, scale)))
+
+
+@marked
+def ask(port: int) -> None:
+    """Asks a server with a time limit: it waits in poll."""
+    urlopen(f"http://127.0.0.1:{port}", timeout=30).close()  # waits
+
+
+def slow_server(scale: float, measure: Measure) -> None:
+    """Requests whose answers take 250 ms."""
+    with process(SLOW_SERVER) as server, cluster(workers=1, threads=4) as client:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        marks_of(client, ask, [port] * 4)
+        measure(client, lambda: marks_of(client, ask, [port] * number(80, scale)))
+
+
+@marked
+def receive(port: int) -> None:
+    """The same by hand and without a time limit: it waits in recv."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        connection.recv(1000)  # waits
+
+
+def slow_socket(scale: float, measure: Measure) -> None:
+    """A socket that says nothing for 250 ms."""
+    with process(SLOW_SERVER) as server, cluster(workers=1, threads=4) as client:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        marks_of(client, receive, [port] * 4)
+        measure(client, lambda: marks_of(client, receive, [port] * number(80, scale)))
+
+
+def forget(path: str) -> None:
+    """Have the kernel forget what it has in memory of a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def read_pages(path: str, pages: int, seed: int) -> None:
+    """Pages of a file, one at a time, that nobody has read: each waits for the disk."""
+    there = os.path.getsize(path) // PAGE
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # or it would read ahead
+        for page in np.random.default_rng(seed).integers(0, there, pages).tolist():
+            os.pread(descriptor, PAGE, page * PAGE)  # waits
+    finally:
+        os.close(descriptor)
+
+
+@marked
+def read_cold(path: str, pages: int, seed: int) -> None:
+    """Reads what is not in memory."""
+    read_pages(path, pages, seed)
+
+
+@contextmanager
+def cold_file(megabytes: int) -> Iterator[str]:
+    """A file on a disk of which nothing is in memory; :func:`no_disk` says where that cannot be."""
+    with tempfile.TemporaryDirectory() as place:
+        path = str(Path(place) / "cold")
+        with open(path, "wb") as file:
+            for _ in range(megabytes):
+                file.write(os.urandom(MEGABYTE))
+            os.fsync(file.fileno())
+        forget(path)
+        yield path
+
+
+def no_disk() -> str:
+    """Why files cannot be read cold here; empty if they can. Say with TMPDIR where there is a disk."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+    with cold_file(4) as path:
+        read_pages(path, 16, seed=0)
+    if resource.getrusage(resource.RUSAGE_SELF).ru_inblock == before:
+        return f"{tempfile.gettempdir()} is in memory: set TMPDIR to a folder on a disk"
+    return ""
+
+
+def cold_pages(scale: float, measure: Measure) -> None:
+    """A thread reads pages that are not in memory, in a random order."""
+    with cold_file(1000) as path, cluster(workers=1, threads=1) as client:
+        marks_of(client, read_cold, [path], [1], [0])
+
+        def work() -> list[Mark]:
+            forget(path)
+            tasks = number(20, scale)
+            return marks_of(client, read_cold, [path] * tasks, [4000] * tasks, range(tasks))
+
+        measure(client, work)
+
+
+def held_for(seconds: float) -> threading.Lock:
+    """A lock that a thread holds which sleeps."""
+    lock, held = threading.Lock(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            time.sleep(seconds)
+
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+    return lock
+
+
+@marked
+def want_lock(seconds: float) -> None:
+    """Wants a lock that somebody else has."""
+    lock = held_for(seconds)
+    with lock:  # waits
+        pass
+
+
+def locked(scale: float, measure: Measure) -> None:
+    """Each of four threads waits for a lock that another thread holds, which sleeps."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, want_lock, [0.001] * 4)
+        measure(client, lambda: marks_of(client, want_lock, [NAP] * number(80, scale)))
+
+
+@marked
+def run_program(seconds: float) -> None:
+    """Waits for a program to end."""
+    subprocess.run(["sleep", str(seconds)], check=True)  # waits
+
+
+@marked
+def run_program_for_output(seconds: float) -> None:
+    """Waits for what a program prints, in poll on pipes."""
+    subprocess.run(["sleep", str(seconds)], check=True, capture_output=True)  # waits
+
+
+def _programs(function: Callable[..., list[Mark]], scale: float, measure: Measure) -> None:
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, function, [0.001] * 4)
+        measure(client, lambda: marks_of(client, function, [2 * NAP] * number(40, scale)))
+
+
+def programs(scale: float, measure: Measure) -> None:
+    """Programs that sleep."""
+    _programs(run_program, scale, measure)
+
+
+def programs_for_output(scale: float, measure: Measure) -> None:
+    """The same, and what they print is captured."""
+    _programs(run_program_for_output, scale, measure)
+
+
+@marked
+def checksum(megabytes: int, times: int) -> None:
+    """Computes without the GIL."""
+    data = bytes(megabytes * MEGABYTE)
+    for _ in range(times):
+        hashlib.sha256(data).digest()  # waits
+
+
+def one_core(scale: float, measure: Measure) -> None:
+    """Four threads compute on one core."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, checksum, [1] * 4, [1] * 4)
+        client.run(keep_to, cores()[0])
+        tasks = number(16, scale)
+        measure(client, lambda: marks_of(client, checksum, [32] * tasks, [10] * tasks))
+
+
+#: What the limited worker may use, by CFS's bandwidth control: 20 of each 100 ms. A busy machine gives it more.
+LIMIT = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}
+
+
+def no_limits() -> str:
+    """Why processes cannot be limited here; empty if they can."""
+    if os.geteuid() != 0:
+        return "a CPU limit takes root"
+    if not (CGROUPS / "cpu" / "cpu.shares").exists():
+        return "the cpu controller of cgroups of version 1 is not mounted"
+    return ""
+
+
+def limited(scale: float, measure: Measure) -> None:
+    """One thread computes in a control group that may use 0.2 of a core."""
+    with cluster(workers=1, threads=1) as client:
+        marks_of(client, checksum, [1], [1])
+        pids = list(client.run(os.getpid).values())
+        with cgroup("cpu", "waiting", LIMIT, pids):
+            tasks = number(8, scale)
+            measure(client, lambda: marks_of(client, checksum, [32] * tasks, [10] * tasks))
+
+
+def product(side: int, times: int) -> list[Mark]:
+    """Matrix products, which BLAS computes in threads of its own."""
+    a = np.ones((side, side))
+    clocks = Marking("matmul", library=True)
+    for _ in range(times):
+        a @ a  # waits
+    return [clocks.read()]
+
+
+@marked
+def multiply(side: int, times: int) -> list[Mark]:
+    """Multiplies matrices."""
+    return product(side, times)
+
+
+def set_blas_threads(threads: int) -> None:
+    """How many threads a call uses."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(threads)
+
+
+def matmul(scale: float, measure: Measure) -> None:
+    """Two threads multiply matrices.
+
+    OpenBLAS takes one product at a time: one waits while the other computes with a thread of BLAS.
+    """
+    with cluster(workers=1, threads=2) as client:
+        client.run(set_blas_threads, 2)
+        marks_of(client, multiply, [500] * 2, [1] * 2)
+        tasks = number(24, scale)
+        measure(client, lambda: marks_of(client, multiply, [1500] * tasks, [4] * tasks))
+
+
+@marked
+def read_columns(path: str) -> list[Mark]:
+    """Arrow decodes the columns in threads of its own."""
+    import pandas as pd
+
+    clocks = Marking("read_parquet", library=True)
+    pd.read_parquet(path)  # waits
+    return [clocks.read()]
+
+
+@contextmanager
+def parquet_file() -> Iterator[str]:
+    """A file of 16 columns of a million integers."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"column {i}": rng.integers(0, 10_000, MEGABYTE) for i in range(16)})
+    with tempfile.TemporaryDirectory() as place:
+        path = str(Path(place) / "frame.parquet")
+        frame.to_parquet(path)
+        yield path
+
+
+def parquet(scale: float, measure: Measure) -> None:
+    """Two threads read files; Arrow's threads do the work."""
+    with parquet_file() as path, cluster(workers=1, threads=2) as client:
+        marks_of(client, read_columns, [path] * 2)
+        measure(client, lambda: marks_of(client, read_columns, [path] * number(60, scale)))
+
+
+# -- causes mixed, in shares that nobody knows ------------------------------------------------------
+
+
+@marked
+def loop_and_nap(numbers: int, seconds: float) -> None:
+    """Half Python, half sleep."""
+    total = 0
+    for i in range(numbers):
+        total += i  # waits
+    time.sleep(seconds)  # waits
+
+
+def gil_and_sleep(scale: float, measure: Measure) -> None:
+    """Four threads compute in Python, then sleep."""
+    with cluster(workers=1, threads=4) as client:
+        marks_of(client, loop_and_nap, [1000] * 4, [0.001] * 4)
+        tasks = number(80, scale)
+        measure(client, lambda: marks_of(client, loop_and_nap, [1_000_000] * tasks, [0.1] * tasks))
+
+
+@marked
+def read_ask_compute(path: str, port: int, seed: int) -> None:
+    """Reads what is cold, asks a server, and computes."""
+    read_pages(path, 1500, seed)
+    urlopen(f"http://127.0.0.1:{port}", timeout=30).close()  # waits
+    sines(50)
+
+
+def file_network_compute(scale: float, measure: Measure) -> None:
+    """Three threads read, ask and compute."""
+    with (
+        process(SLOW_SERVER) as server,
+        cold_file(1000) as path,
+        cluster(workers=1, threads=3) as client,
+    ):
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        marks_of(client, read_ask_compute, [path] * 3, [port] * 3, range(3))
+
+        def work() -> list[Mark]:
+            forget(path)
+            tasks = number(36, scale)
+            return marks_of(client, read_ask_compute, [path] * tasks, [port] * tasks, range(tasks))
+
+        measure(client, work)
+
+
+@marked
+def multiply_and_lock(side: int, times: int, seconds: float) -> list[Mark]:
+    """BLAS computes in its threads; then another thread holds a lock and sleeps."""
+    parts = product(side, times)
+    clocks = Marking("lock")
+    with held_for(seconds):  # waits
+        pass
+    return [*parts, clocks.read()]
+
+
+def blas_and_lock(scale: float, measure: Measure) -> None:
+    """Two threads multiply matrices with two threads of BLAS each, then wait for a lock."""
+    with cluster(workers=1, threads=2) as client:
+        client.run(set_blas_threads, 2)
+        marks_of(client, multiply_and_lock, [500] * 2, [1] * 2, [0.001] * 2)
+        tasks = number(40, scale)
+        measure(client, lambda: marks_of(client, multiply_and_lock, [1500] * tasks, [2] * tasks, [NAP] * tasks))
+
+
+# -- idle slots ------------------------------------------------------------------------------------
+
+
+def flood(scale: float, measure: Measure) -> None:
+    """Tasks of a millisecond, so many that the scheduler is what slots wait for."""
+    with cluster() as client:
+        done(client, burn, [0.001] * 100)
+        measure(client, lambda: done(client, burn, [0.001] * number(50_000, scale)))
+
+
+def slow_client(scale: float, measure: Measure) -> None:
+    """The client sleeps for 0.9 s before each computation of 0.2 s."""
+
+    def work() -> list[Mark]:
+        for _ in range(number(10, scale)):
+            time.sleep(0.9)
+            done(client, burn, [0.1] * 4)
+        return []
+
+    with cluster() as client:
+        done(client, burn, [0.001] * 4)
+        measure(client, work)
+
+
+def link(seconds: float, before: Any) -> int:
+    """Needs the one before."""
+    return burn(seconds)
+
+
+def chain(scale: float, measure: Measure) -> None:
+    """One thread of two can work."""
+
+    def work() -> list[Mark]:
+        last = None
+        for _ in range(number(40, scale)):
+            last = client.submit(link, 0.2, last, pure=False)
+        wait(last)
+        return []
+
+    with cluster() as client:
+        done(client, burn, [0.001] * 4)
+        measure(client, work)
+
+
+def convert(seconds: float) -> int:
+    """Takes as long as it is told."""
+    return burn(seconds)
+
+
+def big_partition(scale: float, measure: Measure) -> None:
+    """The last of 41 partitions is 40 times as large as the others."""
+    with cluster() as client:
+        done(client, burn, [0.001] * 4)
+        measure(client, lambda: done(client, convert, [*[0.1] * 40, max(1.0, 8.0 * scale)]))
+
+
+def restrictions(scale: float, measure: Measure) -> None:
+    """All tasks are to run on one worker of two."""
+    with cluster() as client:
+        done(client, burn, [0.001] * 4)
+        first = [min(client.scheduler_info(n_workers=-1)["workers"])]
+        measure(client, lambda: done(client, convert, [0.2] * number(40, scale), workers=first))

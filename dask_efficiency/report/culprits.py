@@ -1,0 +1,91 @@
+"""Culprits: the lines of code on which most time was lost, why, and who is to blame for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dask_efficiency.buckets import GOOD
+from dask_efficiency.report.advice import cause_advice
+from dask_efficiency.report.lines import blamed, line_times, place_of
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.profile import EVENT_LOOP, Frame, Stack
+
+#: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
+MAX_CULPRITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Time that tasks of one prefix lost on one line of code, for one reason.
+
+    Names are as they were recorded: whoever shows them makes them harmless.
+    """
+
+    bucket: str
+    #: One of :data:`~dask_efficiency.causes.CAUSES`; empty for a bucket without causes.
+    cause: str
+    #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
+    prefix: str
+    #: ``"etl.py:88"``: the innermost line of the user's own code; empty where no sample was taken.
+    line: str
+    #: What that line was calling, or its own function where it called none.
+    function: str
+    #: Thread-seconds.
+    seconds: float
+    #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
+    held_by: str
+    #: What to do about the cause, in one line; empty where nothing is known to help.
+    advice: str
+
+
+def find_culprits(report: ReportValues) -> tuple[Culprit, ...]:
+    """What most time was lost on, at most :data:`MAX_CULPRITS`, the most costly first.
+
+    How much was lost to a bucket, a cause and a prefix is exact, and is divided over lines as samples say. Without the
+    bound, those of one bucket add up to it.
+    """
+    lost = [each for each in line_times(report) if each.bucket not in GOOD]
+    held_by = _gil_held_by(report)
+    return tuple(
+        Culprit(
+            each.bucket,
+            each.cause,
+            each.prefix,
+            place_of(each.place),
+            each.place.function,
+            each.ns / 1e9,
+            held_by.get(each.prefix, "") if each.cause == "gil" else "",
+            cause_advice(each.bucket, each.cause),
+        )
+        for each in lost[:MAX_CULPRITS]
+    )
+
+
+def _gil_held_by(report: ReportValues) -> dict[str, str]:
+    """Who had the GIL most while tasks of each prefix waited for it."""
+    found: dict[str, Counter[tuple[str, Frame]]] = {}
+    for row in report.gil_holders:
+        found.setdefault(row.prefix, Counter())[row.holder, blamed(row.stack)] += row.ns
+    return {prefix: _who(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
+
+
+def who(holder: str, stack: Stack) -> str:
+    """A holder of the GIL as people say it: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
+    return _who(holder, blamed(stack))
+
+
+def at(stack: Stack) -> str:
+    """Where a thread was, as people say it: ```f` in etl.py:12``; empty where that is not known."""
+    return _at(blamed(stack))
+
+
+def _who(holder: str, place: Frame) -> str:
+    where = _at(place)
+    if holder == EVENT_LOOP:
+        return f"the worker's event loop, {where}" if where else "the worker's event loop"
+    return f"{where} (prefix {holder})" if where else f"tasks of prefix {holder}"
+
+
+def _at(place: Frame) -> str:
+    return f"`{place.function}` in {place_of(place)}" if place.file else ""

@@ -1,0 +1,100 @@
+"""A report as tables of pandas."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.lines import line_times
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.stacks import cause_rows
+from dask_efficiency.skew import Skew
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def to_frame(report: ReportValues, by: str) -> pd.DataFrame:
+    """Thread time as a table; :meth:`~dask_efficiency.EfficiencyReport.to_frame` says more."""
+    if by == "bucket":
+        return _by_bucket(report)
+    if by == "cause":
+        return _by_cause(report)
+    if by == "line":
+        return _by_line(report)
+    if by == "skew":
+        return _skew(report)
+    return _by_group(report, by)
+
+
+def _by_bucket(report: ReportValues) -> pd.DataFrame:
+    import pandas as pd
+
+    whole = report.breakdown
+    return pd.DataFrame(
+        {
+            "thread_seconds": dict(whole),
+            "share": {bucket: whole.share(bucket) for bucket in whole},
+        },
+        index=pd.Index([*whole], name="bucket"),
+    )
+
+
+def _by_cause(report: ReportValues) -> pd.DataFrame:
+    import pandas as pd
+
+    whole = report.breakdown
+    rows = cause_rows(report)
+    return pd.DataFrame(
+        {
+            "bucket": pd.Series([bucket for bucket, _ in rows], dtype=object),
+            "cause": pd.Series([cause for _, cause in rows], dtype=object),
+            "thread_seconds": pd.Series([ns / 1e9 for ns in rows.values()], dtype=float),
+            "share": pd.Series([ns / whole.total_ns for ns in rows.values()], dtype=float),
+            "share_of_bucket": pd.Series([ns / whole.ns(bucket) for (bucket, _), ns in rows.items()], dtype=float),
+        }
+    )
+
+
+def _by_line(report: ReportValues) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = line_times(report)
+    return pd.DataFrame(
+        {
+            "bucket": pd.Series([row.bucket for row in rows], dtype=object),
+            "cause": pd.Series([row.cause for row in rows], dtype=object),
+            "prefix": pd.Series([row.prefix for row in rows], dtype=object),
+            "function": pd.Series([row.place.function for row in rows], dtype=object),
+            "file": pd.Series([row.place.file for row in rows], dtype=object),
+            "line": pd.Series([row.place.line or None for row in rows], dtype="Int64"),
+            "thread_seconds": pd.Series([row.ns / 1e9 for row in rows], dtype=float),
+        }
+    )
+
+
+def _skew(report: ReportValues) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        {each.name: [getattr(one, each.name) for one in report.skew.values()] for each in fields(Skew)},
+        index=pd.Index([*report.skew], name="prefix", dtype=object),
+    )
+
+
+def _by_group(report: ReportValues, by: str) -> pd.DataFrame:
+    import pandas as pd
+
+    groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
+    if by not in groups:
+        raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line' or 'skew'")
+    rows = groups[by]
+    columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
+    frame = pd.DataFrame(
+        [[row[column] for column in columns] for row in rows.values()],
+        index=pd.Index([*rows], name=by, dtype=object),
+        columns=pd.Index(columns, dtype=object),
+    )
+    frame["total"] = [row.total for row in rows.values()]
+    return frame

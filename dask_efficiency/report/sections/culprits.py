@@ -1,0 +1,140 @@
+"""Where the time goes: the lines of code on which most was lost, and who kept others waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import DESCRIPTIONS
+from dask_efficiency.report.culprits import Culprit, at, find_culprits, who
+from dask_efficiency.report.figures import format_seconds, harmless, name_of, named, sentence, shorten, time_scale
+from dask_efficiency.report.flame import boxes
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.profile import Hold
+from dask_efficiency.report.sections.document import Aside, Flames, Label, Section, Table, bucket_label, section
+from dask_efficiency.report.sections.extent import SCREEN, Extent
+from dask_efficiency.report.stacks import reason, sampled_stacks
+
+#: Rows on a screen; a page has all of them.
+TOP_CULPRITS = 8
+
+#: Of those who held the GIL, below the table on a screen, where a column of them has no room.
+MAX_HELD_BY = 3
+
+#: Of the longest holds, and of the longest blocks, those that are named.
+MAX_HOLDS = 5
+
+#: What Dask itself warns of is 3 s; in a tenth of a second, 8 threads lose about one thread-second.
+MIN_HOLD_SECONDS = 0.1
+
+#: Reasons why nothing was sampled.
+MAX_REASONS = 3
+
+#: Characters of who held the GIL, in a table of a page.
+HELD_BY_LENGTH = 100
+
+
+def culprits(report: ReportValues, extent: Extent = SCREEN) -> Section:
+    """What most time was lost on, by cause, prefix and line; nothing where nobody looked."""
+    not_sampled = _not_sampled(report.not_sampled)
+    if not report.causes_by_worker and not report.profile:
+        return section("Where the time goes", *not_sampled)
+    found = find_culprits(report)
+    shown = found if extent.drawn else found[:TOP_CULPRITS]
+    said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
+    below = (_meanings(shown),) if extent.drawn else _held_by(shown)
+    return section("Where the time goes", said, _table(shown, extent), *below, *not_sampled)
+
+
+def _table(shown: tuple[Culprit, ...], extent: Extent) -> Table:
+    if not shown:
+        return Table((), ())
+    scale = time_scale(shown[0].seconds)
+    heads: tuple[str, ...] = ("lost to", f"thread-{scale.unit}", "prefix", "line", "in")
+    rows: list[tuple[Label | str, ...]] = [
+        (
+            _cause_label(each),
+            scale.text(scale.steps(each.seconds)),
+            name_of(each.prefix) or "-",
+            name_of(each.line) or "-",
+            name_of(each.function) or "-",
+        )
+        for each in shown
+    ]
+    words: tuple[int, ...] = (0, 2, 3, 4)
+    if extent.drawn and any(each.held_by for each in shown):
+        heads, words = (*heads, "held by"), (*words, 5)
+        rows = [(*row, shorten(harmless(each.held_by), HELD_BY_LENGTH)) for row, each in zip(rows, shown, strict=True)]
+    return Table(heads, tuple(rows), words=words, sortable=extent.drawn)
+
+
+def _cause_label(culprit: Culprit) -> Label:
+    return replace(bucket_label(culprit.bucket), text=reason(culprit.bucket, culprit.cause))
+
+
+def _meanings(shown: tuple[Culprit, ...]) -> Section:
+    """What each cause is, and what to do about it; one line each."""
+    said = {
+        reason(each.bucket, each.cause): (DESCRIPTIONS[Bucket(each.bucket)][each.cause], each.advice)
+        for each in shown
+        if each.cause
+    }
+    lines = (f"{cause}: {'; '.join(filter(None, words))}" for cause, words in said.items())
+    return section("What these causes are, and what to do", *lines, folded=True)
+
+
+def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
+    """Who held the GIL while others waited for it, one sentence for each prefix."""
+    by_prefix = {each.prefix: each.held_by for each in shown if each.held_by}
+    return tuple(
+        sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
+        for prefix, held_by in list(by_prefix.items())[:MAX_HELD_BY]
+    )
+
+
+def _not_sampled(reasons: Mapping[str, str]) -> list[Aside]:
+    """Why it is not known what the threads of some workers waited for."""
+    by_reason: dict[str, list[str]] = {}
+    for worker, why in reasons.items():
+        by_reason.setdefault(why, []).append(worker)
+    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    return [
+        Aside(f"What threads waited for is not known of {named(names)}: {sentence(why)}")
+        for why, names in ranked[:MAX_REASONS]
+    ]
+
+
+def flame_graph(report: ReportValues, extent: Extent = SCREEN) -> Section:
+    """What the threads of tasks did and waited for, by cause and stack, as a figure."""
+    heading = "By cause and line"
+    found = boxes(sampled_stacks(report)) if extent.drawn else ()
+    if not found:
+        return Section(heading)
+    said = (
+        "All time in tasks by cause, below that by prefix, and below that by what called what, down to the line. The "
+        "time of each cause and prefix is exact; how it is divided over lines was sampled."
+    )
+    return section(heading, Aside(said), Flames(found))
+
+
+def holds(report: ReportValues, extent: Extent = SCREEN) -> Section:
+    """The longest times for which one thread kept all others from the GIL, or blocked its worker's event loop.
+
+    They are part of what was lost to waiting, so that they stand beside the culprits and not among them.
+    """
+    held = [
+        f"held the GIL for {format_seconds(hold.seconds)}: {who(hold.holder, hold.stack)}, on {name_of(hold.worker)}"
+        for hold in _longest(report.gil_holds)
+    ]
+    blocked = [
+        f"blocked the event loop of {name_of(hold.worker)} for {format_seconds(hold.seconds)}"
+        + (f": {where}" if (where := at(hold.stack)) else "")
+        for hold in _longest(report.loop_blocks)
+    ]
+    return section("Kept others waiting", *map(sentence, (*held, *blocked)))
+
+
+def _longest(found: tuple[Hold, ...]) -> list[Hold]:
+    long = [hold for hold in found if hold.seconds >= MIN_HOLD_SECONDS]
+    return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]

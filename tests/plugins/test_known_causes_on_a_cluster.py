@@ -1,0 +1,239 @@
+"""Known answers: the cause of each workload with one cause built in, on the line that waits.
+
+They hold on a busy machine: waiting for a core is compared with the kernel's clock that the tasks read themselves, and
+left out of the shares of the other causes, which it would dilute. What the tasks do is of ``benchmarks/waiting.py``,
+which has more of it, and an unbiased judge.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, wait
+
+from benchmarks import waiting_work as work
+from benchmarks.diagnoses_work import keep_to
+from benchmarks.stragglers_work import burn
+from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
+from benchmarks.waiting_judge import Mark, Marking
+from dask_efficiency import EfficiencyPlugin, efficiency_report
+from tests.plugins.watch import eventually, nothing_runs
+
+causes = pytest.importorskip("dask_efficiency.causes", reason="this package does not tell causes")
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="/proc/PID/syscall is not there: no cause is"),
+]
+
+THREADS = 4
+
+#: What a task's clocks miss: its thread's time just before the task and just after it.
+ABSOLUTE = 0.02
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Of one worker with four threads, which all have been started."""
+    from tests.plugins.conftest import _cluster
+
+    with _cluster(n_workers=1, threads_per_worker=THREADS) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        work.marks_of(client, work.nap, [0.05] * THREADS)
+        eventually(lambda: nothing_runs(client))
+        yield client
+
+
+class _Late(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1000)
+        time.sleep(0.4)
+        self.request.sendall(b"HTTP/1.0 204 No Content\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def late_server() -> Iterator[int]:
+    """The port of a server that takes its time."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Late) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What one cause is built into: a task, its arguments, and the cause."""
+
+    function: Callable[..., list[Mark]]
+    arguments: tuple[Any, ...]
+    cause: str
+    tasks: int = 12
+
+    def __str__(self) -> str:
+        return self.function.__name__
+
+
+ALONE = (
+    Case(work.add_up, (4_000_000,), "gil"),
+    Case(work.nap, (0.4,), "sleep"),
+    Case(work.want_lock, (0.4,), "lock"),
+    Case(work.run_program, (0.4,), "child-process"),
+    Case(work.run_program_for_output, (0.4,), "child-process"),
+)
+
+
+def reported(client: Client, function: Callable[..., list[Mark]], *columns: Any) -> tuple[Any, list[Mark]]:
+    """A report of such tasks, and their marks."""
+    with efficiency_report(client) as report:
+        marks = work.marks_of(client, function, *columns)
+    return report, marks
+
+
+def must_be(report: Any, marks: list[Mark], cause: str) -> None:
+    """The waiting is what was built in, as far as it is not waiting for a core; and that is what the kernel says."""
+    assert not report.not_sampled
+    waiting = dict(report.waiting)
+    assert sum(waiting.values()) == pytest.approx(report.breakdown[NONCPU], rel=0, abs=1e-6)
+    for_a_core = waiting.get("core", 0.0) + waiting.get("throttled", 0.0)
+    by_kernel = sum(mark.core_wait for mark in marks) / 1e9
+    # What a task waits after the last look at it is not seen.
+    assert for_a_core >= 0.5 * by_kernel - ABSOLUTE * len(marks)
+    if cause == "core":
+        assert for_a_core >= MIN_RIGHT * report.breakdown[NONCPU]
+        return
+    rest = report.breakdown[NONCPU] - for_a_core
+    assert waiting[cause] >= MIN_RIGHT * rest
+    assert waiting.get("unknown", 0.0) <= MAX_UNKNOWN * rest
+
+
+def must_be_on_a_line_of(report: Any, cause: str, function: Callable[..., Any]) -> None:
+    """The first culprit of the cause is on one of the lines that wait."""
+    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, cause))
+    assert first["prefix"] == function.__name__
+    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(function)}
+
+
+@pytest.fixture(scope="module", params=ALONE, ids=str)
+def alone(request: pytest.FixtureRequest, client: Client) -> tuple[Case, Any, list[Mark]]:
+    """A case, its report and its marks."""
+    case = request.param
+    report, marks = reported(client, case.function, *([argument] * case.tasks for argument in case.arguments))
+    return case, report, marks
+
+
+def test_what_is_built_in_is_named(alone):
+    case, report, marks = alone
+    must_be(report, marks, case.cause)
+
+
+def test_the_first_culprit_is_on_a_line_that_waits(alone):
+    case, report, _ = alone
+    must_be_on_a_line_of(report, case.cause, case.function)
+
+
+@pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])
+def test_a_server_that_takes_its_time_is_the_network(client, late_server, function):
+    report, marks = reported(client, function, [late_server] * 12)
+    must_be(report, marks, "network")
+
+
+def test_four_threads_on_one_core_wait_for_it(new_cluster):
+    with new_cluster(n_workers=1, threads_per_worker=THREADS) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        work.marks_of(client, work.checksum, [1] * THREADS, [1] * THREADS)
+        client.run(keep_to, min(os.sched_getaffinity(0)))
+        report, marks = reported(client, work.checksum, [32] * 12, [10] * 12)
+        must_be(report, marks, "core")
+
+
+def compute_in_own_threads(seconds: float) -> dict[str, float]:
+    """Computes in threads that Python knows nothing of, one after the other, as libraries do, and waits for each.
+
+    Returns
+    -------
+    dict
+        Seconds: ``wall``, ``core`` (waiting for one) and CPU of this ``thread`` and of the ``others`` of the process.
+    """
+    libc = ctypes.CDLL(None)
+    text = ctypes.create_string_buffer(b"x" * 50_000_000)
+    thread, count = ctypes.c_ulong(), ctypes.cast(libc.strlen, ctypes.c_void_p)
+    clocks, process = Marking(), time.process_time()
+    while True:
+        libc.pthread_create(ctypes.byref(thread), None, count, text)
+        libc.pthread_join(thread, None)
+        mark, others = clocks.read(), time.process_time() - process
+        if others - mark.cpu / 1e9 > seconds:
+            break
+    own = mark.cpu / 1e9
+    wall, core = (mark.stop - mark.start) / 1e9, mark.core_wait / 1e9
+    return {"wall": wall, "core": core, "thread": own, "others": others - own}
+
+
+def test_what_a_librarys_threads_compute_is_useful_and_no_waiting(client):
+    with efficiency_report(client) as report:
+        # One task at a time: what else the process computes is little, and none of it another task's.
+        told = [client.submit(compute_in_own_threads, 0.5, pure=False).result() for _ in range(4)]
+    computed = sum(task["others"] for task in told)
+    found = report.breakdown["library-threads"]
+    waited = sum(task["wall"] - task["thread"] - task["core"] for task in told)
+    assert found <= waited + ABSOLUTE * len(told)
+    # Looks at a busy machine are few, and each stands for much.
+    assert 0.6 * min(computed, waited) <= found <= 1.1 * computed + ABSOLUTE
+    finalized = sum(report.breakdown[b] for b in report.breakdown if b not in ("no-work", "running"))
+    assert report.efficiency >= found / finalized
+
+
+# -- idle slots ------------------------------------------------------------------------------------
+
+
+def idle_is(report: Any, cause: str) -> None:
+    """The idle seconds are down to this."""
+    idle = report.breakdown["idle"]
+    found = dict(report.idle_causes)
+    assert sum(found.values()) == pytest.approx(idle, rel=0, abs=1e-6)
+    assert found.get(cause, 0.0) >= MIN_RIGHT * idle
+    assert found.get("unknown", 0.0) <= MAX_UNKNOWN * idle
+
+
+def test_a_chain_leaves_the_other_slots_without_parallelism(client):
+    with efficiency_report(client) as report:
+        last = None
+        for _ in range(8):
+            last = client.submit(work.link, 0.3, last, pure=False)
+        wait(last)
+    idle_is(report, "parallelism")
+
+
+def test_one_long_task_leaves_the_other_slots_without_parallelism(client):
+    with efficiency_report(client) as report:
+        wait(client.submit(burn, 1.5, pure=False))
+    idle_is(report, "parallelism")
+
+
+def test_tasks_that_may_run_on_one_worker_only_leave_the_other_restricted(new_cluster):
+    with new_cluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        wait(client.map(burn, [0.01] * 4, pure=False))
+        first = min(client.scheduler_info(n_workers=-1)["workers"])
+        with efficiency_report(client) as report:
+            wait(client.map(burn, [0.2] * 12, workers=[first], pure=False))
+    idle_is(report, "restricted")
+
+
+def test_a_thinking_client_is_no_cause_of_idle_slots(client):
+    with efficiency_report(client) as report:
+        for _ in range(3):
+            time.sleep(0.5)
+            work.marks_of(client, work.nap, [0.1] * THREADS)
+    assert sum(dict(report.idle_causes).values()) == pytest.approx(report.breakdown["idle"], rel=0, abs=1e-6)
+    assert report.breakdown["no-work"] >= 3 * 0.5 * THREADS

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from dask_efficiency.plugins.worker import loop_blocks
+from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
+from dask_efficiency.plugins.worker.sample_windows import Block
+from dask_efficiency.profile import Frame
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(at=100.0)
+    monkeypatch.setattr(loop_blocks, "time", lambda: now.at)
+    return now
+
+
+def worker(**ticks):
+    return SimpleNamespace(_last_tick=100.0, periodic_callbacks={"tick": SimpleNamespace(callback_time=20)}, **ticks)
+
+
+def test_a_missing_tick_is_reported_with_what_the_loop_was_at_mostly(clock):
+    server, found, stacks = worker(), [], iter("abbc")
+    blocks = LoopBlocks(server, lambda: (Frame(next(stacks), "x.py", 1),), found.append)
+    for at in (100.1, 100.2, 100.3):
+        clock.at = at
+        blocks.look(wanted=True)
+    assert not found
+    clock.at = server._last_tick = 100.4
+    blocks.look(wanted=True)
+    assert found == [Block(pytest.approx(0.38), "(event loop)", (Frame("b", "x.py", 1),))]
+    blocks.look(wanted=True)
+    assert len(found) == 1
+
+
+def test_a_tick_that_is_a_little_late_is_no_block(clock):
+    server, found = worker(), []
+    blocks = LoopBlocks(server, tuple, found.append)
+    clock.at = 100.09
+    blocks.look(wanted=True)
+    clock.at = server._last_tick = 100.1
+    blocks.look(wanted=True)
+    assert not found
+
+
+def test_nothing_breaks_where_upstream_has_no_such_tick(clock):
+    clock.at = 200.0
+    LoopBlocks(SimpleNamespace(), tuple, print).look(wanted=True)

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from distributed.threadpoolexecutor import ThreadPoolExecutor
+
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.plugins.worker.executor import TaskMeter
+from dask_efficiency.plugins.worker.gil import has_gil
+from dask_efficiency.plugins.worker.sampler import WaitingSampler
+from tests.plugins.worker.threads_in_states import needs_threads, until
+
+KEY = ("span", "inc")
+SECOND = 1_000_000_000
+
+
+class Scene:
+    """A worker, as far as a sampler sees it, that runs functions as its tasks."""
+
+    def __init__(self, reservation_of=None):
+        self.numbers = itertools.count()
+        self.meter = TaskMeter(lambda error: None)
+        self.pool = ThreadPoolExecutor(4, thread_name_prefix="Dask-Default-Threads")
+        self.worker = SimpleNamespace(
+            executors={"default": self.pool}, active_threads={}, state=SimpleNamespace(executing=set())
+        )
+        reservation = SlotReservation("inc", "span", False, 0)
+        self.sampler = WaitingSampler(
+            self.worker, SimpleNamespace(metered=(self.meter,)), reservation_of or (lambda key: reservation)
+        )
+
+    def submit(self, function):
+        name = f"inc-{next(self.numbers)}"
+
+        def task():
+            ident = threading.get_ident()
+            self.worker.active_threads[ident] = name
+            try:
+                function()
+            finally:
+                del self.worker.active_threads[ident]
+                executing.remove(name)
+
+        executing = self.worker.state.executing
+        executing.add(name)
+        return self.meter.submit(self.pool.submit, task)
+
+    def sampled(self):
+        self.sampler.tick_now()
+        return dict(self.sampler.sums._totals.get(KEY, {}))
+
+
+@pytest.fixture
+def scene():
+    scene = Scene()
+    yield scene
+    scene.sampler.stop()
+    scene.pool.shutdown(wait=False)
+
+
+@needs_threads
+def test_tasks_that_sleep_and_tasks_that_receive(scene):
+    here, there = socket.socketpair()
+    with here, there:
+        scene.sampler.start()
+        done = threading.Event()
+        scene.submit(lambda: [time.sleep(0.05) for _ in iter(done.is_set, True)])
+        scene.submit(lambda: here.recv(1))
+        until(lambda: min(scene.sampled().get("sleep", 0), scene.sampled().get("network", 0)) > SECOND)
+        done.set()
+        there.send(b"x")
+    assert scene.sampler.off is None
+    row = scene.sampled()
+    assert sum(row.values()) - row["sleep"] - row["network"] <= sum(row.values()) // 10 + row.get("core", 0)
+
+
+@needs_threads
+@pytest.mark.skipif(not has_gil(), reason="this Python has no GIL")
+def test_tasks_that_spin_wait_for_the_gil_at_their_line(scene):
+    done = threading.Event()
+
+    def spin():
+        while not done.is_set():
+            pass
+
+    scene.sampler.start()
+    scene.sampler.open_window("w")
+    for _ in range(4):
+        scene.submit(spin)
+    until(lambda: scene.sampled().get("gil", 0) > 2 * SECOND)
+    done.set()
+    closed = scene.sampler.close_window("w")
+    row = scene.sampled()
+    assert row["gil"] >= 0.9 * (sum(row.values()) - row.get("core", 0))
+    rows = [(stack, ns) for bucket, cause, _, stack, ns in closed["profile"] if cause == "gil"]
+    here = [ns for stack, ns in rows if any(function.endswith("spin") for function, _, _ in stack)]
+    assert sum(here) >= 0.9 * sum(ns for _, ns in rows)
+    assert {prefix for prefix, _, _, _ in closed["holders"]} == {"inc"}
+    assert any(holder == "inc" for _, _, holder, _ in closed["holders"])
+
+
+@needs_threads
+def test_it_is_asleep_while_nothing_runs_and_a_task_wakes_it(scene):
+    scene.sampler.start()
+    until(lambda: scene.meter.wake is not None)
+    done = threading.Event()
+    scene.submit(done.wait)
+    assert scene.meter.wake is None
+    until(lambda: scene.sampled().get("lock", 0) > 0)
+    done.set()
+    until(lambda: scene.meter.wake is not None)
+
+
+@needs_threads
+def test_what_fails_is_logged_once_and_nothing_is_guessed_after_it(caplog):
+    def fails(key):
+        raise ZeroDivisionError("oh")
+
+    scene = Scene(fails)
+    done = threading.Event()
+    with caplog.at_level(logging.ERROR, "dask_efficiency"):
+        scene.sampler.start()
+        future = scene.submit(done.wait)
+        until(lambda: caplog.records)
+        done.set()
+    assert future.result(60) is None
+    scene.sampler.tick_now()
+    assert "ZeroDivisionError: oh" in scene.sampler.off
+    assert len(caplog.records) == 1
+    assert scene.sampler.sums.explain({"inc": 5}) == {"inc": {"unknown": 5}}
+    scene.sampler.stop()
+    scene.pool.shutdown(wait=False)
+
+
+@needs_threads
+def test_its_end_leaves_no_thread_and_no_descriptor(scene):
+    before = set(os.listdir("/proc/self/fd"))
+    scene.sampler.start()
+    done = threading.Event()
+    scene.submit(done.wait)
+    until(lambda: scene.sampled())
+    scene.sampler.stop()
+    scene.sampler.stop()
+    scene.sampler._thread.join(60)
+    done.set()
+    assert not scene.sampler._thread.is_alive()
+    assert scene.sampler.off is None
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_elsewhere_it_says_why_it_does_not_sample(scene, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    scene.sampler.start()
+    assert scene.sampler.off == "no /proc/self/task/*/syscall: not Linux"
+    assert scene.sampler._thread is None
+    scene.sampler.open_window("w")
+    assert scene.sampler.close_window("w")["profile"] == []
+    assert scene.sampler.sums.explain({"inc": 5}) == {"inc": {"unknown": 5}}
+
+
+@needs_threads
+def test_where_the_kernel_shows_nothing_it_says_so(scene, monkeypatch):
+    def refused(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("dask_efficiency.plugins.worker.sampler.ThreadFiles", refused)
+    scene.sampler.start()
+    assert scene.sampler.off.startswith("no /proc/self/task/*/syscall: PermissionError")
+
+
+@needs_threads
+def test_threads_that_come_and_go_and_forks_and_the_end_of_the_process_harm_nobody():
+    code = textwrap.dedent(
+        """
+        import os, random, threading, time
+        from dask_efficiency.plugins.worker import sampler
+        from tests.plugins.worker.test_sampler import Scene
+        sampler.MIN_INTERVAL_NS = 1_000_000
+        sampler.MAX_SHARE = 1
+        scene = Scene()
+        scene.sampler.start()
+        scene.sampler.open_window("w")
+
+        def forks():
+            child = os.fork()
+            if not child:
+                os._exit(sum(range(1000)) % 1)
+            assert os.waitpid(child, 0)[1] == 0
+
+        def threads():
+            found = [threading.Thread(target=time.sleep, args=(random.random() / 100,)) for _ in range(10)]
+            for thread in found: thread.start()
+            for thread in found: thread.join()
+
+        futures = [scene.submit(random.choice([forks, threads, lambda: time.sleep(0.001)])) for _ in range(300)]
+        while not all(future.done() for future in futures):
+            scene.sampler.tick_now()
+            time.sleep(0.001)
+        for future in futures: future.result()
+        assert scene.sampler.off is None, scene.sampler.off
+        assert scene.sampler.close_window("w")["profile"]
+        scene.submit(lambda: time.sleep(0.2))
+        print("ended")
+        """
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=240)
+    assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr

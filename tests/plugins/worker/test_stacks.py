@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
+
+from dask_efficiency.plugins.worker.stacks import MAX_KNOWN, Stacks
+from dask_efficiency.profile import MAX_DEPTH
+from tests.plugins.worker.threads_in_states import until
+
+
+def own_line():
+    return sys._getframe(1).f_lineno
+
+
+def test_a_tasks_stack_is_without_what_called_it_and_what_waits_for_it():
+    event, lines = threading.Event(), []
+
+    def task():
+        lines.append(own_line() + 1)
+        event.wait(60)
+
+    pool = DaskPool(1)
+    future = pool.submit(task)
+    try:
+        (ident,) = [thread.ident for thread in pool._threads]
+        until(lambda: lines and len(Stacks().task(sys._current_frames()[ident])) == 1)
+        (frame,) = Stacks().task(sys._current_frames()[ident])
+    finally:
+        event.set()
+        future.result()
+        pool.shutdown()
+    assert frame.function.endswith("task")
+    assert os.path.basename(frame.file) == "test_stacks.py"
+    assert frame.line == lines[0]
+
+
+def test_a_thread_that_runs_no_task_is_at_the_line_of_its_pool():
+    pool = ThreadPoolExecutor(1)
+    pool.submit(int).result()
+    (thread,) = pool._threads
+    stack = Stacks().task(sys._current_frames()[thread.ident])
+    pool.shutdown()
+    assert [os.path.basename(os.path.dirname(frame.file)) for frame in stack] == ["concurrent"] or len(stack) == 1
+
+
+def test_a_deep_stack_is_cut_at_its_outer_end():
+    def deep(n):
+        return deep(n - 1) if n else Stacks().task(sys._getframe())
+
+    stack = deep(200)
+    assert len(stack) == MAX_DEPTH
+    assert stack[-1].function.endswith("deep")
+
+
+def test_what_an_event_loop_calls_is_without_the_loop():
+    async def main():
+        return Stacks().loop(sys._getframe())
+
+    assert [frame.function.rpartition(".")[2] for frame in asyncio.run(main())] == ["main"]
+
+
+def test_no_frame_is_no_stack():
+    assert Stacks().task(None) == Stacks().loop(None) == ()
+
+
+def test_what_is_remembered_is_bounded():
+    stacks = Stacks()
+    for i in range(MAX_KNOWN + 10):
+        if i < 20 or i > MAX_KNOWN - 10:
+            code = compile("stack = stacks.task(frame())", f"file-{i}", "exec")
+            exec(code, {"stacks": stacks, "frame": sys._getframe})
+        else:
+            stacks._known[(i, 0)] = stacks._known[next(iter(stacks._known))]
+    assert len(stacks._known) <= MAX_KNOWN

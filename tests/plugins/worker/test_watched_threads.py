@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from dask_efficiency.plugins.worker.library_threads import LibraryThreads
+from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader
+from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
+from tests.plugins.worker.threads_in_states import in_thread, needs_threads, until
+
+pytestmark = needs_threads
+
+MILLISECOND = 1_000_000
+
+
+@pytest.fixture
+def reader():
+    reader = HeldReader()
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def threads(reader):
+    threads = WatchedThreads(reader, {})
+    yield threads
+    threads.close()
+
+
+def spin(milliseconds):
+    """Use CPU for so long, by this thread's own clock."""
+    stop = time.thread_time_ns() + milliseconds * MILLISECOND
+    while time.thread_time_ns() < stop:
+        pass
+
+
+def test_time_is_cpu_waiting_for_a_core_and_rest():
+    watched = Watched(None, Clocks(100, 10, 1), at=1000)  # type: ignore[arg-type]
+    watched.state = "sleep"
+    assert watched.read(Clocks(100, 10, 1), 1050) == 0
+    assert (watched.cpu, watched.rest, watched.state) == (0, 50, "sleep")
+    assert watched.read(Clocks(120, 15, 2), 1100) == 5
+    assert (watched.cpu, watched.rest, watched.state) == (20, 75, None)
+
+
+def test_a_thread_is_found_and_lost(threads):
+    stop = threading.Event()
+    with in_thread(stop.wait, stop.set) as thread:
+        threads.look()
+        found = threads.task_thread(thread.ident, 5)
+        assert found is not None
+        watched = found[0]
+        assert watched.files.native_id == thread.native_id
+        assert threads.task_thread(thread.ident, 6)[0] is watched
+    until(lambda: not thread.is_alive())
+    threads.look()
+    assert threads.task_thread(thread.ident, 7) is None
+    assert watched.files.clocks() is None
+
+
+def test_an_ident_that_is_used_again_is_another_thread(threads):
+    seen = {}
+    for i in range(200):
+        stop = threading.Event()
+        with in_thread(stop.wait, stop.set) as thread:
+            threads.look()
+            watched, _ = threads.task_thread(thread.ident, i)
+            assert watched.files.native_id == thread.native_id
+            assert watched.at == i
+            seen[thread.ident] = seen.get(thread.ident, 0) + 1
+    if max(seen.values()) == 1:
+        pytest.skip("no ident was used again")
+
+
+def test_cpu_of_the_tasks_threads_is_no_librarys(reader):
+    """By names, as Dask's threads have them, and of a thread that is nobody's it is a library's."""
+    threads = WatchedThreads(reader, {})
+    try:
+        for name, is_library in (("Dask-Offload-1", False), ("somebody", True)):
+            threads.look()
+            threads.read_cpu()
+            done, stop = threading.Event(), threading.Event()
+
+            def work(done=done, stop=stop):
+                spin(200)
+                done.set()
+                stop.wait()
+
+            thread = threading.Thread(target=work, name=name)
+            thread.start()
+            done.wait()
+            threads.look()
+            computed = threads.read_cpu()
+            stop.set()
+            thread.join()
+            assert threads.cpu_of(thread.ident) >= 200 * MILLISECOND
+            assert (computed >= 150 * MILLISECOND) == is_library
+    finally:
+        threads.close()
+
+
+def test_threads_that_are_not_pythons_are_read(reader):
+    libraries = LibraryThreads(reader)
+    stop = threading.Event()
+    with in_thread(stop.wait, stop.set) as thread:
+        libraries.find({threading.get_native_id()}, at=0)
+        assert thread.native_id in libraries._kept
+        assert libraries.core_wait(0) >= 0
+        assert libraries.core_wait(10**12) == 0  # long ago
+    libraries.close()
+    assert not libraries._kept

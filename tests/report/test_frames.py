@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+
+from dask_efficiency import EfficiencyReport
+from tests.report.profile_samples import ETL, profiled, profiled_reports
+from tests.report.samples import by_hand, report_of
+
+
+def test_by_cause_every_bucket_has_its_causes_and_one_without_has_a_row() -> None:
+    frame = profiled().to_frame(by="cause")
+    assert list(frame.columns) == ["bucket", "cause", "thread_seconds", "share", "share_of_bucket"]
+    assert frame.iloc[:5, :3].to_numpy().tolist() == [
+        ["thread-cpu", "", 7.0],
+        ["library-threads", "", 2.0],
+        ["thread-noncpu", "gil", 9.0],
+        ["thread-noncpu", "core", 1.0],
+        ["thread-noncpu", "file", 3.0],
+    ]
+    gil = frame[frame.cause == "gil"].iloc[0]
+    assert (gil.share, gil.share_of_bucket) == (9 / 28, 9 / 14)
+
+
+@given(profiled_reports())
+def test_causes_add_up_to_all_thread_time(report: EfficiencyReport) -> None:
+    frame = report.to_frame("cause")
+    assert frame.thread_seconds.sum() == pytest.approx(report.breakdown.total)
+    assert frame.share.sum() == pytest.approx(1.0 if len(frame) else 0.0)
+    assert list(frame.groupby("bucket").share_of_bucket.sum()) == pytest.approx([1.0] * len(report.breakdown))
+
+
+def test_by_line_useful_time_has_its_lines_as_well() -> None:
+    frame = profiled().to_frame(by="line")
+    columns = ["bucket", "cause", "prefix", "function", "file", "line", "thread_seconds"]
+    assert list(frame.columns) == columns
+    assert frame.iloc[0].tolist() == ["thread-cpu", "", "clean", "StringMethods.upper", ETL, 88, 6.0]
+    assert frame.iloc[1].tolist() == ["thread-noncpu", "gil", "clean", "StringMethods.upper", ETL, 88, 6.0]
+    nowhere = frame[frame.cause == "core"].iloc[0]
+    assert nowhere.file == ""
+    assert frame.line.isna().sum() == (frame.file == "").sum() == 8
+    assert frame.thread_seconds.sum() == pytest.approx(28.0)
+
+
+def test_a_report_without_samples_has_frames_too() -> None:
+    assert len(report_of().to_frame("cause")) == len(report_of().to_frame("line")) == 0
+    assert list(report_of().to_frame("line").columns)[-1] == "thread_seconds"
+    assert set(by_hand().to_frame("cause").cause) == {"", "unknown"}
+
+
+def test_another_table_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause' or 'line'"):
+        profiled().to_frame("file")

@@ -1,0 +1,114 @@
+import os
+from collections import Counter
+
+import dask
+import distributed
+import pytest
+from hypothesis import given
+
+import dask_efficiency
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.lines import NOWHERE, LineTime, blamed, is_the_users, line_times, place_of
+from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.stacks import exact_times
+from tests.report.profile_samples import ARROW, CLEAN, ETL, LOOP, PANDAS, UPPER, profiled, profiled_reports
+from tests.report.samples import SECOND
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ETL,
+        r"C:\Users\me\project\etl.py",
+        "etl.py",
+        "/home/me/lib/etl.py",
+        "/home/me/python/lib/etl.py",
+        "/home/me/Lib/pythonic/etl.py",
+        "/tmp/ipykernel_12/3456.py",
+        "<ipython-input-3-aa>",
+        "<stdin>",
+        "<string>",
+        __file__,
+    ],
+)
+def test_the_users_own_code_is_known_by_its_path(file: str) -> None:
+    assert is_the_users(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "",
+        f"{PANDAS}/accessor.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/opt/conda/lib/python3.12/threading.py",
+        "/usr/lib64/python3.13t/threading.py",
+        "/x/python312.zip/json/decoder.py",
+        r"C:\Python312\Lib\threading.py",
+        r"C:\env\Lib\site-packages\pandas\io.py",
+        "<frozen importlib._bootstrap>",
+        "<__array_function__ internals>",
+        os.__file__,
+        dask.__file__,
+        distributed.__file__,
+        dask_efficiency.__file__,
+    ],
+)
+def test_libraries_and_generated_code_are_not_the_users(file: str) -> None:
+    assert not is_the_users(file)
+
+
+def test_a_stack_is_put_down_to_the_users_innermost_line_and_what_it_called() -> None:
+    assert blamed(UPPER) == Frame("StringMethods.upper", ETL, 88)
+    inner = Frame("helper", ETL, 7)
+    assert blamed((CLEAN, UPPER[1], inner)) == inner
+    assert blamed((CLEAN, UPPER[1], inner, UPPER[2])) == Frame(UPPER[2].function, ETL, 7)
+
+
+def test_a_decorators_wrapper_is_not_what_the_line_called() -> None:
+    # as pandas has it
+    wrapper = Frame("forbid_nonstring_types.<locals>._forbid.<locals>.wrapper", f"{PANDAS}/accessor.py", 137)
+    assert blamed((CLEAN, wrapper, *UPPER[1:])).function == "StringMethods.upper"
+    assert blamed((CLEAN, wrapper)).function == wrapper.function
+    own = Frame("make.<locals>.clean", ETL, 9)
+    assert blamed((wrapper, own)) == own
+
+
+def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> None:
+    assert blamed(ARROW) == ARROW[0]
+    assert blamed((*LOOP, ARROW[0])) == ARROW[0]
+    assert blamed(()) == NOWHERE
+
+
+def test_a_line_is_said_as_people_say_it() -> None:
+    assert place_of(CLEAN) == "etl.py:88"
+    assert place_of(Frame("f", r"C:\me\etl.py", 3)) == "etl.py:3"
+    assert place_of(Frame("f", "<stdin>", 1)) == "<stdin>:1"
+    assert place_of(NOWHERE) == ""
+
+
+def test_stacks_of_one_line_are_one() -> None:
+    report = profiled(profile=(*profiled().profile[:2], ProfileRow("thread-noncpu", "gil", "clean", UPPER[:2], 300)))
+    gil = [each for each in line_times(report) if each.cause == "gil"]
+    # 200 + 300 of 600, and 100
+    assert gil == [
+        LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.upper", ETL, 88), 7_500_000_000),
+        LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.split", ETL, 89), 1_500_000_000),
+    ]
+
+
+def test_lines_of_useful_time_are_there_too() -> None:
+    found = {(each.bucket, each.place): each.ns for each in line_times(profiled())}
+    assert found["thread-cpu", Frame("StringMethods.upper", ETL, 88)] == 6 * SECOND
+    assert found["library-threads", ARROW[0]] == 2 * SECOND
+
+
+@given(profiled_reports())
+def test_lines_add_up_and_the_most_costly_is_first(report: EfficiencyReport) -> None:
+    lines = line_times(report)
+    found: Counter[tuple[str, str, str]] = Counter()
+    for each in lines:
+        found[each.bucket, each.cause, each.prefix] += each.ns
+    assert found == exact_times(report)
+    assert [each.ns for each in lines] == sorted((each.ns for each in lines), reverse=True)
+    assert len({(each.bucket, each.cause, each.prefix, each.place) for each in lines}) == len(lines)

@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.profile import Frame, ProfileRow
+from dask_efficiency.report.speedscope import speedscope
+from dask_efficiency.report.stacks import NoStacksError, sampled_stacks
+from tests.report.profile_samples import ETL, profiled, profiled_reports
+from tests.report.samples import HOSTILE_NAMES, by_hand, seconds
+
+UNITS = {"none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"}
+
+
+def assert_valid(data: dict[str, Any]) -> None:
+    """What speedscope's schema asks of a file with sampled profiles."""
+    assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    assert set(data) == {"$schema", "name", "exporter", "activeProfileIndex", "shared", "profiles"}
+    assert set(data["shared"]) == {"frames"}
+    for frame in data["shared"]["frames"]:
+        assert {"name"} <= set(frame) <= {"name", "file", "line", "col"}
+        assert isinstance(frame["name"], str)
+        assert isinstance(frame.get("file", ""), str)
+        assert isinstance(frame.get("line", 0), int)
+    assert 0 <= data["activeProfileIndex"] < len(data["profiles"])
+    frames = len(data["shared"]["frames"])
+    for profile in data["profiles"]:
+        assert set(profile) == {"type", "name", "unit", "startValue", "endValue", "samples", "weights"}
+        assert profile["type"] == "sampled"
+        assert profile["unit"] in UNITS
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert all(0 <= index < frames for sample in profile["samples"] for index in sample)
+        assert all(weight > 0 for weight in profile["weights"])
+        assert profile["endValue"] - profile["startValue"] == pytest.approx(sum(profile["weights"]))
+
+
+def test_there_is_a_profile_for_each_cause_the_longest_first() -> None:
+    data = speedscope(profiled(environment={"dask-efficiency": "9.9"}))
+    assert_valid(data)
+    assert [(profile["name"], profile["endValue"]) for profile in data["profiles"]] == [
+        ("thread-noncpu/gil", 9.0),
+        ("thread-cpu", 7.0),
+        ("thread-noncpu/file", 3.0),
+        ("library-threads", 2.0),
+        ("thread-noncpu/core", 1.0),
+        ("thread-noncpu/unknown", 1.0),
+    ]
+    assert data["exporter"] == "dask-efficiency 9.9"
+    assert data["name"] == "a run"
+
+
+def test_a_stack_begins_with_its_prefix_and_ends_with_the_innermost_frame() -> None:
+    data = speedscope(profiled())
+    frames, gil = data["shared"]["frames"], data["profiles"][0]
+    stacks = [[frames[index] for index in sample] for sample in gil["samples"]]
+    assert [[frame["name"] for frame in stack] for stack in stacks] == [
+        ["clean", "clean", "StringMethods.upper", "ObjectStringArrayMixin._str_map"],
+        ["clean", "clean", "StringMethods.split"],
+    ]
+    assert stacks[0][:2] == [{"name": "clean"}, {"name": "clean", "file": ETL, "line": 88}]
+    assert gil["weights"] == [6.0, 3.0]
+
+
+@given(profiled_reports())
+def test_any_report_with_stacks_makes_a_valid_file_that_holds_all_of_their_time(report: EfficiencyReport) -> None:
+    rows = sampled_stacks(report)
+    if not rows:
+        return
+    data = speedscope(report)
+    assert_valid(data)
+    assert sum(each["endValue"] for each in data["profiles"]) == pytest.approx(sum(row.ns for row in rows) / 1e9)
+    json.dumps(data, allow_nan=False)
+
+
+def test_hostile_names_are_harmless_in_the_file(tmp_path: Path) -> None:
+    stack = tuple(Frame(name, f"/x/{name}", 1) for name in HOSTILE_NAMES)
+    report = profiled(
+        profile=(ProfileRow("thread-cpu", "", HOSTILE_NAMES[2], stack, 1),),
+        by_prefix={HOSTILE_NAMES[2]: seconds(thread_cpu=7)},
+        name="\x1b]0;title\x07",
+        environment={"dask-efficiency": HOSTILE_NAMES[2]},
+    )
+    report.to_speedscope(tmp_path / "x.json")
+    text = (tmp_path / "x.json").read_text(encoding="ascii")
+    assert "\x1b" not in text
+    data = json.loads(text)
+    assert_valid(data)
+    assert all(frame["name"].isprintable() for frame in data["shared"]["frames"])
+
+
+def test_a_file_may_be_anywhere_that_fsspec_writes_to_and_is_not_written_without_stacks(tmp_path: Path) -> None:
+    import fsspec
+
+    profiled().to_speedscope("memory://profiles/x.json")
+    with fsspec.open("memory://profiles/x.json") as file:
+        assert json.load(file) == speedscope(profiled())
+    with pytest.raises(NoStacksError):
+        by_hand().to_speedscope(tmp_path / "none.json")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.ledger import OTHER
+from dask_efficiency.waiting import LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
+
+SECOND = 1_000_000_000
+
+causes = st.sampled_from(["gil", "core", "lock", "sleep", "file", UNKNOWN, LIBRARY])
+prefixes = st.sampled_from(["inc", "sum", "read"])
+keys = st.tuples(st.sampled_from(["", "s1"]), prefixes)
+samples = st.tuples(keys, causes, st.integers(1, 20 * SECOND))
+amounts = st.integers(0, 100 * SECOND)
+
+INC = ("", "inc")
+
+
+def sums_of(*added):
+    sums = WaitingSums()
+    for key, cause, ns in added:
+        sums.add(key, cause, ns)
+    return sums
+
+
+@given(st.dictionaries(causes, amounts, min_size=1).filter(lambda w: any(w.values())), amounts)
+def test_what_is_split_in_proportion_adds_up_and_is_off_by_less_than_one(weights, ns):
+    row = in_proportion(weights, ns)
+    assert sum(row.values()) == ns
+    whole = sum(weights.values())
+    assert all(abs(row[name] * whole - weight * ns) < whole for name, weight in weights.items())
+
+
+@given(st.lists(st.one_of(samples, st.dictionaries(prefixes, amounts), amounts)))
+def test_causes_add_up_to_their_prefix_and_to_the_view_and_never_fall(steps):
+    """Whatever is sampled, and whatever of it is asked for in between."""
+    sums = WaitingSums()
+    noncpu: Counter[str] = Counter()
+    before: dict[str, dict[str, int]] = {}
+    active, active_before = 0, dict[str, int]()
+    for step in steps:
+        if isinstance(step, tuple):
+            sums.add(*step)
+        elif isinstance(step, dict):
+            noncpu.update(step)
+            rows = sums.explain(noncpu)
+            assert {prefix: sum(row.values()) for prefix, row in rows.items()} == dict(noncpu)
+            assert all(ns <= rows[prefix][cause] for prefix, row in before.items() for cause, ns in row.items())
+            assert not any(LIBRARY in row for row in rows.values())
+            before = rows
+        else:
+            active += step
+            row = sums.explain_activity(active)
+            assert sum(row.values()) == active
+            assert all(ns <= row[cause] for cause, ns in active_before.items())
+            active_before = row
+
+
+def test_waiting_is_split_in_proportion_to_what_was_sampled_of_its_prefix():
+    sums = sums_of((INC, "gil", 30), (("s1", "inc"), "lock", 10), (("", "sum"), "sleep", 1000))
+    assert sums.explain({"inc": 20}) == {"inc": {"gil": 15, "lock": 5}}
+
+
+def test_samples_that_are_used_up_count_no_more():
+    """Tasks that end later are explained by what was sampled later."""
+    sums = sums_of((INC, "gil", 100))
+    assert sums.explain({"inc": 100}) == {"inc": {"gil": 100}}
+    sums.add(INC, "sleep", 50)
+    assert sums.explain({"inc": 150}) == {"inc": {"gil": 100, "sleep": 50}}
+
+
+def test_time_beyond_the_samples_is_split_like_the_recent_ones():
+    sums = sums_of((INC, "gil", 75), (INC, "sleep", 25))
+    assert sums.explain({"inc": 200}) == {"inc": {"gil": 150, "sleep": 50}}
+    # A single sample that is left over is no measure for much time.
+    sums.add(INC, "lock", 1)
+    row = sums.explain({"inc": 200 + 10_000})["inc"]
+    assert row["lock"] < 200
+
+
+def test_where_nothing_was_sampled_all_is_unknown_and_stays_so():
+    sums = WaitingSums()
+    assert sums.explain({"inc": 7}) == {"inc": {UNKNOWN: 7}}
+    sums.add(INC, "gil", 100)
+    assert sums.explain({"inc": 8}) == {"inc": {UNKNOWN: 7, "gil": 1}}
+
+
+def test_unknown_is_a_share_like_any_other():
+    sums = sums_of((INC, UNKNOWN, 10), (INC, "gil", 30))
+    assert sums.explain({"inc": 400}) == {"inc": {UNKNOWN: 100, "gil": 300}}
+
+
+def test_after_the_end_of_sampling_nothing_is_guessed():
+    sums = sums_of((INC, "gil", 100))
+    mark = sums.mark()
+    sums.stop()
+    assert sums.explain({"inc": 150}) == {"inc": {"gil": 100, UNKNOWN: 50}}
+    assert sums.explain_activity(150) == {"gil": 100, UNKNOWN: 50}
+    assert sums.since(mark, {INC: 5}) == {INC: {UNKNOWN: 5}}
+
+
+def test_prefixes_that_the_ledger_does_not_keep_apart_are_one_here_too():
+    sums = sums_of((INC, "gil", 10), (("", "sum"), "sleep", 10), (("", "read"), "file", 10))
+    assert sums.explain({"inc": 10, OTHER: 20}) == {"inc": {"gil": 10}, OTHER: {"sleep": 10, "file": 10}}
+
+
+def test_without_a_library_nothing_is_a_librarys():
+    assert sums_of((INC, "lock", 10)).library(INC, 1000) == 0
+
+
+@given(st.lists(samples), st.lists(st.tuples(keys, amounts)))
+def test_a_librarys_part_is_at_most_what_was_waited(added, waited):
+    sums = sums_of(*added)
+    for key, ns in waited:
+        assert 0 <= sums.library_so_far(key, ns) <= ns
+        assert 0 <= sums.library(key, ns) <= ns
+
+
+def test_a_librarys_part_follows_what_was_sampled_meanwhile():
+    sums = sums_of((INC, LIBRARY, 30), (INC, "lock", 10))
+    assert sums.library_so_far(INC, 40) == 30
+    assert sums.library(INC, 40) == 30
+    sums.add(INC, "lock", 40)
+    assert sums.library(INC, 40) == 0
+    assert sums.library(("", "sum"), 40) == 0
+
+
+def test_a_window_has_what_was_sampled_in_it():
+    sums = sums_of((INC, "gil", 1000), (("", "sum"), "sleep", 10))
+    mark = sums.mark()
+    sums.add(INC, "lock", 5)
+    assert sums.since(mark, {INC: 10, ("", "sum"): 3, ("s1", "sum"): 4, ("", "read"): 2}) == {
+        INC: {"lock": 10},
+        ("", "sum"): {"sleep": 3},  # nothing sampled in the window: as before
+        ("s1", "sum"): {"sleep": 4},  # as in other spans
+        ("", "read"): {UNKNOWN: 2},
+    }
+
+
+@given(st.lists(samples), st.lists(samples), st.dictionaries(keys, amounts))
+def test_a_windows_rows_are_split_exactly(before, during, noncpu):
+    sums = sums_of(*before)
+    mark = sums.mark()
+    for sample in during:
+        sums.add(*sample)
+    rows = sums.since(mark, noncpu)
+    assert {key: sum(row.values()) for key, row in rows.items()} == noncpu
+
+
+def test_memory_is_bounded():
+    sums = WaitingSums()
+    for i in range(MAX_KEYS + 10):
+        sums.add((f"span-{i}", f"prefix-{i}"), "gil", 1)
+        sums.add((f"span-{i}", f"prefix-{i}"), LIBRARY, 1)
+    mark = sums.mark()
+    assert len(mark) == MAX_KEYS  # type: ignore[arg-type]
+    assert sums.explain_activity(2 * MAX_KEYS) == {"gil": 2 * MAX_KEYS}
