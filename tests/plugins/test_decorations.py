@@ -42,6 +42,7 @@ DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragg
     "path",
     "profile",
     "skew",
+    "without_largest_seconds",
 }
 
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
@@ -233,6 +234,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "critical path",
                 "search for long tasks",
                 "search for stragglers in the trace",
+                "replay without the largest loss",
             },
             reports: {
                 "environment",
