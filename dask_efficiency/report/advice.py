@@ -185,12 +185,6 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         Bucket.OVERHEAD,
-        ("deserialize",),
-        _always,
-        "keep large objects out of the graph, scatter() them, or load them in a task",
-    ),
-    Advice(
-        Bucket.OVERHEAD,
         ("hand-over",),
         _always,
         "look for tasks that keep the GIL, or a busy host",

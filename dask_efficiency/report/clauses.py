@@ -27,7 +27,6 @@ PHRASES: dict[tuple[str, str], str] = {
     (Bucket.THREAD_NONCPU, "network"): "waiting for the network",
     (Bucket.THREAD_NONCPU, "child-process"): "waiting for child processes",
     (Bucket.OVERHEAD, "hand-over"): "handing tasks over to threads",
-    (Bucket.OVERHEAD, "deserialize"): "unpacking tasks",
     (Bucket.OVERHEAD, "event-loop"): "waiting for the workers' event loops",
     (Bucket.IDLE, "scheduler"): "idle threads waiting for the scheduler",
     (Bucket.IDLE, "imbalance"): "idle threads while tasks queue at other workers",

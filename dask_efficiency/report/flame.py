@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.report.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
 from dask_efficiency.report.figures import format_share, format_thread_time, harmless, name_of, shorten
 from dask_efficiency.report.lines import place_of
 from dask_efficiency.report.profile import Frame, ProfileRow
@@ -23,19 +23,6 @@ MAX_DEPTH = 60
 
 #: Characters of a frame's name, with its line.
 FRAME_LENGTH = 80
-
-#: Of what waits, by cause: the bucket's yellow for the GIL, and hues of their own for the others.
-CAUSE_COLOURS: dict[str, str] = {
-    "gil": COLOURS[Bucket.THREAD_NONCPU],
-    "core": "#fa9c1c",
-    "throttled": "#ff4508",
-    "lock": "#ce47aa",
-    "sleep": "#c5b483",
-    "file": "#965843",
-    "network": "#791ba5",
-    "child-process": "#febda0",
-    "unknown": "#9f9f9f",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +80,7 @@ def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
     colours: dict[str | Frame, str] = {}
     for row in rows:
         cause = reason(row.bucket, row.cause)
-        colours[cause] = CAUSE_COLOURS.get(row.cause) or COLOURS[Bucket(row.bucket)]
+        colours[cause] = CAUSE_COLOURS[Bucket.THREAD_NONCPU].get(row.cause) or COLOURS[Bucket(row.bucket)]
         root.ns += row.ns
         node = root
         names: list[str | Frame] = [cause, row.prefix or NO_PREFIX, *row.stack[:MAX_DEPTH]]

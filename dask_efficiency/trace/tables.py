@@ -97,8 +97,9 @@ class Table:
         dtypes, schema = {}, {}
         for name, annotation in get_type_hints(cls, include_extras=True).items():
             array, *described = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
-            # NDArray[np.int64] is ndarray[shape, dtype[int64]]
-            dtypes[name] = get_args(get_args(array)[1])[0]
+            # NDArray[np.int64] is ndarray[shape, dtype[int64]]; from numpy 2.5 on it is an alias of its own.
+            *_, dtype = get_args(array)
+            dtypes[name] = get_args(dtype)[0] if get_args(dtype) else dtype
             schema[name] = described[0] if described else Column()
         return MappingProxyType(dtypes), MappingProxyType(schema)
 

@@ -47,5 +47,5 @@ def test_a_report_without_samples_has_frames_too() -> None:
 
 
 def test_another_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause' or 'line'"):
+    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause', 'line' or 'skew'"):
         profiled().to_frame("file")

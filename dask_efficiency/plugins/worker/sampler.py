@@ -284,6 +284,8 @@ def _why_not() -> str | None:
     """Why threads cannot be sampled on this system; None if they can."""
     if sys.platform != "linux":
         return "no /proc/self/task/*/syscall: not Linux"
+    if sys.maxsize < 1 << 32:
+        return "the system calls of 32-bit programs are not known"
     if platform.machine() not in CALLS:
         return f"the system calls of {platform.machine()} are not known"
     try:

@@ -38,8 +38,9 @@ class HeldReader:
     """
 
     def __init__(self) -> None:
+        # Of 64-bit programs only, whose offsets have 64 bits.
         library = ctypes.PyDLL(None)
-        self._pread = library.pread64
+        self._pread = library.pread
         self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
         self._pread.restype = ctypes.c_ssize_t
         self._readlink = library.readlink

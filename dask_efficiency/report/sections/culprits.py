@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import DESCRIPTIONS
 from dask_efficiency.report.culprits import Culprit, at, find_culprits, who
-from dask_efficiency.report.figures import format_seconds, harmless, name_of, named, sentence, shorten, time_scale
+from dask_efficiency.report.figures import format_seconds, harmless, name_of, sentence, shorten, time_scale
 from dask_efficiency.report.flame import boxes
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import Hold
@@ -37,14 +36,13 @@ HELD_BY_LENGTH = 100
 
 def culprits(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """What most time was lost on, by cause, prefix and line; nothing where nobody looked."""
-    not_sampled = _not_sampled(report.not_sampled)
     if not report.causes_by_worker and not report.profile:
-        return section("Where the time goes", *not_sampled)
+        return section("Where the time goes")
     found = find_culprits(report)
     shown = found if extent.drawn else found[:TOP_CULPRITS]
     said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
     below = (_meanings(shown),) if extent.drawn else _held_by(shown)
-    return section("Where the time goes", said, _table(shown, extent), *below, *not_sampled)
+    return section("Where the time goes", said, _table(shown, extent), *below)
 
 
 def _table(shown: tuple[Culprit, ...], extent: Extent) -> Table:
@@ -91,18 +89,6 @@ def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
         sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
         for prefix, held_by in list(by_prefix.items())[:MAX_HELD_BY]
     )
-
-
-def _not_sampled(reasons: Mapping[str, str]) -> list[Aside]:
-    """Why it is not known what the threads of some workers waited for."""
-    by_reason: dict[str, list[str]] = {}
-    for worker, why in reasons.items():
-        by_reason.setdefault(why, []).append(worker)
-    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    return [
-        Aside(f"What threads waited for is not known of {named(names)}: {sentence(why)}")
-        for why, names in ranked[:MAX_REASONS]
-    ]
 
 
 def flame_graph(report: ReportValues, extent: Extent = SCREEN) -> Section:

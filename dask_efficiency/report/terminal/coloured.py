@@ -179,5 +179,6 @@ def _table(table: Table, width: int, *, coloured: bool = False) -> RichTable:
         if position in table.sums:
             drawn.add_section()
         bold = position in table.sums or position in table.strong
-        drawn.add_row(first, *map(Text, text[1:]), style="bold" if bold else "")
+        is_part = isinstance(row[0], Label) and row[0].is_part
+        drawn.add_row(first, *map(Text, text[1:]), style="bold" if bold else "dim" if is_part else "")
     return drawn

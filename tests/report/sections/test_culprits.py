@@ -7,7 +7,6 @@ from dask_efficiency.report.profile import EVENT_LOOP, Frame, GilHolder, Hold, P
 from dask_efficiency.report.sections.culprits import (
     HELD_BY_LENGTH,
     MAX_HOLDS,
-    MAX_REASONS,
     TOP_CULPRITS,
     culprits,
     flame_graph,
@@ -63,16 +62,6 @@ def test_it_stands_right_below_the_losses() -> None:
         "Kept others waiting",
         "Factors",
     ]
-
-
-def test_why_nobody_looked_is_said_once_for_all_workers_with_the_same_reason() -> None:
-    reasons = {f"w{i}": "no /proc/self/task/TID/syscall" for i in range(9)} | {"x": "free-threaded"}
-    text = plain(document(by_hand(not_sampled=reasons)), 200)
-    assert text.count("no /proc/self/task/TID/syscall") == 1
-    assert "What threads waited for is not known of w0, w1, w2 and 6 more: no /proc/self/task/TID/syscall" in text
-    assert "not known of x: free-threaded" in text
-    many = culprits(by_hand(not_sampled={f"w{i}": f"reason {i}" for i in range(99)}))
-    assert len(many.blocks) == MAX_REASONS
 
 
 def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
