@@ -11,6 +11,7 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES
 from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, short, text, whole
 from dask_efficiency.profile import Frame, Hold, Holder, Place, Stack
+from dask_efficiency.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
 #: Calls of a stack that travel; beyond, the outermost are left out.
 MAX_DEPTH = 60
@@ -37,6 +38,8 @@ class WindowDetails:
     holders: Mapping[Holder, int] = field(default_factory=dict)
     gil_holds: tuple[Hold, ...] = ()
     loop_blocks: tuple[Hold, ...] = ()
+    #: By prefix, what its tasks took and made.
+    skew: Mapping[str, TaskSizes] = field(default_factory=dict)
 
 
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
@@ -55,6 +58,7 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
         ],
         "gil_holds": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.gil_holds],
         "loop_blocks": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.loop_blocks],
+        "skew": encode_sizes(details.skew),
         "frames": [list(frame) for frame in stacks.frames],
         "stacks": stacks.rows,
     }
@@ -109,11 +113,12 @@ def decode_details(payload: object) -> WindowDetails:
         holders=holders,
         gil_holds=holds("gil_holds"),
         loop_blocks=holds("loop_blocks"),
+        skew=decode_sizes(fields.get("skew")),
     )
 
 
 class MergedProfiles:
-    """The profiles of all workers in one window."""
+    """What all workers tell of one window, together."""
 
     def __init__(self) -> None:
         self.profile: dict[Place, int] = {}
@@ -121,6 +126,7 @@ class MergedProfiles:
         #: With the worker's name.
         self.gil_holds: list[tuple[str, Hold]] = []
         self.loop_blocks: list[tuple[str, Hold]] = []
+        self.skew: dict[str, TaskSizes] = {}
 
     def add(self, worker: str, details: WindowDetails) -> None:
         """What one worker told."""
@@ -128,6 +134,7 @@ class MergedProfiles:
         self.holders = _merged(self.holders, details.holders)
         self.gil_holds = _longest(self.gil_holds, worker, details.gil_holds)
         self.loop_blocks = _longest(self.loop_blocks, worker, details.loop_blocks)
+        merge_sizes(self.skew, details.skew)
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,6 +21,7 @@ from dask_efficiency.ledger import (
     Outcome,
     WindowBalance,
 )
+from dask_efficiency.skew import Largest, Longest, TaskSizes
 from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
 
 SECOND = 1_000_000_000
@@ -134,6 +135,25 @@ def snapshot_causes(draw: st.DrawFn, balance: Balance) -> SnapshotCauses:
 stacks = st.lists(st.tuples(names, names, st.integers(0, 10_000)), max_size=5).map(tuple)
 
 
+#: (key, nanoseconds, bytes or -1) of the tasks of a prefix, by prefix.
+compared_tasks = st.dictionaries(
+    st.sampled_from(["join", "sum", "load"]),
+    st.lists(st.tuples(st.text(max_size=3), st.integers(0, 100 * SECOND), st.just(-1) | st.integers(0, 1 << 40))),
+)
+
+
+def sizes_of(tasks: Mapping[str, Sequence[tuple[str, int, int]]]) -> dict[str, TaskSizes]:
+    """What tasks took and made, by prefix."""
+    found = {}
+    for prefix, of_prefix in tasks.items():
+        found[prefix] = sizes = TaskSizes()
+        sizes.ns.add([ns for _, ns, _ in of_prefix])
+        sizes.nbytes.add([nbytes for _, _, nbytes in of_prefix if nbytes >= 0])
+        sizes.longest = max((Longest(ns, key) for key, ns, _ in of_prefix), default=None)
+        sizes.largest = max((Largest(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
+    return found
+
+
 @st.composite
 def window_details(draw: st.DrawFn) -> WindowDetails:
     """What a worker may tell of a window."""
@@ -147,6 +167,7 @@ def window_details(draw: st.DrawFn) -> WindowDetails:
         holders=draw(st.dictionaries(st.builds(Holder, names, names, stacks), nanoseconds, max_size=3)),
         gil_holds=draw(holds),
         loop_blocks=draw(holds),
+        skew=draw(compared_tasks.map(sizes_of)),
     )
 
 

@@ -63,6 +63,8 @@ def test_a_deep_stack_loses_its_outermost_calls():
         ({"overhead": {"gil": 1}}, "gil"),
         ({"gil_holds": [[-1, "inc", 0]], "stacks": [[]]}, "gil_holds"),
         ({"holders": None}, "holders"),
+        ({"skew": None}, "skew"),
+        ({"skew": [["inc", [1], [0], None, None]]}, "skew of 'inc'"),
     ],
     ids=repr,
 )
@@ -79,6 +81,8 @@ def test_profiles_of_several_workers_add_up(every):
     assert sum(merged.profile.values()) == sum(sum(details.profile.values()) for details in every)
     assert sum(merged.holders.values()) == sum(sum(details.holders.values()) for details in every)
     assert len(merged.gil_holds) == min(MAX_HOLDS, sum(len(details.gil_holds) for details in every))
+    tasks = sum(sizes.ns.count for details in every for sizes in details.skew.values())
+    assert sum(sizes.ns.count for sizes in merged.skew.values()) == tasks
 
 
 def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():

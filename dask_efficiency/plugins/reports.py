@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, fit_known, of_bucket
+from dask_efficiency.buckets import Breakdown, Bucket, scale_down
+from dask_efficiency.causes import CAUSES, fit_known, name_of, of_bucket
 from dask_efficiency.gpu.plain import decode_gpu
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
+
+_FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 
 
 def life_report(payload: Mapping[str, Any]) -> ReportValues:
@@ -46,6 +49,11 @@ def report_of(
             Decoration(
                 "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
             ),
+            Decoration(
+                "skew",
+                "comparison of tasks",
+                lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
+            ),
             *_profiles(payload.get("profiles", {})),
         ]
     )
@@ -53,6 +61,7 @@ def report_of(
     spans = payload.get("spans", {})
     worker_causes = payload.get("worker_causes", {})
     known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
+    causes_by_worker = _causes(worker_causes, workers, known)
     in_tasks = known & {Bucket.THREAD_NONCPU}
     return ReportValues(
         name=name,
@@ -65,10 +74,10 @@ def report_of(
         by_worker=_breakdowns(workers),
         by_prefix=_breakdowns(prefixes),
         by_span=_breakdowns(spans),
-        causes_by_worker=_causes(worker_causes, workers, known),
+        causes_by_worker=causes_by_worker,
         causes_by_prefix=_causes(payload.get("prefix_causes", {}), prefixes, in_tasks),
         causes_by_span=_causes(payload.get("span_causes", {}), spans, in_tasks),
-        waited_for=dict(payload.get("waited_for", {})),
+        waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
         not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),
         tasks=dict(payload.get("tasks", {})),
@@ -94,6 +103,16 @@ def _causes(
     """The causes of each row that has any; they add up to it."""
     found = {name: fit_known(given.get(name, {}), row, known) for name, row in rows.items()}
     return {name: causes for name, causes in found.items() if causes}
+
+
+def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What the scheduler saw wait for tasks of each prefix, at most what the workers were idle for that reason.
+
+    Slots that it believes to be free may be in use, or be gone.
+    """
+    idle = sum(row.get(_FOR_PARALLELISM, 0) for row in causes_by_worker.values())
+    rows = scale_down(list(seen.values()), min(idle, sum(seen.values())))
+    return {prefix: ns for prefix, ns in zip(seen, rows, strict=True) if ns}
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:

@@ -12,9 +12,9 @@ import dask
 import pytest
 from distributed import Client
 
-from dask_efficiency import EfficiencyReport, efficiency_report, load_report, snapshot
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
 from tests.plugins import tasks
-from tests.plugins.watch import addresses, kill
+from tests.plugins.watch import addresses, eventually, kill
 
 pytestmark = pytest.mark.cluster
 
@@ -137,3 +137,53 @@ def test_a_killed_workers_time_is_in_the_timeline(mortal_cluster: Any) -> None:
     assert whole(report) == pytest.approx(report.breakdown.total, rel=0.05)
     # what its last tasks were doing is known up to its last heartbeat, though they are lost
     assert 0 < seconds(report)["lost-worker"] <= report.breakdown["lost-worker"] + 0.05
+
+
+def ran_alone(client: Client, key: Any) -> bool:
+    """Whether the scheduler has seen that only this task ran."""
+
+    def seen(dask_scheduler: Any) -> bool:
+        return key in dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.idle.alone
+
+    return bool(client.run_on_scheduler(seen))
+
+
+def test_a_report_compares_the_tasks_of_a_prefix(client: Client, tmp_path: Path) -> None:
+    diary = tasks.Diary(tmp_path / "diary")
+    with efficiency_report(client) as found:
+        # It runs from before the first of the others until after the last of them.
+        long = client.submit(tasks.wait_for_word, diary, key=("part", 12))
+        eventually(lambda: diary.read("start"))
+        short = [client.submit(tasks.incompressible, 10_000 * (i + 1), i, key=("part", i)) for i in range(12)]
+        client.gather(short)
+        eventually(lambda: ran_alone(client, ("part", 12)))
+        diary.write(event="go")
+        told = long.result()
+    report = found.report
+    assert report.skew.keys() == {"part"}
+    skew = report.skew["part"]
+    assert (skew.count, skew.longest_key, skew.largest_key) == (13, "('part', 12)", "('part', 11)")
+    assert skew.median_seconds <= skew.p95_seconds <= skew.max_seconds
+    assert skew.max_seconds >= told["wall"]
+    assert 0 < skew.alone_seconds <= skew.max_seconds
+    # The long one's result is the smallest of all.
+    assert skew.median_bytes == pytest.approx(60_000, rel=0.01)
+    assert skew.p95_bytes == pytest.approx(110_000, rel=0.01)
+    assert skew.max_bytes == 120_000
+    assert (
+        0 < report.waited_for["part"] <= sum(row.get("idle/parallelism", 0) for row in report.causes_by_worker.values())
+    )
+    report.save(tmp_path / "run.json")
+    assert load_report(tmp_path / "run.json").skew == report.skew
+
+
+def test_each_report_compares_the_tasks_of_its_own_window(client: Client) -> None:
+    with efficiency_report(client) as first:
+        client.gather(client.map(tasks.increment, range(5), pure=False))
+        with efficiency_report(client) as second:
+            client.gather(client.map(tasks.increment, range(7), pure=False))
+    with efficiency_report(client) as third:
+        pass
+    assert {prefix: one.count for prefix, one in first.skew.items()} == {"increment": 12}
+    assert {prefix: one.count for prefix, one in second.skew.items()} == {"increment": 7}
+    assert third.skew == {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.plain import encode_gpu
+from dask_efficiency.idle import Alone
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
@@ -18,6 +20,7 @@ from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS, WorkTracker
 from dask_efficiency.report.live.gpus import own_gpus
 from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.model import OTHER_WORK
+from dask_efficiency.skew import key_name, skew_by_prefix
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between
 from dask_efficiency.windows import WindowAccounts, mean_cores
@@ -32,9 +35,17 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     found, missing = decorate(
         [
             *_of_any(accounts, at - closed.elapsed, at),
-            Decoration("spans", "list of spans", lambda: _by_name(accounts, closed.spans, own)),
-            Decoration("span_causes", "causes by span", lambda: _by_name(accounts, closed.span_causes, own)[0]),
+            Decoration(
+                "spans",
+                "list of spans",
+                lambda: (*_by_name(accounts, closed.spans, own), _by_name(accounts, closed.span_causes, own)[0]),
+            ),
             Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
+            Decoration(
+                "skew",
+                "comparison of tasks",
+                lambda: _skew(closed.profiles, _alone(accounts.idle.alone, opened.alone)),
+            ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in closed.gpu.items()}),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
@@ -45,7 +56,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         ]
     )
     notes = [*closed.notes, *_repeats_notes(accounts.work), *missing]
-    spans, others = found.pop("spans", ({}, set()))
+    spans, others, span_causes = found.pop("spans", ({}, set(), {}))
     if others:
         seconds = sum(sum(spans[name].values()) for name in others) / 1e9
         notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
@@ -59,6 +70,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,
         "spans": spans,
+        "span_causes": span_causes,
         "tasks": closed.tasks,
         "outside": closed.outside,
         "details": closed.details,
@@ -275,6 +287,24 @@ def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:
         "gil_holds": [[worker, *hold] for worker, hold in merged.gil_holds],
         "loop_blocks": [[worker, *hold] for worker, hold in merged.loop_blocks],
     }
+
+
+def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    return {prefix: asdict(one) for prefix, one in skew_by_prefix(merged.skew, alone).items()}
+
+
+def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:
+    """By key as it travels, for how long tasks ran alone between two instants, in nanoseconds.
+
+    Of keys that look alike, such as 1 and "1", the most.
+    """
+    found: dict[str, int] = {}
+    for key, one in now.items():
+        ns = one.ns - (then[key].ns if key in then else 0)
+        if ns > 0:
+            name = key_name(key)
+            found[name] = max(ns, found.get(name, 0))
+    return found
 
 
 def _binned(timeline: Timeline) -> dict[str, Any]:

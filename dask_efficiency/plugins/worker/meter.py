@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from dataclasses import replace
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -434,10 +435,15 @@ class WorkerMeter:
     def _open_window(self, window: str, at: int) -> None:
         self._ledger.open_window(window, at=at)
         self._causes.open_window(window, self._pending.overhead)
+        self._pending.sizes.open_window(window)
 
     def _close_window(self, window: str, at: int) -> WindowBalance | None:
         balance = self._ledger.close_window(window, at=at)
-        return None if balance is None else self._causes.close_window(window, balance, self._pending.overhead)
+        skew = self._pending.sizes.close_window(window)
+        if balance is None:
+            return None
+        balance = self._causes.close_window(window, balance, self._pending.overhead)
+        return replace(balance, details=replace(balance.details, skew=skew))
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""

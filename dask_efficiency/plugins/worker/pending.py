@@ -101,7 +101,7 @@ class PendingTasks:
         self._watched = watched
         self._rate = rate
         #: What tasks took and made, while a window is open.
-        self.sizes = SizesByWindow(ledger)
+        self.sizes = SizesByWindow()
         #: Those that are not finalized, oldest first; always this very list.
         self.tasks: list[Pending] = []
         self._waiting: deque[_Waiting] = deque()

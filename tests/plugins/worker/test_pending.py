@@ -10,7 +10,7 @@ from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
-from dask_efficiency.skew import Largest, decode_sizes
+from dask_efficiency.skew import Largest
 
 
 class Unasked:
@@ -257,16 +257,14 @@ def end(worker: Worker, key: str, ts: Any, outcome: Outcome = Outcome.SUCCEEDED)
 def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
     end(worker, "before", Result(90))
     worker.pending.all(at=100)
-    worker.pending.sizes.open_window("w", at=100)
+    worker.pending.sizes.open_window("w")
     for key, ts in (("a", Result(70)), ("b", Result(None)), ("gone", None)):
         end(worker, key, ts)
     end(worker, "failed", Result(80), Outcome.FAILED)
     end(worker, "not stored", Result(90))
     worker.pending.not_stored("not stored")
     worker.pending.all(at=100)
-    payload = worker.pending.sizes.close_window("w", at=100)
-    assert payload is not None
-    (train,) = decode_sizes(payload).prefixes.values()
+    (train,) = worker.pending.sizes.close_window("w").values()
     assert (train.ns.count, train.nbytes.count) == (3, 1)
     assert train.longest is not None
     assert train.longest.ns == 30
@@ -276,4 +274,4 @@ def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
 def test_without_a_window_the_size_of_a_short_task_s_result_is_not_looked_at(worker):
     end(worker, "x", object())  # which has none
     worker.pending.all(at=100)
-    assert worker.pending.sizes.close_window("w", at=100) is None
+    assert worker.pending.sizes.close_window("w") == {}

@@ -10,21 +10,15 @@ import pytest
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH
-from dask_efficiency.ledger import OTHER, Ledger, Outcome
-from dask_efficiency.plugins.worker import task_sizes
+from dask_efficiency.ledger import Outcome
 from dask_efficiency.plugins.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizesByWindow
-from dask_efficiency.skew import GAP_NS, MAX_PREFIXES, MAX_STRETCHES, Skew, WorkerSizes, decode_sizes, skew_by_prefix
+from dask_efficiency.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
 from tests.strategies import SECOND
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(4, at=0)
-
-
-@pytest.fixture
-def sizes(ledger) -> SizesByWindow:
-    return SizesByWindow(ledger)
+def sizes() -> SizesByWindow:
+    return SizesByWindow()
 
 
 def task(
@@ -44,14 +38,8 @@ def task(
     return key, reservation, outcome, times, None, -1.0, None, None
 
 
-def closed(sizes: SizesByWindow, window: str = "w", *, at: float = 1000) -> WorkerSizes:
-    payload = sizes.close_window(window, at=round(at * SECOND))
-    assert payload is not None
-    return decode_sizes(payload)
-
-
 def skew(sizes: SizesByWindow, window: str = "w") -> dict[str, Skew]:
-    return skew_by_prefix([closed(sizes, window)])
+    return skew_by_prefix(sizes.close_window(window), {})
 
 
 def counts(sizes: SizesByWindow, window: str) -> dict[str, int]:
@@ -59,7 +47,7 @@ def counts(sizes: SizesByWindow, window: str) -> dict[str, int]:
 
 
 def test_the_extremes_of_a_window_are_named_by_their_keys(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     sizes.add([task(("join", i), i, i + 1, 100) for i in range(9)])
     sizes.add([task(("join", 9), 9, 30, 90), task("wide", 30, 31, 500), task("other", 31, 32, 7, prefix="sum")])
     found = skew(sizes)
@@ -71,7 +59,7 @@ def test_the_extremes_of_a_window_are_named_by_their_keys(sizes):
 
 
 def test_only_tasks_that_succeeded_are_compared(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     failed = [task("x", 0, 50, 10**9, outcome=outcome) for outcome in (Outcome.FAILED, Outcome.CANCELLED)]
     sizes.add([*failed, task("y", 0, 1, 5)])
     found = skew(sizes)["join"]
@@ -79,7 +67,7 @@ def test_only_tasks_that_succeeded_are_compared(sizes):
 
 
 def test_tasks_whose_size_is_not_known_are_compared_by_time_only(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     sizes.add([task("x", 0, 2), task("y", 0, 1, 7)])
     found = skew(sizes)["join"]
     assert (found.count, found.longest_key, found.largest_key, found.max_bytes) == (2, "x", "y", 7.0)
@@ -87,11 +75,11 @@ def test_tasks_whose_size_is_not_known_are_compared_by_time_only(sizes):
 
 
 def test_each_window_has_what_ended_while_it_was_open_and_a_task_is_counted_once(sizes):
-    sizes.open_window("a", at=0)
+    sizes.open_window("a")
     sizes.add([task("x", 0, 1)] * 2)
-    sizes.open_window("b", at=0)
+    sizes.open_window("b")
     sizes.add([task("x", 1, 2)] * 3)
-    sizes.open_window("c", at=0)
+    sizes.open_window("c")
     sizes.add([task("x", 2, 3)] * 4)
     assert counts(sizes, "b") == {"join": 7}
     sizes.add([task("x", 3, 4)] * 5)
@@ -99,7 +87,7 @@ def test_each_window_has_what_ended_while_it_was_open_and_a_task_is_counted_once
     sizes.add([task("x", 4, 5)] * 6)
     assert counts(sizes, "a") == {"join": 20}
     assert not sizes.open
-    assert sizes.close_window("a", at=0) is None
+    assert sizes.close_window("a") == {}
 
 
 def test_windows_that_open_and_close_in_any_order_have_what_they_should(sizes):
@@ -110,7 +98,7 @@ def test_windows_that_open_and_close_in_any_order_have_what_they_should(sizes):
         what = chance.random()
         if what < 0.02:
             opened[name := f"w{step}"] = [len(ended)]
-            sizes.open_window(name, at=0)
+            sizes.open_window(name)
         elif what < 0.04 and opened:
             name = chance.choice(list(opened))
             (first,) = opened.pop(name)
@@ -129,9 +117,9 @@ def test_windows_that_open_and_close_in_any_order_have_what_they_should(sizes):
 
 
 def test_a_window_that_is_opened_again_begins_anew(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     sizes.add([task("x", 0, 1)])
-    sizes.open_window("w", at=2 * SECOND)
+    sizes.open_window("w")
     sizes.add([task("y", 2, 3)])
     assert counts(sizes, "w") == {"join": 1}
     assert not sizes.open
@@ -139,13 +127,14 @@ def test_a_window_that_is_opened_again_begins_anew(sizes):
 
 def test_of_too_many_windows_the_oldest_goes(sizes):
     for i in range(MAX_WINDOWS + 1):
-        sizes.open_window(str(i), at=0)
-    assert sizes.close_window("0", at=0) is None
-    assert sizes.close_window("1", at=0) is not None
+        sizes.open_window(str(i))
+        sizes.add([task("x", 0, 1)] if i == 1 else [])
+    assert sizes.close_window("0") == {}
+    assert counts(sizes, "1") == {"join": 1}
 
 
 def test_many_tasks_are_sketched_as_they_come(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     for i in range(0, 3 * MAX_BUFFERED, 100):
         sizes.add([task(j, 0, 1 + j / 1000, j) for j in range(i, i + 100)])
     assert all(len(row.ns) < MAX_BUFFERED for rows in sizes._windows.values() for row in rows.values())
@@ -155,9 +144,9 @@ def test_many_tasks_are_sketched_as_they_come(sizes):
 
 
 def test_prefixes_beyond_the_bound_share_a_row_in_one_window_and_over_several(sizes):
-    sizes.open_window("a", at=0)
+    sizes.open_window("a")
     sizes.add([task("x", 0, 1, prefix=f"a{i}") for i in range(MAX_PREFIXES + 5)])
-    sizes.open_window("b", at=0)
+    sizes.open_window("b")
     sizes.add([task("x", 0, 1, prefix=f"b{i}") for i in range(MAX_PREFIXES)])
     found = counts(sizes, "a")
     assert len(found) == MAX_PREFIXES + 1
@@ -165,7 +154,7 @@ def test_prefixes_beyond_the_bound_share_a_row_in_one_window_and_over_several(si
 
 
 def test_long_keys_are_cut_and_odd_sizes_do_no_harm(sizes):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     sizes.add([task("x" * 5000, 0, 1, 1 << 90), task(("y", 1.5, b"z"), 0, 2, 10.5)])  # type: ignore[arg-type]
     found = skew(sizes)["join"]
     assert found.largest_key == "x" * MAX_NAME_LENGTH
@@ -173,102 +162,16 @@ def test_long_keys_are_cut_and_odd_sizes_do_no_harm(sizes):
     assert sizes.off is None
 
 
-# -- alone -----------------------------------------------------------------------------------------
-
-
-def alone(sizes: SizesByWindow, prefix: str = "join") -> float:
-    return skew(sizes)[prefix].alone_seconds
-
-
-def test_the_last_task_to_run_is_alone_since_the_one_before_it_stopped(sizes):
-    sizes.open_window("w", at=0)
-    sizes.add([task(i, 0, 2) for i in range(3)])
-    sizes.add([task("giant", 0, 21), task("next", 21.001, 30, prefix="sum")])
-    assert alone(sizes) == 19
-
-
-def test_a_task_beside_which_others_ran_on_is_not_alone(sizes):
-    sizes.open_window("w", at=0)
-    sizes.add([task(i, 0, 2) for i in range(3)])
-    sizes.add([task("giant", 0, 21)])
-    sizes.add([task("beside", 20, 22, prefix="sum", outcome=Outcome.FAILED)])
-    assert alone(sizes) == 0
-
-
-def test_a_task_beside_which_one_still_runs_at_the_close_is_not_alone(sizes, ledger):
-    sizes.open_window("w", at=0)
-    sizes.add([task("giant", 0, 21)])
-    ledger.reserve("running", "sum", at=20 * SECOND)
-    assert alone(sizes) == 0
-
-
-def test_of_what_ran_before_the_window_nothing_is_known(sizes):
-    sizes.open_window("w", at=10 * SECOND)
-    sizes.add([task("giant", 0, 21)])
-    assert alone(sizes) == 11
-
-
-def test_a_task_that_ended_by_another_s_clock_a_little_later_was_not_alone(sizes):
-    # the event loop heard of the one that ended last first
-    sizes.open_window("w", at=0)
-    sizes.add([task("other", 0, 21.001, prefix="sum"), task("giant", 0, 21)])
-    assert alone(sizes) == 0
-
-
-def test_two_tasks_may_each_have_been_alone_at_its_end(sizes):
-    sizes.open_window("w", at=0)
-    sizes.add([task("x", 0, 10), task("y", 10, 15, prefix="sum"), task("z", 14, 20, prefix="load")])
-    found = skew(sizes)
-    assert {prefix: one.alone_seconds for prefix, one in found.items()} == {"join": 10, "sum": 0, "load": 5}
-
-
-def test_a_task_that_ends_much_later_was_beside_all_that_ended_since_its_beginning(sizes):
-    sizes.open_window("w", at=0)
-    sizes.add([task("x", 0, 10), task("y", 12, 20, prefix="sum"), task("short", 19.8, 20.1, prefix="load")])
-    sizes.add([task("late", 9, 30, prefix="late", outcome=Outcome.FAILED)])
-    found = skew(sizes)
-    assert {prefix: one.alone_seconds for prefix, one in found.items()} == {"join": 0, "sum": 0, "load": 0}
-
-
-def test_when_a_worker_was_busy_is_told_without_short_gaps(sizes):
-    sizes.open_window("w", at=0)
-    gap = GAP_NS / SECOND
-    sizes.add([task("x", 1, 2), task("x", 2 + gap / 2, 3), task("x", 5, 6), task("x", 9, 10), task("late", 4.95, 9.5)])
-    spans = closed(sizes).busy
-    first = spans[0][0]
-    assert [tuple(round((at - first) / SECOND, 6) for at in span) for span in spans] == [(0, 0), (1, 3), (4.95, 10)]
-
-
-def test_of_too_many_stretches_the_oldest_become_one(sizes):
-    sizes.open_window("w", at=0)
-    sizes.add([task("x", i, i + 0.5) for i in range(3 * MAX_STRETCHES)])
-    found = closed(sizes, at=10_000).busy
-    assert len(found) == MAX_STRETCHES
-    assert found[-1][1] - found[0][0] == (3 * MAX_STRETCHES - 0.5) * SECOND
-
-
-def test_instants_are_by_the_clock_that_hosts_share(sizes, monkeypatch):
-    monkeypatch.setattr(task_sizes.time, "time_ns", lambda: 1_000 * SECOND)
-    monkeypatch.setattr(task_sizes.time, "monotonic_ns", lambda: 100 * SECOND)
-    sizes.open_window("w", at=0)
-    sizes.add([task("x", 3, 5)])
-    found = closed(sizes)
-    longest = found.prefixes["join"].longest
-    assert longest is not None
-    assert (longest.stop, longest.alone_since) == (905 * SECOND, 903 * SECOND)
-    assert found.busy == ((900 * SECOND, 900 * SECOND), (903 * SECOND, 905 * SECOND))
-
-
 # -- trouble ---------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_logged_once_and_nothing_is_kept_any_more(sizes, caplog):
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     with caplog.at_level(logging.ERROR):
         sizes.add([("not", "a task")])
-        sizes.open_window("v", at=0)
+        sizes.open_window("v")
     assert not sizes.open
-    assert sizes.close_window("w", at=0) is sizes.close_window("v", at=0) is None
+    assert sizes.close_window("w") == sizes.close_window("v") == {}
     assert sizes.off is not None
     assert sizes.off.startswith("the sizes of tasks failed: ")
     assert len(caplog.records) == 1
@@ -279,8 +182,8 @@ def test_a_failure_at_the_close_is_logged_and_the_window_has_no_sizes(sizes, cap
         def __str__(self) -> str:
             raise RecursionError("too deep")
 
-    sizes.open_window("w", at=0)
+    sizes.open_window("w")
     sizes.add([task(Odd(), 0, 1)])
     with caplog.at_level(logging.ERROR):
-        assert sizes.close_window("w", at=0) is None
+        assert sizes.close_window("w") == {}
     assert sizes.off == "the sizes of tasks failed: RecursionError: too deep"
