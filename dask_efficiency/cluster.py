@@ -98,7 +98,6 @@ class ClusterLedger:
         self._cause_names: dict[str, dict[str, int]] = {}
         self._cause_activity = dict.fromkeys(NAMES, 0)
         self._cause_activity_names: dict[str, dict[str, int]] = {}
-        self._prefix_causes: dict[str, dict[str, int]] = {}
         #: What the free slots of each worker were free for, for whoever sees that.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
@@ -290,10 +289,6 @@ class ClusterLedger:
         """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""
         return {name: dict(row) for name, row in self._cause_names.items()}
 
-    def causes_by_prefix(self) -> dict[str, dict[str, int]]:
-        """The same by prefix, of ``thread-noncpu``."""
-        return {prefix: dict(row) for prefix, row in self._prefix_causes.items()}
-
     def cause_activity(self) -> dict[str, int]:
         """Nanoseconds by :data:`~dask_efficiency.causes.NAMES` of what :meth:`activity` has, as far as is known."""
         return dict(self._cause_activity)
@@ -433,22 +428,7 @@ class ClusterLedger:
     def _record_causes(
         self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: Mapping[str, int]
     ) -> None:
-        gained: dict[str, int] = {}
-        for prefix, row in now.prefixes.items():
-            before = then.prefixes.get(prefix, {})
-            if row == before:
-                continue
-            if prefix not in self._prefixes:
-                prefix = OTHER
-            total = self._prefix_causes.setdefault(prefix, {})
-            for cause, ns in row.items():
-                if (more := ns - before.get(cause, 0)) > 0:
-                    name = name_of(Bucket.THREAD_NONCPU, cause)
-                    total[name] = total.get(name, 0) + more
-                    gained[name] = gained.get(name, 0) + more
-        for cause, ns in now.overhead.items():
-            if (more := ns - then.overhead.get(cause, 0)) > 0:
-                gained[name_of(Bucket.OVERHEAD, cause)] = more
+        gained = {name: ns - then.finalized.get(name, 0) for name, ns in now.finalized.items()}
         active = {name: ns - then.active.get(name, 0) for name, ns in now.active.items()}
         for cause, ns in idle.items():
             gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns

@@ -8,7 +8,7 @@ from typing import Any
 
 from dask_efficiency.activity import ACTIVE_BUCKETS
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, NAMES, of_bucket
+from dask_efficiency.causes import NAMES, of_bucket
 from dask_efficiency.checks import (
     MAX_NAME_LENGTH,
     RefusedPayload,
@@ -45,24 +45,19 @@ _UNHELD = frozenset(map(str, UNHELD_BUCKETS))
 _BUCKETS = _UNHELD | frozenset(map(str, TASK_BUCKETS))
 _ACTIVE = frozenset(map(str, ACTIVE_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
-_NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
-_NONCPU_CAUSES = frozenset(CAUSES[Bucket.THREAD_NONCPU])
-_OVERHEAD_CAUSES = frozenset(CAUSES[Bucket.OVERHEAD])
-_ACTIVE_CAUSES = frozenset(NAMES)
+_CAUSES = frozenset(NAMES)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCauses:
     """Why the threads of a worker did no useful work: nanoseconds that add up to its accounts.
 
-    Of ``thread-noncpu`` there is nothing where nobody samples what the threads wait for.
+    By :data:`~dask_efficiency.causes.NAMES`, of ``thread-noncpu`` and ``overhead``; of the former there is nothing where
+    nobody samples what the threads wait for. Causes by prefix travel with windows only: heartbeats are many.
     """
 
-    #: Of ``thread-noncpu``, finalized, by prefix and bare cause.
-    prefixes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: Of ``overhead``, finalized, by bare cause.
-    overhead: Mapping[str, int] = field(default_factory=dict)
-    #: Of both in the activity view, by :data:`~dask_efficiency.causes.NAMES`.
+    finalized: Mapping[str, int] = field(default_factory=dict)
+    #: The same of the activity view.
     active: Mapping[str, int] = field(default_factory=dict)
     #: Why nobody samples; empty where somebody does.
     not_sampled: str = ""
@@ -107,8 +102,7 @@ def encode(snapshot: Snapshot) -> dict[str, Any]:
         "final": snapshot.final,
         **({} if snapshot.gpu is None else {"gpu": encode_gpu(snapshot.gpu)}),
         "causes": {
-            "prefixes": {prefix: dict(row) for prefix, row in snapshot.causes.prefixes.items()},
-            "overhead": dict(snapshot.causes.overhead),
+            "settled": dict(snapshot.causes.finalized),
             "active": dict(snapshot.causes.active),
             "not_sampled": snapshot.causes.not_sampled,
         },
@@ -176,26 +170,16 @@ def decode(payload: object) -> Snapshot | NotMeasured:
 def _decode_causes(payload: object, balance: Balance) -> SnapshotCauses:
     """The causes of a snapshot; where there are any, they add up to its accounts."""
     fields = mapping("causes", payload)
-    prefixes = {
-        text("causes.prefixes", prefix): counts("causes.prefixes", causes, _NONCPU_CAUSES)
-        for prefix, causes in mapping("causes.prefixes", fields.get("prefixes")).items()
-    }
-    for prefix, causes in prefixes.items():
-        held = balance.prefixes[prefix][_NONCPU] if prefix in balance.prefixes else 0
-        _adds_up(f"causes.prefixes[{prefix!r:.80}]", sum(causes.values()), held)
-    overhead = counts("causes.overhead", fields.get("overhead"), _OVERHEAD_CAUSES)
-    if overhead:
-        _adds_up("causes.overhead", sum(overhead.values()), balance.finalized.get(Bucket.OVERHEAD, 0))
-    active = counts("causes.active", fields.get("active"), _ACTIVE_CAUSES)
-    for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD):
-        if found := sum(of_bucket(active, bucket).values()):
-            _adds_up(f"causes.active of {str(bucket)!r}", found, balance.active.get(bucket, 0))
-    return SnapshotCauses(prefixes, overhead, active, text("causes.not_sampled", fields.get("not_sampled")))
-
-
-def _adds_up(name: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise RefusedPayload(f"{name} holds {found} ns; expected {expected}, as in the accounts")
+    found = {}
+    for name, whole_of in (("settled", balance.finalized), ("active", balance.active)):
+        row = found[name] = counts(f"causes.{name}", fields.get(name), _CAUSES)
+        for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD):
+            told, held = sum(of_bucket(row, bucket).values()), whole_of.get(bucket, 0)
+            if told and told != held:
+                raise RefusedPayload(
+                    f"causes.{name} holds {told} ns of {str(bucket)!r}; expected {held}, as in the accounts"
+                )
+    return SnapshotCauses(found["settled"], found["active"], text("causes.not_sampled", fields.get("not_sampled")))
 
 
 def encode_window(window: WindowBalance, *, limit: int = 300) -> dict[str, Any]:

@@ -119,17 +119,14 @@ def causes(draw: st.DrawFn, bucket: Bucket, whole: int) -> dict[str, int]:
 @st.composite
 def snapshot_causes(draw: st.DrawFn, balance: Balance) -> SnapshotCauses:
     """The causes of some accounts: they add up to them."""
-    noncpu = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
-    active = {
-        name_of(bucket, cause): ns
-        for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
-        for cause, ns in draw(causes(bucket, balance.active[bucket])).items()
-    }
-    return SnapshotCauses(
-        prefixes={prefix: draw(causes(Bucket.THREAD_NONCPU, row[noncpu])) for prefix, row in balance.prefixes.items()},
-        overhead=draw(causes(Bucket.OVERHEAD, balance.finalized[Bucket.OVERHEAD])),
-        active=active,
-    )
+    both = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
+
+    def row(buckets: Mapping[str, int]) -> dict[str, int]:
+        return {
+            name_of(bucket, cause): ns for bucket in both for cause, ns in draw(causes(bucket, buckets[bucket])).items()
+        }
+
+    return SnapshotCauses(finalized=row(balance.finalized), active=row(balance.active))
 
 
 stacks = st.lists(st.tuples(names, names, st.integers(0, 10_000)), max_size=5).map(tuple)

@@ -1003,18 +1003,17 @@ def waits(cpu: int, wall: int, *, at: int, gil: int, **rest: Any) -> dict[str, A
     ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall)
     split = {"gil": gil, "lock": wall - cpu - gil}
     active = {f"thread-noncpu/{cause}": ns for cause, ns in split.items()}
-    causes = SnapshotCauses({"inc": split}, {"event-loop": at - wall}, active)
+    causes = SnapshotCauses({**active, "overhead/event-loop": at - wall}, active)
     return metered(ledger, at=at, causes=causes, **rest)
 
 
-def test_causes_are_kept_by_worker_and_prefix_and_a_lost_heartbeat_costs_nothing():
+def test_causes_are_kept_by_worker_and_a_lost_heartbeat_costs_nothing():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", waits(10, 30, at=40, gil=15), at=40)
     cluster.receive("tcp://a", waits(10, 90, at=100, gil=45, seq=3), at=100)
     cluster.receive("tcp://a", waits(10, 60, at=70, gil=15, seq=2), at=101)
     waited = {"thread-noncpu/gil": 45, "thread-noncpu/lock": 35}
     assert cluster.causes_by_worker() == {"alice": {**waited, "overhead/event-loop": 10}}
-    assert cluster.causes_by_prefix() == {"inc": waited}
     assert {name: ns for name, ns in cluster.cause_activity().items() if ns} == waited
     assert cluster.cause_activity_by_worker() == {"alice": waited}
     assert cluster.totals(at=101).causes == {**dict.fromkeys(NAMES, 0), **waited, "overhead/event-loop": 10}
@@ -1024,7 +1023,8 @@ def test_causes_of_a_former_ledger_stay():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", waits(10, 40, at=40, gil=30), at=40)
     cluster.receive("tcp://a", waits(10, 40, at=40, gil=20, incarnation="again"), at=90)
-    assert cluster.causes_by_prefix() == {"inc": {"thread-noncpu/gil": 50, "thread-noncpu/lock": 10}}
+    waited = {"thread-noncpu/gil": 50, "thread-noncpu/lock": 10}
+    assert cluster.causes_by_worker() == {"alice": {**waited}}
 
 
 def test_why_a_worker_is_not_sampled_is_said_until_it_is():

@@ -115,7 +115,6 @@ def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
         "not_measured": dict(cluster.reasons),
         "waited_for": dict(accounts.idle.parallelism),
         "worker_causes": cluster.causes_by_worker(),
-        "prefix_causes": cluster.causes_by_prefix(),
         "repeats": accounts.work.repeats[None].by_prefix(),
         "notes": [*_repeats_notes(accounts.work), *missing],
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit, of_bucket
+from dask_efficiency.causes import fit, name_of, of_bucket
 from dask_efficiency.details import WindowDetails
 from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
@@ -124,14 +124,18 @@ class WorkerCauses:
         self._reported = dict(parts)
         _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
         _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
+        finalized = fit(self._overhead, Bucket.OVERHEAD, sum(self._overhead.values()))
         active = fit(self._active, Bucket.OVERHEAD, sum(self._active.values()))
         if self.not_sampled:
-            return SnapshotCauses({}, dict(self._overhead), active, self.not_sampled)
+            return SnapshotCauses(finalized, active, self.not_sampled)
         sums = self._sampler.sums
-        noncpu = {prefix: row[_NONCPU] for prefix, row in balance.prefixes.items() if row[_NONCPU]}
+        for row in sums.explain({prefix: row[_NONCPU] for prefix, row in balance.prefixes.items()}).values():
+            for cause, ns in row.items():
+                name = name_of(Bucket.THREAD_NONCPU, cause)
+                finalized[name] = finalized.get(name, 0) + ns
         waiting = sums.explain_activity(balance.active.get(Bucket.THREAD_NONCPU, 0))
-        active |= fit(waiting, Bucket.THREAD_NONCPU, sum(waiting.values()))
-        return SnapshotCauses(sums.explain(noncpu), dict(self._overhead), active)
+        active |= {name_of(Bucket.THREAD_NONCPU, cause): ns for cause, ns in waiting.items()}
+        return SnapshotCauses(finalized, active)
 
     def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
         """A window begins."""

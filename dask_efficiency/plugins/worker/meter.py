@@ -468,7 +468,8 @@ class WorkerMeter:
         if self._process is not None:
             try:
                 self._process.read()
-                details.update(self._process.details)
+                if self._causes.not_sampled:  # else it is a cause
+                    details.update(self._process.details)
                 outside.update(self._process.outside)
             except Exception as error:
                 self._process = None

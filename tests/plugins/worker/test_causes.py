@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import of_bucket
+from dask_efficiency.details import WindowDetails
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.plugins.worker import causes
+from dask_efficiency.plugins.worker.causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
+from dask_efficiency.profile import Frame, Place
+from dask_efficiency.waiting import WaitingSums
+from dask_efficiency.wire import Snapshot, decode, encode
+
+PROFILE = {Place("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
+
+
+class Sampler:
+    """Samples what a test says."""
+
+    def __init__(self, *args: Any) -> None:
+        self.off: str | None = None
+        self.sums = WaitingSums()
+        self.spent = 0
+        self.began = 0
+        self.windows: set[str] = set()
+
+    def start(self) -> None:
+        self.began += 1
+        self.spent += 1
+
+    def stop(self) -> None:
+        pass
+
+    def tick_now(self) -> None:
+        pass
+
+    def open_window(self, window_id: str) -> None:
+        self.windows.add(window_id)
+
+    def close_window(self, window_id: str) -> WindowDetails | None:
+        if window_id not in self.windows:
+            return None
+        self.windows.remove(window_id)
+        return WindowDetails(profile=PROFILE)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
+    """The samplers that were made, oldest first."""
+    samplers: list[Sampler] = []
+
+    def make(*args: Any) -> Sampler:
+        samplers.append(Sampler())
+        return samplers[-1]
+
+    monkeypatch.setattr(causes, "WaitingSampler", make)
+    return samplers
+
+
+def worker_causes(*, enabled: bool = True) -> WorkerCauses:
+    found = WorkerCauses(SimpleNamespace(), SimpleNamespace(), lambda key: None, enabled=enabled)  # type: ignore[arg-type]
+    found.start(enabled=enabled)
+    return found
+
+
+def ran(ledger: Ledger, start: int, *, wall: int, cpu: int, stop: int) -> None:
+    """A task that succeeded."""
+    ledger.reserve(start, "inc", "span", at=start)
+    reservation = ledger.release(start, at=stop)
+    assert reservation is not None
+    ledger.finalize(reservation, Outcome.SUCCEEDED, wall=wall, cpu=cpu)
+
+
+def test_causes_add_up_to_the_accounts_as_the_scheduler_checks_them(made):
+    whole = worker_causes()
+    ledger = Ledger(1, at=0)
+    parts = {"hand-over": 0, "event-loop": 0}
+    sums = made[0].sums
+    for i in range(5):
+        ran(ledger, 100 * i, wall=60, cpu=20, stop=100 * i + 80)
+        sums.add(("span", "inc"), "gil", 3 * (i + 1))
+        sums.add(("span", "inc"), "lock", 7)
+        parts = {"hand-over": parts["hand-over"] + 12, "event-loop": parts["event-loop"] + 4}
+        balance = ledger.balance(at=100 * i + 90)
+        found = whole.of_snapshot(balance, parts)
+        decode(encode(Snapshot("a", i, balance, causes=found)))  # refuses what does not add up
+        assert sum(of_bucket(found.finalized, Bucket.THREAD_NONCPU).values()) == 40 * (i + 1)
+        overhead = {"hand-over": 12 * (i + 1), "event-loop": 4 * (i + 1), "unknown": 4 * (i + 1)}
+        assert of_bucket(found.finalized, Bucket.OVERHEAD) == overhead
+    assert found.not_sampled == ""
+
+
+def test_where_nobody_samples_the_overhead_is_told_and_the_reason(made):
+    for whole, reason in ((worker_causes(enabled=False), SWITCHED_OFF), (worker_causes(), "not Linux")):
+        made[-1].off = "not Linux"
+        ledger = Ledger(1, at=0)
+        ran(ledger, 0, wall=60, cpu=20, stop=80)
+        found = whole.of_snapshot(ledger.balance(at=90), {"hand-over": 20, "event-loop": 0})
+        assert (found.finalized, found.not_sampled) == ({"overhead/hand-over": 20}, reason)
+
+
+def test_a_window_has_the_causes_and_the_profile_of_its_own_time(made):
+    whole = worker_causes()
+    ledger = Ledger(1, at=0)
+    made[0].sums.add(("span", "inc"), "sleep", 1_000)
+    ledger.open_window("w", at=100)
+    whole.open_window("w", {"hand-over": 50, "event-loop": 50})
+    ran(ledger, 100, wall=60, cpu=20, stop=180)
+    made[0].sums.add(("span", "inc"), "gil", 9)
+    made[0].sums.add(("span", "inc"), "lock", 3)
+    balance = ledger.close_window("w", at=200)
+    assert balance is not None
+    found = whole.close_window("w", balance, {"hand-over": 60, "event-loop": 55}).details
+    assert found == WindowDetails(
+        causes={("span", "inc"): {"gil": 30, "lock": 10}},
+        overhead={"hand-over": 10, "event-loop": 5},
+        profile=PROFILE,
+    )
+
+
+def test_windows_that_nobody_closes_are_forgotten(made):
+    whole = worker_causes()
+    for i in range(MAX_WINDOWS + 3):
+        whole.open_window(str(i), {})
+    assert len(made[0].windows) == MAX_WINDOWS
+    assert "0" not in made[0].windows
+
+
+def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(made):
+    whole = worker_causes()
+    whole.start(enabled=True)
+    assert [sampler.began for sampler in made] == [1]
+    whole.start(enabled=False)
+    assert whole.not_sampled == SWITCHED_OFF
+    whole.start(enabled=True)
+    assert whole.not_sampled == ""
+    assert [sampler.began for sampler in made] == [1, 1]
+    assert made[1].sums is made[0].sums
