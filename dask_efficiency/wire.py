@@ -52,8 +52,8 @@ _CAUSES = frozenset(NAMES)
 class SnapshotCauses:
     """Why the threads of a worker did no useful work: nanoseconds that add up to its accounts.
 
-    By :data:`~dask_efficiency.causes.NAMES`, of ``thread-noncpu`` and ``overhead``; of the former there is nothing where
-    nobody samples what the threads wait for. Causes by prefix travel with windows only: heartbeats are many.
+    By :data:`~dask_efficiency.causes.NAMES`, of ``thread-noncpu`` and ``overhead``; of the former there is nothing
+    where nobody samples what the threads wait for. Causes by prefix travel with windows only: heartbeats are many.
     """
 
     finalized: Mapping[str, int] = field(default_factory=dict)
