@@ -197,7 +197,7 @@ def test_what_a_librarys_threads_compute_is_useful_and_no_waiting(client):
 
 
 def idle_is(report: Any, cause: str) -> None:
-    """Most of the idle seconds are down to this; on a busy machine, messages to and from the scheduler take the rest."""
+    """Most of the idle seconds are down to this; messages to and from a busy scheduler take the rest."""
     idle = report.breakdown["idle"]
     found = dict(report.idle_causes)
     assert sum(found.values()) == pytest.approx(idle, rel=0, abs=1e-6)
