@@ -170,7 +170,7 @@ def test_a_bucket_of_which_most_is_unknown_is_named_with_that() -> None:
 
 def test_a_cause_in_a_priced_report_is_worth_what_its_row_says() -> None:
     said = verdict(waiting_for_the_gil(price_per_worker_hour=3600.0))
-    assert "waiting for the GIL, 17.2 thread-seconds, worth 4.30: use" in said
+    assert "waiting for the GIL, 17.2 thread-seconds, worth 4.30, in tasks of clean: use" in said
 
 
 @given(reports)

@@ -46,6 +46,8 @@ class _Seen(NamedTuple):
     key: Key
     #: Whether its task began since the look before.
     fresh: bool
+    #: Nanoseconds for which it waited for a core since then.
+    core: int
     state: str
 
 
@@ -187,7 +189,7 @@ class Look:
             for thread in seen:
                 watched = thread.watched
                 if thread.fresh:
-                    watched.cpu = watched.rest = elapsed
+                    watched.cpu = watched.rest = max(0, elapsed - thread.core)
                 else:
                     self._adopt(watched, thread.key, thread.state)
                 if thread.state == GIL:
@@ -232,7 +234,7 @@ class Look:
             if not watched.stack and self._frames and self._stacks is not None:
                 watched.stack = self._stacks.task(self._frames.get(ident))
             self._waited_for_core(watched, key, core)
-            seen.append(_Seen(ident, watched, key, fresh, watched.state))
+            seen.append(_Seen(ident, watched, key, fresh, core, watched.state))
         return seen
 
     # -- witnesses ---------------------------------------------------------------------------

@@ -277,7 +277,7 @@ def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
     process.used.update({LOOP: 0})
     process.said[LOOP] = "gil"
     process.passes(99, gil_wait=5)
-    held = {(row.waiting, row.holder, row.stack): ns / MS for row, ns in process.rows.items() if len(row) == 3}
+    held = {(row.prefix, row.holder, row.stack): ns / MS for row, ns in process.rows.items() if len(row) == 3}
     assert held[("inc", "sum", ("b",))] == pytest.approx(66 * 30 / 120, abs=0.01)
     assert held[("inc", "(event loop)", ("loop", "c"))] == pytest.approx(66 * 90 / 120, abs=0.01)
     assert not process.look_._frames
@@ -313,4 +313,4 @@ def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
     process.goes(1, "gil", cpu=150)
     process.used.update({1: 140})
     process.passes(200, gil_wait=150)
-    assert process.holds == [(0.15, "inc", ("a",))]
+    assert process.holds == [(150 * MS, "inc", ("a",))]

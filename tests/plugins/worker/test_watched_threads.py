@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from distributed import Scheduler, Worker
 
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader
@@ -74,8 +75,11 @@ def test_an_ident_that_is_used_again_is_another_thread(threads):
         pytest.skip("no ident was used again")
 
 
-def test_cpu_of_the_tasks_threads_is_no_librarys(reader):
+def test_cpu_of_the_tasks_threads_is_no_librarys(reader, monkeypatch):
     """By names, as Dask's threads have them, and of a thread that is nobody's it is a library's."""
+    # Other tests of this process may have left some behind.
+    monkeypatch.setattr(Scheduler, "_instances", set())
+    monkeypatch.setattr(Worker, "_instances", set())
     threads = WatchedThreads(reader, {})
     try:
         for name, is_library in (("Dask-Offload-1", False), ("somebody", True)):
