@@ -19,12 +19,6 @@ def test_every_cause_has_a_colour_of_its_own_within_its_bucket() -> None:
     assert all(set(colours.values()) <= set(COLOURS.values()) for colours in CAUSE_COLOURS.values())
 
 
-@pytest.mark.parametrize("bucket", CAUSES)
-def test_every_cause_has_a_colour_of_its_own_within_its_bucket(bucket: Bucket) -> None:
-    assert tuple(CAUSE_COLOURS[bucket]) == CAUSES[bucket]
-    assert len(set(CAUSE_COLOURS[bucket].values())) == len(CAUSES[bucket])
-
-
 def channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:], 16)
 
