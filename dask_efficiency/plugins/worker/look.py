@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
+from dask_efficiency.plugins.worker.python_locks import PythonLocks
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, WaitStates
@@ -120,6 +121,7 @@ class Look:
         self.stacks_wanted = False
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
+        self._python_locks = PythonLocks()
         #: When the look before was.
         self._last = 0
         #: By span and prefix: CPU and rest without a witness, of tasks that ended.
@@ -145,6 +147,10 @@ class Look:
         return self._other_stack(self._loop_ident)
 
     # -- a look ------------------------------------------------------------------------------
+
+    def glimpse(self) -> None:
+        """To be called first, as soon as there is the GIL: what threads are at for a short time is gone soon."""
+        self._threads.glimpse()
 
     def go_on(self, at: int) -> None:
         """Count what needs no look: threads that have not run since they were seen waiting wait for the same.
@@ -182,7 +188,8 @@ class Look:
             if self.stacks_wanted and self._stacks is not None:
                 self._frames = sys._current_frames()
             seen = self._see(at, before)
-            shares = self._shares_of_libraries(seen, computed, elapsed)
+            at_python_locks = self._at_python_locks(seen) if computed else set()
+            shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
             waiting_for_gil = self._waiting_for_gil(seen)
             handed_over = self._was_handed_over(gil_wait, seen)
             holders = self._may_have_held(seen, waiting_for_gil, handed_over)
@@ -198,7 +205,7 @@ class Look:
                     self._witness_computing(watched, thread.key, watched.cpu)
                     watched.cpu = 0
                 else:
-                    self._at_wait(thread, *shares)
+                    self._at_wait(thread, *((0.0, 0.0) if thread.ident in at_python_locks else shares))
                     watched.rest = 0
                 if thread.fresh:
                     watched.cpu = watched.rest = 0
@@ -228,8 +235,9 @@ class Look:
             watched.looked = at
             if key is None:
                 continue
+            glimpse, watched.glimpse = watched.glimpse, b""
             if watched.state is None or watched.state == RUNNING:
-                watched.state = self._states.state(watched.files.syscall(), watched.files)
+                watched.state = self._states.state(glimpse or watched.files.syscall(), watched.files)
                 watched.stack = ()
             if not watched.stack and self._frames and self._stacks is not None:
                 watched.stack = self._stacks.task(self._frames.get(ident))
@@ -318,10 +326,22 @@ class Look:
 
     # -- libraries' threads ------------------------------------------------------------------
 
-    def _shares_of_libraries(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> tuple[float, float]:
-        """Shares of the waiting at locks since the last look in which threads of libraries computed, or could not."""
+    def _at_python_locks(self, seen: Sequence[_Seen]) -> set[int]:
+        """Idents of the threads that wait at locks of Python's own, and so for no library."""
+        locked = [thread.ident for thread in seen if thread.state == LOCK]
+        if not locked or self._stacks is None:
+            return set()
+        frames = self._frames or sys._current_frames()
+        return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
+
+    def _shares_of_libraries(
+        self, seen: Sequence[_Seen], at_python_locks: set[int], computed: int, elapsed: int
+    ) -> tuple[float, float]:
+        """Shares of the waiting for libraries since the last look in which their threads computed, or could not."""
         waited = sum(
-            elapsed if thread.fresh else max(0, thread.watched.recent) for thread in seen if thread.state == LOCK
+            elapsed if thread.fresh else max(0, thread.watched.recent)
+            for thread in seen
+            if thread.state == LOCK and thread.ident not in at_python_locks
         )
         if not waited:
             return 0.0, 0.0

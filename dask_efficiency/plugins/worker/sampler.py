@@ -40,7 +40,7 @@ MIN_INTERVAL_NS = 50_000_000
 MAX_INTERVAL_NS = 1_000_000_000
 
 #: Share of a core that the looks may take: longer ones are taken less often.
-MAX_SHARE = 0.0025
+MAX_SHARE = 0.0022
 
 #: So often an asleep sampler looks whether it should be, should nobody have woken it.
 ASLEEP_SECONDS = 10.0
@@ -245,6 +245,7 @@ class WaitingSampler:
             with self._turn:
                 if self._closing:
                     return
+                look.glimpse()
                 clocks = own.clocks()
                 core = clocks.core if clocks is not None else 0
                 look.sample(at, gil_wait=max(0, at - due - (core - waited_for_core)))

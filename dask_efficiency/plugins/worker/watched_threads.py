@@ -32,6 +32,7 @@ class Watched:
         "core",
         "cpu",
         "files",
+        "glimpse",
         "key",
         "looked",
         "recent",
@@ -53,6 +54,8 @@ class Watched:
         #: What it was seen at, and its stack then; None if that is no more known to hold.
         self.state: str | None = None
         self.stack: Stack = ()
+        #: What its file of calls said first in this look; nothing if it was not read then.
+        self.glimpse = b""
         #: Its CPU clock just before its clocks were read: while it stays the same, the thread sleeps.
         self.slept_since = -1
         #: When it was last seen running a task.
@@ -164,6 +167,15 @@ class WatchedThreads:
             return None
         watched = self._watched[ident] = Watched(files, clocks, at)
         return watched, clocks
+
+    def glimpse(self) -> None:
+        """Read first what the threads that ran tasks at the last look are at.
+
+        A read of a disk takes less time than a look: until that has come to the thread, it would wait for the GIL,
+        which the look has.
+        """
+        for watched in self._watched.values():
+            watched.glimpse = watched.files.syscall()
 
     def other(self, ident: int) -> ThreadFiles | None:
         """The files of a thread of Python that runs no task."""
