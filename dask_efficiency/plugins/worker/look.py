@@ -12,7 +12,7 @@ from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.python_locks import PythonLocks
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.throttling import Throttling
-from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, WaitStates
+from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, UNKNOWN, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
 from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.waiting import LIBRARY, Key
@@ -126,6 +126,8 @@ class Look:
         self._last = 0
         #: By span and prefix: CPU and rest without a witness, of tasks that ended.
         self._orphans: dict[Key, list[int]] = {}
+        #: Those of them that were there already when :meth:`give_up` was called last.
+        self._old_orphans: set[Key] = set()
         #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
@@ -288,6 +290,19 @@ class Look:
         orphan[1] += watched.rest
         if len(self._orphans) > MAX_KEYS:
             del self._orphans[next(iter(self._orphans))]
+
+    def give_up(self, *, every: bool) -> None:
+        """Count waiting that found no witness as unknown: every, or what was so at the last call too.
+
+        What a disk has ready within the time that waking up takes is never seen, so it may have none for ever.
+        """
+        for key in [*(self._orphans if every else self._old_orphans & self._orphans.keys())]:
+            rest = self._orphans.pop(key)[1]
+            if rest > 0:
+                self._add((key, UNKNOWN, rest))
+                if self.stacks_wanted:
+                    self._row((Place(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
+        self._old_orphans = {key for key, (_, rest) in self._orphans.items() if rest > 0}
 
     def _adopt(self, watched: Watched, key: Key, state: str) -> None:
         orphan = self._orphans.get(key)

@@ -121,10 +121,15 @@ class WaitingSampler:
         self._closing = True
         self._wake()
 
-    def tick_now(self) -> None:
+    def tick_now(self, *, edge: bool = False) -> None:
         """Bring :attr:`sums` up to now: with what was sampled, and what is certain of threads that still wait.
 
         It takes no sample: at this instant the event loop has the GIL, so that it would see nothing but waiting for it.
+
+        Parameters
+        ----------
+        edge
+            Whether a window begins or ends: what has no witness by now shall not be given to one beyond.
         """
         began = thread_time_ns()
         try:
@@ -132,6 +137,7 @@ class WaitingSampler:
             if look is not None and self.off is None and not self._closing and self._turn.acquire(blocking=False):
                 try:
                     look.go_on(monotonic_ns())
+                    look.give_up(every=edge)
                 finally:
                     self._turn.release()
             self._collect()
@@ -141,14 +147,14 @@ class WaitingSampler:
 
     def open_window(self, window_id: str) -> None:
         """Begin to keep stacks under this id."""
-        self.tick_now()
+        self.tick_now(edge=True)
         self._windows.open(window_id)
         if self._look is not None:
             self._look.stacks_wanted = True
 
     def close_window(self, window_id: str) -> WindowDetails | None:
         """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
-        self.tick_now()
+        self.tick_now(edge=True)
         closed = self._windows.close(window_id)
         if self._look is not None:
             self._look.stacks_wanted = bool(self._windows)

@@ -123,6 +123,36 @@ def test_what_a_task_left_without_a_witness_goes_to_the_next_of_its_kind():
     assert process.sampled() == {"file": 80 + 90}
 
 
+def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_seen():
+    process = Process()
+    process.begins(1, INC)
+    process.passes(10)
+    process.goes(1, "running", cpu=20, core=5)
+    process.passes(100)
+    process.begins(1, SUM)
+    process.passes(10)
+    process.look_.give_up(every=False)
+    assert process.sampled() == {"core": 5}  # it may find one yet
+    process.look_.give_up(every=False)
+    assert process.sampled() == {"core": 5, "unknown": 75}
+    process.look_.give_up(every=True)
+    assert process.sampled() == {"core": 5, "unknown": 75}
+
+
+def test_at_the_edge_of_a_window_nothing_waits_for_a_witness_beyond_it():
+    process = Process()
+    process.begins(1, INC)
+    process.passes(10)
+    process.goes(1, "running", cpu=20)
+    process.passes(100)
+    process.begins(1, INC)
+    process.passes(10)
+    process.look_.give_up(every=True)
+    process.goes(1, "file")
+    process.passes(100)
+    assert process.sampled() == {"unknown": 80, "file": 100}
+
+
 def test_a_short_task_stands_for_all_the_time_since_the_last_look():
     process = Process()
     for cause in ("sleep", "sleep", "network"):
