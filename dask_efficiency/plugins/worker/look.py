@@ -15,7 +15,7 @@ from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, UNKNOWN, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
 from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
-from dask_efficiency.waiting import LIBRARY, Key
+from dask_efficiency.waiting import LIBRARY, Key, in_proportion
 
 CORE, THROTTLED = "core", "throttled"
 
@@ -128,6 +128,8 @@ class Look:
         self._orphans: dict[Key, list[int]] = {}
         #: Those of them that were there already when :meth:`give_up` was called last.
         self._old_orphans: set[Key] = set()
+        #: What tasks of each span and prefix were seen waiting for since then, in nanoseconds.
+        self._waits: dict[Key, dict[str, int]] = {}
         #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
@@ -275,6 +277,8 @@ class Look:
     def _witness_wait(self, watched: Watched, key: Key, cause: str, ns: int) -> None:
         if ns > 0:
             self._add((key, cause, ns))
+            waits = self._waits.setdefault(key, {})
+            waits[cause] = waits.get(cause, 0) + ns
             if self.stacks_wanted:
                 bucket = LIBRARY_THREADS if cause == LIBRARY else str(Bucket.THREAD_NONCPU)
                 self._row((Place(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
@@ -292,17 +296,26 @@ class Look:
             del self._orphans[next(iter(self._orphans))]
 
     def give_up(self, *, every: bool) -> None:
-        """Count waiting that found no witness as unknown: every, or what was so at the last call too.
+        """Look no longer for a witness of what ended tasks waited: of every, or of what had none at the last call too.
 
-        What a disk has ready within the time that waking up takes is never seen, so it may have none for ever.
+        It is apportioned like the waiting of its span and prefix that was seen since then, and unknown where none was.
+        What a disk has ready within the time that waking up takes, for one, is never seen.
         """
         for key in [*(self._orphans if every else self._old_orphans & self._orphans.keys())]:
             rest = self._orphans.pop(key)[1]
-            if rest > 0:
+            if rest <= 0:
+                continue
+            waits = self._waits.get(key)
+            if waits:
+                for cause, ns in in_proportion(waits, rest).items():
+                    if ns:
+                        self._add((key, cause, ns))
+            else:
                 self._add((key, UNKNOWN, rest))
                 if self.stacks_wanted:
                     self._row((Place(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
         self._old_orphans = {key for key, (_, rest) in self._orphans.items() if rest > 0}
+        self._waits.clear()
 
     def _adopt(self, watched: Watched, key: Key, state: str) -> None:
         orphan = self._orphans.get(key)

@@ -139,6 +139,20 @@ def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_s
     assert process.sampled() == {"core": 5, "unknown": 75}
 
 
+def test_waiting_without_a_witness_is_apportioned_like_what_was_seen_of_its_kind():
+    process = Process()
+    process.begins(1, INC)
+    process.passes(10)
+    process.goes(1, "network", cpu=20)
+    process.passes(100)
+    process.goes(1, "running", cpu=60)
+    process.passes(100)
+    process.begins(1, SUM)
+    process.passes(10)
+    process.look_.give_up(every=True)
+    assert process.sampled() == {"network": 80 + 40}
+
+
 def test_at_the_edge_of_a_window_nothing_waits_for_a_witness_beyond_it():
     process = Process()
     process.begins(1, INC)
