@@ -128,8 +128,9 @@ class Look:
         self._orphans: dict[Key, list[int]] = {}
         #: Those of them that were there already when :meth:`give_up` was called last.
         self._old_orphans: set[Key] = set()
-        #: What tasks of each span and prefix were seen waiting for since then, in nanoseconds.
+        #: What tasks of each span and prefix were seen waiting for since then, and before that, in nanoseconds.
         self._waits: dict[Key, dict[str, int]] = {}
+        self._former_waits: dict[Key, dict[str, int]] = {}
         #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
@@ -298,14 +299,14 @@ class Look:
     def give_up(self, *, every: bool) -> None:
         """Look no longer for a witness of what ended tasks waited: of every, or of what had none at the last call too.
 
-        It is apportioned like the waiting of its span and prefix that was seen since then, and unknown where none was.
+        It is apportioned like the waiting of its span and prefix that was seen of late, and unknown where none was.
         What a disk has ready within the time that waking up takes, for one, is never seen.
         """
         for key in [*(self._orphans if every else self._old_orphans & self._orphans.keys())]:
             rest = self._orphans.pop(key)[1]
             if rest <= 0:
                 continue
-            waits = self._waits.get(key)
+            waits = self._waits.get(key) or self._former_waits.get(key)
             if waits:
                 for cause, ns in in_proportion(waits, rest).items():
                     if ns:
@@ -315,7 +316,7 @@ class Look:
                 if self.stacks_wanted:
                     self._row((Place(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
         self._old_orphans = {key for key, (_, rest) in self._orphans.items() if rest > 0}
-        self._waits.clear()
+        self._waits, self._former_waits = {}, self._waits
 
     def _adopt(self, watched: Watched, key: Key, state: str) -> None:
         orphan = self._orphans.get(key)
