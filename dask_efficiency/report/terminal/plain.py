@@ -160,9 +160,9 @@ def written_out(cell: Cell) -> str:
 def column_widths(
     table: Sequence[Sequence[str]], words: Sequence[int], width: int, measure: Callable[[str], int]
 ) -> list[int]:
-    """Widths of columns two apart; a screen that is too narrow cuts words, never figures."""
+    """Widths of columns two apart; a narrow screen cuts words, those of the first column last, and no figures."""
     widths = [max(measure(row[column]) for row in table) for column in range(len(table[0]))]
-    for column in sorted(words, key=lambda word: -widths[word]):
+    for column in sorted(words, key=lambda word: (word == words[0], -widths[word])):
         excess = sum(widths) + 2 * (len(widths) - 1) - width
         widths[column] = max(min(widths[column], SHORTEST_WORD), widths[column] - max(excess, 0))
     return widths
