@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit, name_of, of_bucket
+from dask_efficiency.causes import fit, fit_known, name_of, of_bucket
 from dask_efficiency.details import WindowDetails
 from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
@@ -34,6 +34,8 @@ _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
 class WorkerCauses:
     """Splits a worker's ``thread-noncpu`` and ``overhead`` by cause.
+
+    If it fails, it says so once, and the accounts go on without causes.
 
     Parameters
     ----------
@@ -59,6 +61,8 @@ class WorkerCauses:
         self._sampler = self._new_sampler()
         self._sampling = False
         self._enabled = enabled
+        #: Why there are no causes any more; empty while there are.
+        self._failed = ""
         #: Of ``overhead``, finalized and in the activity view, by bare cause.
         self._overhead: dict[str, int] = {}
         self._active: dict[str, int] = {}
@@ -69,7 +73,7 @@ class WorkerCauses:
     @property
     def not_sampled(self) -> str:
         """Why nobody samples; empty where somebody does."""
-        return (self._sampler.off or "") if self._enabled else SWITCHED_OFF
+        return self._failed or ((self._sampler.off or "") if self._enabled else SWITCHED_OFF)
 
     @property
     def spent(self) -> int:
@@ -102,11 +106,19 @@ class WorkerCauses:
 
     def library(self, reservation: SlotReservation, waited: int) -> int:
         """Of so many nanoseconds that an ended task waited, those in which libraries' threads computed."""
-        return self._sampler.sums.library((reservation.span, reservation.prefix), waited)
+        try:
+            return self._sampler.sums.library((reservation.span, reservation.prefix), waited)
+        except Exception as error:
+            self._fail(error)
+            return 0
 
     def library_so_far(self, reservation: SlotReservation, waited: int) -> int:
         """The same of a task that runs."""
-        return self._sampler.sums.library_so_far((reservation.span, reservation.prefix), waited)
+        try:
+            return self._sampler.sums.library_so_far((reservation.span, reservation.prefix), waited)
+        except Exception as error:
+            self._fail(error)
+            return 0
 
     # -- snapshots and windows -----------------------------------------------------------------
 
@@ -120,6 +132,13 @@ class WorkerCauses:
         parts
             What the clocks say of ``overhead`` so far, by bare cause; see :attr:`PendingTasks.overhead`.
         """
+        try:
+            return self._of_snapshot(balance, parts)
+        except Exception as error:
+            self._fail(error)
+            return SnapshotCauses(not_sampled=self._failed)
+
+    def _of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         lately = {cause: ns - self._reported.get(cause, 0) for cause, ns in parts.items()}
         self._reported = dict(parts)
         _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
@@ -135,10 +154,13 @@ class WorkerCauses:
                 finalized[name] = finalized.get(name, 0) + ns
         waiting = sums.explain_activity(balance.active.get(Bucket.THREAD_NONCPU, 0))
         active |= {name_of(Bucket.THREAD_NONCPU, cause): ns for cause, ns in waiting.items()}
-        return SnapshotCauses(finalized, active)
+        # To the nanosecond, or the scheduler would refuse the accounts with them.
+        return SnapshotCauses(fit_known(finalized, balance.finalized), fit_known(active, balance.active))
 
     def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
         """A window begins."""
+        if self._failed:
+            return
         while len(self._opened) >= MAX_WINDOWS:
             self._sampler.close_window(next(iter(self._opened)))
             del self._opened[next(iter(self._opened))]
@@ -147,6 +169,13 @@ class WorkerCauses:
 
     def close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
         """A window's accounts with their causes."""
+        try:
+            return self._close_window(window_id, balance, parts)
+        except Exception as error:
+            self._fail(error)
+            return balance
+
+    def _close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
         opened, mark = self._opened.pop(window_id, ({}, None))
         overhead = {cause: ns - opened.get(cause, 0) for cause, ns in parts.items()}
         found = self._sampler.close_window(window_id)
@@ -155,6 +184,13 @@ class WorkerCauses:
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
         causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
         return replace(balance, details=replace(found, causes=causes, overhead=overhead))
+
+    def _fail(self, error: Exception) -> None:
+        """Log once and tell no causes any more."""
+        if not self._failed:
+            self._failed = f"finding causes failed: {type(error).__name__}: {error}"[:500]
+            logger.error("dask_efficiency no longer tells why this worker's threads wait", exc_info=error)
+            self.stop()
 
 
 def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:

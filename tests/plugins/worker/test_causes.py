@@ -140,3 +140,29 @@ def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(mad
     assert whole.not_sampled == ""
     assert [sampler.began for sampler in made] == [1, 1]
     assert made[1].sums is made[0].sums
+
+
+def test_where_finding_causes_fails_the_accounts_go_on_without_them(made, monkeypatch, caplog):
+    whole = worker_causes()
+    ledger = Ledger(1, at=0)
+    ledger.open_window("w", at=0)
+    whole.open_window("w", {})
+    ran(ledger, 0, wall=60, cpu=20, stop=80)
+
+    def broken(*args: Any) -> Any:
+        raise ZeroDivisionError("of a test")
+
+    for name in ("library", "library_so_far", "explain", "explain_activity", "since"):
+        monkeypatch.setattr(made[0].sums, name, broken)
+    balance = ledger.balance(at=90)
+    found = whole.of_snapshot(balance, {})
+    assert decode(encode(Snapshot("a", 1, balance, causes=found))) == Snapshot("a", 1, balance, causes=found)
+    assert (found.finalized, found.active) == ({}, {})
+    assert found.not_sampled == "finding causes failed: ZeroDivisionError: of a test"
+    window = ledger.close_window("w", at=95)
+    assert window is not None
+    assert whole.close_window("w", window, {}).details.causes == {}
+    reservation = ledger.reserve("x", "inc", at=95)
+    assert reservation is not None
+    assert whole.library(reservation, 5) == whole.library_so_far(reservation, 5) == 0
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
