@@ -477,8 +477,8 @@ def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_clu
     assert runs.spill_ns.max() > 0
     weighed = runs.take(np.isin(report.trace.tasks.prefix[runs.task], [report.trace.prefixes.index("weigh")]))
     assert (weighed.unspill_ns <= weighed.submitted - weighed.executing).all()
-    # By upstream's clock, which is another one.
-    assert (runs.spill_ns <= runs.ended - runs.stop + MIN_AT_DISK_NS).all()
+    # Upstream sums by prefix and by another clock: of two tasks that end together, one may have the spilling of both.
+    assert runs.spill_ns.sum() <= (runs.ended - runs.stop).sum() + MIN_AT_DISK_NS * len(runs)
 
 
 def test_heartbeats_say_how_the_workers_are(client: Client) -> None:

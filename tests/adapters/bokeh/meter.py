@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import name_of
+from dask_efficiency.causes import fit
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.ledger import TASK_BUCKETS, Balance, Ledger, Outcome
+from dask_efficiency.ledger import Balance, Ledger, Outcome
 from dask_efficiency.plugins.scheduler.accounts import Moment
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
@@ -61,12 +61,10 @@ def waiting(balance: Balance, gil: float) -> SnapshotCauses:
     """Of all ``thread-noncpu``, a share that waited for the GIL; nobody knows of the rest."""
 
     def split(ns: int) -> dict[str, int]:
-        return {"gil": round(gil * ns), "unknown": ns - round(gil * ns)}
+        return fit({"gil": round(gil * ns)}, Bucket.THREAD_NONCPU, ns)
 
     noncpu = Bucket.THREAD_NONCPU
-    prefixes = {prefix: split(row[TASK_BUCKETS.index(noncpu)]) for prefix, row in balance.prefixes.items()}
-    active = {name_of(noncpu, cause): ns for cause, ns in split(balance.active[noncpu]).items()}
-    return SnapshotCauses(prefixes, active=active)
+    return SnapshotCauses(split(balance.finalized[noncpu]), split(balance.active[noncpu]))
 
 
 def busy_gpu(address: str, seconds: int) -> GpuTotals:
