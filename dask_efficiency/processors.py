@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from dask_efficiency.checks import RefusedPayload, mapping, short, text
@@ -29,28 +31,44 @@ class Processors:
     quota: float | None = None
 
 
+#: Groups of processes on one machine for which it is computed exactly what they share; for more it is an upper bound.
+MAX_GROUPS = 10
+
+
 def cores(workers: Iterable[Processors]) -> float:
     """How many cores some processes share: what they may run on, no more than the limits of their groups allow."""
     machines: dict[str, dict[str, list[Processors]]] = {}
     for worker in workers:
         machines.setdefault(worker.machine, {}).setdefault(worker.group, []).append(worker)
-    total = 0.0
-    for groups in machines.values():
-        allowed = sum(_of_group(members) for members in groups.values())
-        total += min(allowed, _union(worker for members in groups.values() for worker in members))
-    return total
+    return sum(_of_machine([_of_group(members) for members in groups.values()]) for groups in machines.values())
 
 
-def _of_group(members: list[Processors]) -> float:
-    quotas = [member.quota for member in members if member.quota is not None]
-    return min([float(_union(members)), *quotas])
+def _of_machine(groups: list[tuple[int, float]]) -> float:
+    """The most that groups, with their processors and limits, can use at once: a maximum flow, by its least cut."""
+    if len(groups) > MAX_GROUPS:
+        return min(sum(limit for _, limit in groups), float(_count(mask for mask, _ in groups)))
+    least = math.inf
+    for chosen in product((False, True), repeat=len(groups)):
+        parts = list(zip(groups, chosen, strict=True))
+        whole = _count(mask for (mask, _), whole in parts if whole)
+        least = min(least, whole + sum(limit for (_, limit), whole in parts if not whole))
+    return least
 
 
-def _union(workers: Iterable[Processors]) -> int:
+def _of_group(members: list[Processors]) -> tuple[int, float]:
+    """The processors of a group as bits, and how many of them it may use at once."""
     mask = 0
-    for worker in workers:
-        mask |= worker.affinity
-    return mask.bit_count()
+    for member in members:
+        mask |= member.affinity
+    quotas = [member.quota for member in members if member.quota is not None]
+    return mask, min([float(mask.bit_count()), *quotas])
+
+
+def _count(masks: Iterable[int]) -> int:
+    together = 0
+    for mask in masks:
+        together |= mask
+    return together.bit_count()
 
 
 def encode_processors(processors: Processors) -> dict[str, Any]:

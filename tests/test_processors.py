@@ -78,3 +78,9 @@ GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
 def test_what_cannot_be_is_refused_by_name(payload: Any) -> None:
     with pytest.raises(RefusedPayload, match="processors"):
         decode_processors(payload)
+
+
+def test_a_group_that_may_not_run_where_others_do_adds_no_more_than_its_limit():
+    one, other = Processors("m", "", 0b001), Processors("m", "/b", 0b001)
+    limited = Processors("m", "/a", 0b110, quota=1.0)
+    assert cores([one, other, limited]) == 2.0
