@@ -170,15 +170,27 @@ def scale_down(row: Sequence[int], total: int) -> list[int]:
     whole = sum(row)
     if not 0 <= total <= whole:
         raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
-    if not whole:
-        return [0] * len(row)
-    scaled, running, given = [], 0, 0
-    for value in row:
-        running += value
+    return in_proportion(row, total) if whole else [0] * len(row)
+
+
+def in_proportion(weights: Sequence[int], total: int) -> list[int]:
+    """Whole numbers in proportion to weights, that sum to ``total``: differences of the floors of the running sum.
+
+    Parameters
+    ----------
+    weights
+        Non-negative, not all 0.
+    total
+        At least 0.
+    """
+    whole = sum(weights)
+    found, running, given = [], 0, 0
+    for weight in weights:
+        running += weight
         upto = running * total // whole
-        scaled.append(upto - given)
+        found.append(upto - given)
         given = upto
-    return scaled
+    return found
 
 
 def _known(bucket: str) -> Bucket:

@@ -15,6 +15,9 @@ from dask_efficiency.details import WindowDetails
 #: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
 OTHER = "(other)"
 
+#: Windows that a worker keeps at once; the oldest goes when one more is opened.
+MAX_WINDOWS = 64
+
 #: Pairs of span and prefix that a window keeps apart.
 MAX_WINDOW_ROWS = 5_000
 
@@ -159,7 +162,7 @@ class Ledger:
         Windows kept at once; the oldest goes when one more is opened.
     """
 
-    def __init__(self, nthreads: int, *, at: int, max_prefixes: int = 100, max_windows: int = 64) -> None:
+    def __init__(self, nthreads: int, *, at: int, max_prefixes: int = 100, max_windows: int = MAX_WINDOWS) -> None:
         if nthreads < 1:
             raise ValueError(f"nthreads is {nthreads}; expected at least 1")
         self.nthreads = nthreads

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
+from dask_efficiency import buckets
+from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.ledger import OTHER
 
 #: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
 LIBRARY = "library"
-
-#: Where nothing was sampled; never filled into the other causes.
-UNKNOWN = "unknown"
 
 #: Pairs of span and prefix that are kept apart; beyond, the oldest are forgotten.
 MAX_KEYS = 5_000
@@ -31,23 +30,8 @@ _V = TypeVar("_V")
 
 
 def in_proportion(weights: Mapping[str, int], ns: int) -> Row:
-    """Split ``ns`` in proportion to weights, exactly: differences of the floors of the scaled running sum.
-
-    Parameters
-    ----------
-    weights
-        Non-negative, not all 0.
-    ns
-        What the result sums to, at least 0.
-    """
-    whole = sum(weights.values())
-    row, running, given = {}, 0, 0
-    for name, weight in weights.items():
-        running += weight
-        upto = running * ns // whole
-        row[name] = upto - given
-        given = upto
-    return row
+    """As :func:`~dask_efficiency.buckets.in_proportion`, by name."""
+    return dict(zip(weights, buckets.in_proportion([*weights.values()], ns), strict=True))
 
 
 class _Samples:

@@ -12,7 +12,7 @@ from dask_efficiency.activity import SlotReservation
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit, fit_known, name_of, of_bucket
 from dask_efficiency.details import WindowDetails
-from dask_efficiency.ledger import TASK_BUCKETS, Balance, WindowBalance
+from dask_efficiency.ledger import MAX_WINDOWS, TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.wire import SnapshotCauses
@@ -25,9 +25,6 @@ logger = logging.getLogger("dask_efficiency")
 
 #: Why nobody samples where the user wants it so.
 SWITCHED_OFF = "efficiency.waiting is off"
-
-#: Windows that are open at once; as in the ledger.
-MAX_WINDOWS = 64
 
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
@@ -59,7 +56,7 @@ class WorkerCauses:
     ) -> None:
         self._new_sampler = partial(WaitingSampler, worker, threads, reservation_of)
         self._sampler = self._new_sampler()
-        self._sampling = False
+        self._started = self._sampling = False
         self._enabled = enabled
         #: Why there are no causes any more; empty while there are.
         self._failed = ""
@@ -85,11 +82,11 @@ class WorkerCauses:
         self._enabled = enabled
         if not enabled:
             self.stop()
-        elif not self._sampling:
-            if self._sampler.spent:  # a sampler starts once; what was sampled stays
+        elif not self._sampling and not self._failed:
+            if self._started:  # a sampler starts once; what was sampled stays
                 former, self._sampler = self._sampler, self._new_sampler()
                 self._sampler.sums = former.sums
-            self._sampling = True
+            self._started = self._sampling = True
             self._sampler.start()
 
     def stop(self) -> None:

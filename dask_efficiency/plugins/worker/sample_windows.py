@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dask_efficiency.details import WindowDetails
+from dask_efficiency.ledger import MAX_WINDOWS
 from dask_efficiency.profile import Hold, Holder, Place, StackTable
 
 #: The longest of so many are kept of each window.
 MAX_HOLDS = 50
-
-#: Windows kept at once, as in the ledger; the oldest goes when one more is opened.
-MAX_WINDOWS = 64
 
 
 class _Window:

@@ -8,13 +8,10 @@ from typing import Any
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
-from dask_efficiency.ledger import Outcome
+from dask_efficiency.ledger import MAX_WINDOWS, Outcome
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Windows kept at once, as many as of the ledger; the oldest goes when one more is opened.
-MAX_WINDOWS = 64
 
 #: Tasks of a prefix that are sketched together: one costs a third of what it costs among a hundred.
 MAX_BUFFERED = 1_000
