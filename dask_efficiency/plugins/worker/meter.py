@@ -40,9 +40,12 @@ from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.plugins.worker.transitions import Hook, Transitions, matters
 from dask_efficiency.processors import encode_processors
 from dask_efficiency.slots import SlotTracker
+from dask_efficiency.straggler.task_rates import RatedTask
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from distributed import Worker
 
     from dask_efficiency.plugins.worker.half import WorkerHalf
@@ -211,11 +214,11 @@ class WorkerMeter:
         self._spills.stop()
         self._threads.restore()
 
-    def _rate(self, prefix: str, wall: int, cpu: int, nbytes: float) -> None:
-        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+    def _rate(self, tasks: Sequence[RatedTask]) -> None:
+        """These succeeded."""
         if self._process_metrics is not None:
             try:
-                self._process_metrics.counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+                self._process_metrics.counter.add(tasks)
             except Exception as error:
                 self._process_metrics_failed(error)
 
