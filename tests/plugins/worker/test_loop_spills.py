@@ -21,9 +21,7 @@ class Worker:
     def __init__(self) -> None:
         self.at_work = 0
         self.ledger = Ledger(2, at=0)
-        self.state = SimpleNamespace(
-            ready=[], waiting=set(), executing=set(), stimulus_log=deque(["before"])
-        )
+        self.state = SimpleNamespace(ready=[], waiting=set(), executing=set(), stimulus_log=deque(["before"]))
         self.looked_back: list[int] = []
         self.spills = LoopSpills(
             SimpleNamespace(state=self.state, data={}),  # type: ignore[arg-type]
