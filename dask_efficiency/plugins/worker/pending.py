@@ -131,6 +131,7 @@ class PendingTasks:
         if self._meter.windows is not None:
             window = self._window(reservation, run)
         if used is not None:  # it seceded: measured up to then
+            self._threads.claimed += run[2] - used[0]
             run = reservation.stop - used[1], reservation.stop, used[0], *run[3:]
         nbytes = -1.0
         if run[1] - run[0] >= MIN_RATED_NS and outcome is _SUCCEEDED and ts is not None:

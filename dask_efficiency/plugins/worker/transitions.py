@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.worker_state_machine import WorkerState
 
@@ -13,14 +13,28 @@ from dask_efficiency.plugins.patches import PLUGINS, TRANSITIONS, Replacements
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Called with a task's key, and the states that it left and came to.
-Hook = Callable[[Any, str, str], object]
+
+class Hooks(Protocol):
+    """What is called in the middle of a stimulus; none of it may raise."""
+
+    def taken(self, ts: Any) -> object:
+        """A task became ``executing``."""
+
+    def succeeded(self, ts: Any) -> object:
+        """A task went from ``executing`` to ``memory``."""
+
+    def transition(self, key: Any, start: str, finish: str) -> object:
+        """Any other one that :func:`matters`."""
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> object:
+        """Any one at all, as Dask calls a plugin's hook."""
+
 
 #: Between two of these states nothing moves that matters to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
 
 #: By the identity of a worker's state.
-_hooks: dict[int, Hook] = {}
+_hooks: dict[int, Hooks] = {}
 _table = Replacements()
 #: Workers of one process may come and go in several threads.
 _lock = threading.Lock()
@@ -52,17 +66,20 @@ class Transitions:
         """Whether anything is called."""
         return self._plugin is not None
 
-    def attach(self, plugin: Any, hook: Hook, *, every: bool) -> None:
-        """Call this from now on, for every transition or at least for those that :func:`matters`."""
+    def attach(self, plugin: Any, hooks: Hooks, *, every: bool) -> None:
+        """Call these from now on, for the plugin that they belong to.
+
+        If ``every``, or where nothing else is possible, ``every_transition`` is called, and nothing else.
+        """
         if plugin is not self._plugin:
             self.detach()
             self._plugin = plugin
-        if not every and self._follow(hook):
+        if not every and self._follow(hooks):
             vars(plugin).pop("transition", None)
             self._hide()
         else:
             self._unfollow()
-            plugin.transition = hook
+            plugin.transition = hooks.every_transition
 
     def detach(self) -> None:
         """Call nothing more; after the last worker of the process, upstream is as it was. Safe to call twice."""
@@ -71,11 +88,11 @@ class Transitions:
             vars(self._plugin).pop("transition", None)
             self._plugin = None
 
-    def _follow(self, hook: Hook) -> bool:
+    def _follow(self, hooks: Hooks) -> bool:
         with _lock:
             if not _hooks and not _table.put(TRANSITIONS, WorkerState, _followed):
                 return False
-            _hooks[id(self._worker.state)] = hook
+            _hooks[id(self._worker.state)] = hooks
             return True
 
     def _unfollow(self) -> None:
@@ -147,11 +164,33 @@ def _followed(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple
 
 
 def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
-    def transition(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(state, ts, *args, **kwargs)
-        hook = _hooks.get(id(state))
-        if hook is not None:
-            hook(ts.key, start, finish)
-        return result
+    if finish == "executing":
 
-    return transition
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.taken(ts)
+            return result
+
+    elif (start, finish) == ("executing", "memory"):
+
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.succeeded(ts)
+            return result
+
+    else:
+
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            if start == "released" and not ts.waiting_for_data:
+                return result  # it will be ready in this very stimulus
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.transition(ts.key, start, finish)
+            return result
+
+    return followed
