@@ -93,8 +93,8 @@ class Used(NamedTuple):
 
 _NOTHING = Used(0, 0)
 
-#: A reservation that ended, what became of its task, and what that used, as in :class:`Used`.
-Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int, int]]
+#: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
+Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,8 @@ class Ledger:
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
+        #: Whether something names free slots; else they are idle.
+        self._named = False
         self._free = [0] * len(UNHELD_BUCKETS)
         #: Times of spilling since the accounts were reported last, oldest first: start, stop, and how many of the
         #: slots that were free then may still turn out to have waited.
@@ -222,11 +224,11 @@ class Ledger:
         self._availability = availability
         self._waiting = waiting
         self._constrained = constrained
+        self._named = availability is not _TAKES_TASKS or waiting > 0 or constrained > 0
 
     def turn(self, availability: Availability, *, at: int) -> None:
         """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
-        self._advance(at)
-        self._availability = availability
+        self.observe(availability, self._waiting, self._constrained, at=at)
 
     def spilled(self, ready: int, *, start: int, stop: int) -> None:
         """The worker's event loop spilled or read back, and could give no task to a free slot.
@@ -349,7 +351,7 @@ class Ledger:
         spill
             Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
         """
-        self.finalize_many([(reservation, outcome, Used(cpu, wall, gpu, library, spill))])
+        self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
 
     def finalize_many(self, tasks: Iterable[Ended]) -> None:
         """Record released reservations for good, each once.
@@ -357,9 +359,10 @@ class Ledger:
         Measurements are clamped to the time held, in the order CPU, GPU, library threads, non-CPU, spill; overhead
         is the rest: so the sum is exact whatever they say.
         """
-        for reservation, outcome, (cpu, wall, gpu, library, spill) in tasks:
-            del self._ended[reservation]
-            row = self._prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
+        ended, prefixes = self._ended, self._prefixes
+        for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
+            del ended[reservation]
+            row = prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
             left = reservation.ns
             # Conditions, not min and max, and none of them for most tasks: this runs for every one.
             if 0 <= cpu <= wall <= left and not gpu and not library and not spill:
@@ -414,7 +417,7 @@ class Ledger:
         """Release and finalize every reservation in one way: the worker closes with tasks running."""
         for key in [*self._held, *self._excess]:
             self.release(key, at=at)
-        self.finalize_many([(reservation, outcome, _NOTHING) for reservation in self._ended])
+        self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
 
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
@@ -495,6 +498,9 @@ class Ledger:
         if not slots:
             return
         free = self._free
+        if not self._named:
+            free[_IDLE] += slots * elapsed
+            return
         if self._availability is not _TAKES_TASKS:
             free[_PAUSED if self._availability is Availability.PAUSED else _RETIRING] += slots * elapsed
             return

@@ -1,4 +1,4 @@
-"""Every replacement of something that is Dask's, Tornado's, zict's or an executor's, and how it is put back.
+"""Every replacement of something that is Dask's, Tornado's or zict's, and how it is put back.
 
 Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
 missing where upstream changed: that one thing is not measured then, and nothing breaks.
@@ -108,13 +108,21 @@ DATA_MOVES = Patch(
         (protocol, "loads"),
     ],
 )
-SUBMIT = Patch(
-    what="Executor.submit of each of a worker's thread pools",
-    why="CPU time can only be read inside a task's thread, and users' own executors must stay the objects they know",
+RUN_TASK = Patch(
+    what="distributed.worker._run_task",
+    why="CPU time can only be read inside a task's thread; it is upstream's function that runs each task there",
     without="CPU time of the tasks is not measured, and the report says so",
-    until="the last metered worker that uses the executor goes",
-    checked=f"{_DISTRIBUTED}, Python 3.11",
-    places=lambda executor: [(executor, "submit")],
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda module: [(module, "_run_task")],
+)
+RUN_ACTOR = Patch(
+    what="distributed.worker._run_actor",
+    why="no hook says when a method of an actor runs",
+    without="`actor methods` are missing outside the slots",
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda module: [(module, "_run_actor")],
 )
 READ_BACK = Patch(
     what="zict.Buffer.slow_to_fast",
@@ -157,7 +165,8 @@ PATCHES = (
     WORKER_STATUS_CHANGE,
     TICK,
     DATA_MOVES,
-    SUBMIT,
+    RUN_TASK,
+    RUN_ACTOR,
     READ_BACK,
     WRITE_OUT,
     EVICT,

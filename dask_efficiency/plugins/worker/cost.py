@@ -6,9 +6,9 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
-#: Hooks timed after each heartbeat: about ten tasks' worth. Timing one takes as long as the hook
+#: Hooks timed after each heartbeat: some three tasks' worth. Timing one takes as long as the hook
 #: itself does, so all of them are not.
-SAMPLE = 64
+SAMPLE = 16
 
 
 class HookCost:

@@ -6,6 +6,7 @@ import logging
 import time
 import uuid
 from dataclasses import replace
+from itertools import islice
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -52,6 +53,9 @@ logger = logging.getLogger("dask_efficiency")
 #: Between two of these states nothing moves that the ledger looks at.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
 
+#: Events of upstream's that the ledger is told of without a hook.
+_PAUSES = frozenset({PauseEvent, UnpauseEvent})
+
 #: Looked up for every task: the attributes of an enum's class are slow.
 _RUNNING = Status.running
 _TAKES_TASKS = Availability.RUNNING
@@ -81,6 +85,7 @@ class WorkerMeter:
         #: Why it measures nothing any more; None while it works.
         self.off: str | None = None
         self._state = worker.state
+        self._tasks = worker.state.tasks
         self._plugin = plugin
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
@@ -89,7 +94,7 @@ class WorkerMeter:
         self._metrics = FineMetrics(worker.digests_total)
         #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
         self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
-        self._threads = TaskThreads(worker, self._failed_in_thread)
+        self._threads = TaskThreads(worker)
         #: What its process did beside the tasks; None where reading it failed.
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
@@ -106,8 +111,9 @@ class WorkerMeter:
             watched=self._gpu.ended,
             rate=self._rate,
         )
-        #: Tasks whose slots are free and which are not finalized.
+        #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
         self._ended = self._pending.tasks
+        self._batch = 1
         #: What Dask's hook is now, with a recorder or without.
         self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
@@ -122,8 +128,9 @@ class WorkerMeter:
         #: What the last heartbeat carried.
         self._last_heartbeat: dict[str, Any] | None = None
         self._looked_at = at
-        #: (status, tasks waiting, tasks constrained) as the ledger knows them.
-        self._observed: tuple[Status, int, int] | None = None
+        #: Status, tasks waiting and tasks constrained as the ledger knows them.
+        self._status: Status | None = None
+        self._waiting = self._constrained = 0
         self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
         for window in plugin.windows:
             self._open_window(window, at)
@@ -140,6 +147,7 @@ class WorkerMeter:
         self.worker.handlers[OP] = self.handle
         self._threads.attach()
         self._spills.start()
+        self._batch = BATCH if self._spills.watch.watching else 1
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._record(plugin.recording)
@@ -220,9 +228,6 @@ class WorkerMeter:
         self._process_metrics = None
         logger.error("dask_efficiency no longer reports how fast %s is", self.worker.address, exc_info=error)
 
-    def _failed_in_thread(self, error: Exception) -> None:
-        self.worker.loop.add_callback(self._fail, error)
-
     # -- recording ---------------------------------------------------------------------------
 
     def _record(self, recording: str | None) -> None:
@@ -237,13 +242,13 @@ class WorkerMeter:
         try:
             self._recorder_off = None
             if recording is not None:
-                self._recorder = WorkerRecorder(self.worker, recording, self._recorder_failed)
+                self._recorder = WorkerRecorder(self.worker, recording, self._threads.meter.done, self._recorder_failed)
                 self._hook = self._recorded_transition
         except Exception as error:
             self._recorder_failed(error)
         self._slots.recorder = self._recorder
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
-        self._threads.record(self._recorder is not None)
+        self._threads.meter.recording = self._recorder is not None
         if "transition" in self._plugin.__dict__:
             self._plugin.transition = self._hook  # type: ignore[method-assign]
 
@@ -277,23 +282,22 @@ class WorkerMeter:
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Dask's hook: a task changed state. Called in the middle of a stimulus."""
         try:
-            state = self._state
             if start in _QUIET:
                 if finish in _QUIET:
                     return
-                if finish == "waiting" and not state.tasks[key].waiting_for_data:
+                if finish == "waiting" and not self._tasks[key].waiting_for_data:
                     return  # will be ready in this very stimulus
             elif finish == "ready":
                 return  # runs in this very stimulus, or no slot is free
             at = monotonic_ns()
-            ledger = self._ledger
-            ended = self._ended
-            if ended and (len(ended) >= BATCH or ended[0][4] is None):
+            if len(self._ended) >= self._batch:
                 self._pending.former()
-            if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
-                self._look_back(at)
-            if ledger.undecided and finish == "executing":
-                self._spills.delayed(at)
+            ledger = self._ledger
+            if ledger.slots_free:
+                if at - self._looked_at > _LOOK_BACK_NS:
+                    self._look_back(at)
+                if ledger.undecided and finish == "executing":
+                    self._spills.delayed(at)
             self._slots.transition(key, start, finish, at)
             if ledger.slots_free:
                 self._observe(at)
@@ -317,10 +321,9 @@ class WorkerMeter:
         waiting, constrained = len(state.waiting), len(state.constrained)
         status = self.worker.status
         self._looked_at = at
-        observed = status, waiting, constrained
-        if observed == self._observed:
+        if waiting == self._waiting and constrained == self._constrained and status is self._status:
             return
-        self._observed = observed
+        self._waiting, self._constrained, self._status = waiting, constrained, status
         if status is _RUNNING:
             availability = _TAKES_TASKS
         elif status is Status.paused:
@@ -332,15 +335,23 @@ class WorkerMeter:
     def _look_back(self, at: int) -> None:
         """Pause and unpause fire no hook: record those since the last look at their exact time."""
         now_ns, wall = monotonic_ns(), time.time()
+        looked_at, self._looked_at = self._looked_at, at
+        log = self._state.stimulus_log
+        # How many events may be new, and whether any of them is looked for: there may be many since the last look.
+        new = 1
+        while new < len(log) and (log[-new].handled or wall) > wall - (now_ns - looked_at) / 1e9:
+            new *= 2
+        if _PAUSES.isdisjoint(map(type, islice(reversed(log), new))):
+            return
         changes: list[tuple[int, Availability]] = []
         stopped = Availability.PAUSED
         if self.worker.status not in (Status.running, Status.paused):
             stopped = Availability.RETIRING
-        for event in reversed(self._state.stimulus_log):
+        for event in islice(reversed(log), new):
             if event.handled is None:
                 continue
             handled = now_ns - round((wall - event.handled) * 1e9)
-            if handled <= self._looked_at:
+            if handled <= looked_at:
                 break
             if isinstance(event, PauseEvent):
                 changes.append((handled, stopped))
@@ -348,10 +359,9 @@ class WorkerMeter:
                 changes.append((handled, Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
         if changes:
-            self._observed = None
+            self._status = None
         for handled, availability in reversed(changes):
             self._ledger.turn(availability, at=min(handled, at))
-        self._looked_at = at
 
     # -- answers -----------------------------------------------------------------------------
 

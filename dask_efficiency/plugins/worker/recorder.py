@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
-from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH
 from dask_efficiency.trace.batch import NEW_RUN, RUN, TRANSFER, encode
 from dask_efficiency.trace.schema import BLOCKED_BY
@@ -54,12 +54,17 @@ class WorkerRecorder:
         The worker.
     recording
         Which recording its batches are of.
+    runs
+        What tasks used in their threads, by key, when they end.
     failed
         Called where something of this fails.
     """
 
-    def __init__(self, worker: Worker, recording: str, failed: Callable[[Exception], object]) -> None:
+    def __init__(
+        self, worker: Worker, recording: str, runs: Mapping[Any, Run], failed: Callable[[Exception], object]
+    ) -> None:
         self.recording = recording
+        self._runs = runs
         self._failed = failed
         self._worker = worker
         self._state = worker.state
@@ -196,20 +201,20 @@ class WorkerRecorder:
         self._ended_by = self._stimulus()
 
     def _in_thread(self, row: list[int], key: Any, ts: TaskState | None, at: int) -> None:
-        run = self._state.threads.get(key)
-        if type(run) is ThreadRun:
-            row[_START], row[_STOP], row[_CPU] = run.used
-            row[_SUBMITTED], row[_THREAD] = run.handed
+        wall = time_ns() - monotonic_ns()
+        submitted = row[_EXECUTING]
+        if ts is not None and ts.start_time is not None:
+            submitted = max(submitted, round(ts.start_time * 1e9) - wall)
+        run = self._runs.get(key)
+        if run is not None:
+            row[_START], row[_STOP], row[_CPU], _, row[_THREAD] = run
+            row[_SUBMITTED] = min(submitted, row[_START])
             return
         # A coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's.
         event = self._stimulus()
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
         if start is None or stop is None or getattr(event, "key", None) != key:
             return
-        wall = time_ns() - monotonic_ns()
-        submitted = row[_EXECUTING]
-        if ts is not None and ts.start_time is not None:
-            submitted = max(submitted, round(ts.start_time * 1e9) - wall)
         submitted = min(submitted, at)
         # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
         took = min(max(0, round((stop - start) * 1e9)), at - submitted)
