@@ -81,10 +81,11 @@ class Bytecodes:
 
 
 class Used(NamedTuple):
-    """CPU and wall microseconds a task."""
+    """CPU and wall microseconds a task, and CPU milliseconds however many tasks there are."""
 
     cpu: float
     wall: float
+    once: float
 
 
 def bytecodes(mode: str, tasks: int) -> None:
@@ -125,7 +126,8 @@ def _timed(mode: str, work: str, small: int, large: int) -> None:
                 before = _clocks()
                 await here.compute(tasks)
                 found.append([stop - start for stop, start in zip(_clocks(), before, strict=True)])
-            print("USED", *((b - a) / (large - small) * 1e6 for a, b in zip(*found, strict=True)))
+            each = [(b - a) / (large - small) for a, b in zip(*found, strict=True)]
+            print("USED", *(one * 1e6 for one in each), (found[0][0] - small * each[0]) * 1e3)
             _end()
 
     run(computed)
@@ -189,10 +191,9 @@ def instructions_a_task(mode: str, work: str, sizes: tuple[int, int]) -> Counter
 
 
 def used(mode: str, work: str, sizes: tuple[int, int]) -> Used:
-    """CPU and wall microseconds of a task in a process of its own."""
+    """What tasks take in a process of its own."""
     said = _in_a_process(["timed", mode, work, *sizes])
-    cpu, wall = re.findall(r"^USED (\S+) (\S+)$", said, re.MULTILINE)[-1]
-    return Used(float(cpu), float(wall))
+    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", said, re.MULTILINE)[-1]))
 
 
 def print_compared(modes: Sequence[str], found: dict[str, list[float]], unit: str) -> None:
@@ -247,7 +248,7 @@ def main() -> None:
     elif args.what == "cpu":
         modes = args.modes or ("off", "on", "trace")
         rounds = [{mode: used(mode, args.work, TIMED) for mode in modes} for _ in range(args.repeats)]
-        for clock in Used._fields:
+        for clock in ("cpu", "wall"):
             figures = {mode: [getattr(one[mode], clock) for one in rounds] for mode in modes}
             print_compared(modes, figures, f"us of {clock.replace('cpu', 'CPU')}")
     else:
