@@ -2,13 +2,15 @@
 
 ``python -m benchmarks.hook_cost`` drives upstream's own loops over plugins, ``SchedulerState._transition`` with a
 transition that does nothing and ``WorkerState._notify_plugins``, with hooks that do nothing, under valgrind's
-cachegrind. Two numbers of calls are subtracted, so that the figures repeat to a few instructions.
+cachegrind. Two numbers of calls are subtracted, so that the figures repeat to some ten instructions.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,7 @@ from distributed.scheduler import SchedulerState
 from distributed.worker_state_machine import WorkerState
 
 #: Calls that are subtracted from one another.
-SIZES = (2_000, 12_000)
+SIZES = (1_000, 11_000)
 
 #: What the scheduler passes on with a task's result; nothing with its other transitions.
 RESULT = dict.fromkeys(("worker", "nbytes", "typename", "type", "startstops", "metadata", "thread", "run_id"))
@@ -69,18 +71,35 @@ def _on(plugin: Any, hook: Callable[..., None]) -> Any:
     return plugin
 
 
-def _closure() -> Callable[..., None]:
-    return lambda key, start, finish, stimulus_id="", worker="", **kwargs: None
+def _named(key: Any, start: Any, finish: Any, stimulus_id: str = "", worker: str = "", **kwargs: Any) -> None:
+    """Nothing."""
 
 
-#: Plugins beside a first one that has the base class's hook, as upstream's own for shuffles does.
+def _slashed(key: Any, start: Any, finish: Any, /, stimulus_id: str = "", worker: str = "", **kwargs: Any) -> None:
+    """Nothing."""
+
+
+def _slashed_keywords(key: Any, start: Any, finish: Any, /, **kwargs: Any) -> None:
+    """Nothing."""
+
+
+def _anything(*args: Any, **kwargs: Any) -> None:
+    """Nothing."""
+
+
+#: Plugins beside a first one as upstream's own for shuffles, which on the scheduler has a hook and on a worker that of
+#: the base class.
 SCHEDULER: dict[str, Callable[[], list[Any]]] = {
     "no other plugin": list,
     "the base class's hook": lambda: [_Base()],
     "a method": lambda: [_Method()],
     "a bound method on the instance": lambda: [_on(_Base(), _Hooks().keywords)],
     "the same, with names for what it uses": lambda: [_on(_Base(), _Hooks().named)],
-    "a function on the instance, with names": lambda: [_on(_Base(), _closure())],
+    "a function on the instance, with names": lambda: [_on(_Base(), _named)],
+    "the same, with `/` after the first three": lambda: [_on(_Base(), _slashed)],
+    "the same, with `/`, and `**kwargs` only": lambda: [_on(_Base(), _slashed_keywords)],
+    "a function of `*args, **kwargs`": lambda: [_on(_Base(), _anything)],
+    "a function in C that does nothing": lambda: [_on(_Base(), "".format)],
 }
 WORKER: dict[str, Callable[[], list[Any]]] = {
     "no other plugin": list,
@@ -90,7 +109,10 @@ WORKER: dict[str, Callable[[], list[Any]]] = {
     "a bound method on the instance": lambda: [_on(_WorkerBase(), _Hooks().keywords)],
     "the same, without `**kwargs`": lambda: [_on(_WorkerBase(), _Hooks().positional)],
     "a function on the instance, without": lambda: [_on(_WorkerBase(), lambda key, start, finish: None)],
+    "a function in C that does nothing": lambda: [_on(_WorkerBase(), "".format)],
 }
+
+SIDES = {"worker": WORKER, "scheduler": SCHEDULER, "scheduler, with a result": SCHEDULER}
 
 
 def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -> None:
@@ -101,7 +123,7 @@ def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -
         tasks={"key": ts},
         transition_counter=0,
         transition_counter_max=False,
-        plugins=dict(enumerate([_Base(), *plugins])),
+        plugins=dict(enumerate([_Method(), *plugins])),
         _TRANSITIONS_TABLE={("waiting", "processing"): lambda self, key, stimulus_id, **kwargs: ({}, {}, {})},
         transition_log=deque(maxlen=100),
         validate=False,
@@ -126,32 +148,49 @@ def drive(side: str, name: str, calls: int) -> None:
         drive_scheduler(SCHEDULER[name](), calls, RESULT if side == "scheduler, with a result" else {})
 
 
-def instructions(side: str, name: str, calls: int) -> int:
-    """Instructions of a whole process under cachegrind."""
-    with tempfile.NamedTemporaryFile() as out:
-        command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out.name}"]
-        command += [sys.executable, "-m", "benchmarks.hook_cost", "--drive", side, name, str(calls)]
+def fork_all() -> None:
+    """Under cachegrind: drive each form in two processes of its own, which have what was imported in common."""
+    for side, forms in SIDES.items():
+        for name in forms:
+            for calls in SIZES:
+                child = os.fork()
+                if not child:
+                    drive(side, name, calls)
+                    os._exit(0)
+                os.waitpid(child, 0)
+                print("FORKED", child)
+
+
+def instructions() -> list[int]:
+    """Instructions of the processes of :func:`fork_all`, in their order."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={directory}/%p"]
+        command += [sys.executable, "-u", "-m", "benchmarks.hook_cost", "--fork"]
         environment = os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-        subprocess.run(command, check=True, capture_output=True, env=environment)
-        return int(Path(out.name).read_text(errors="replace").rpartition("summary: ")[2].split()[0])
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        children = re.findall(r"^FORKED (\d+)$", done.stdout, re.MULTILINE)
+        written = [Path(directory, child).read_text(errors="replace") for child in children]
+        return [int(text.rpartition("summary: ")[2].split()[0]) for text in written]
 
 
 def main() -> None:
     """Print the instructions of each form."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--drive", nargs=3, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.drive:
-        drive(args.drive[0], args.drive[1], int(args.drive[2]))
+    parser.add_argument("--fork", action="store_true", help=argparse.SUPPRESS)
+    if parser.parse_args().fork:
+        fork_all()
         return
-    for side, forms in (("worker", WORKER), ("scheduler", SCHEDULER), ("scheduler, with a result", SCHEDULER)):
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is not installed: it counts the instructions")
+    counted = iter(instructions())
+    for side, forms in SIDES.items():
         print(f"-- {side}")
         base = 0.0
         for name in forms:
-            small, large = (instructions(side, name, calls) for calls in SIZES)
-            each = (large - small) / (SIZES[1] - SIZES[0])
+            few, many = next(counted), next(counted)
+            each = (many - few) / (SIZES[1] - SIZES[0])
             base = base or each
-            print(f"{each:8.0f} instructions a transition {each - base:+8.0f}  {name}", flush=True)
+            print(f"{each:8.0f} instructions a transition {each - base:+8.0f}  {name}")
 
 
 if __name__ == "__main__":
