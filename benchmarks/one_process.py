@@ -1,8 +1,8 @@
 """Scheduler, worker of one thread and client in one process, in the ways whose costs are compared with one another.
 
 Everything is equal but the :class:`Mode`. There is one heartbeat, and one poll of the scheduler's meter, for every
-half second's worth of tasks, whatever the machine's speed. What else goes by the clock (timers of the event loop, such
-as looks at idle slots) follows a loop whose clock can be slowed down for a program under valgrind.
+half second's worth of tasks, and ten looks at idle slots meanwhile, whatever the machine's speed. Other timers of the
+event loop follow a clock that can be slowed down for a program under valgrind.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ QUIET = {
 
 #: Between two heartbeats of a worker, as Dask has it for a small cluster.
 HEARTBEAT_SECONDS = 0.5
+
+#: Looks at idle slots between two heartbeats: one every 50 ms.
+LOOKS_OF_A_BEAT = 10
 
 #: The page is brought up to date at each heartbeat of this number: every two seconds.
 BEATS_OF_AN_UPDATE = 4
@@ -186,7 +189,9 @@ class Session:
         self._work = work
         self._worker = worker
         self._client = client
-        self._beats = 0
+        self._beats = self._finished = 0
+        finished = scheduler.stream_handlers["task-finished"]
+        scheduler.stream_handlers["task-finished"] = partial(self._count_finished, finished)
         #: What brings an open page up to date.
         self.update_page: Callable[[], None] | None = None
 
@@ -206,6 +211,15 @@ class Session:
                 await self._client.gather(futures)
                 del futures
                 await self._beat()
+
+    def _count_finished(self, handler: Callable[..., None], **message: Any) -> None:
+        """Handle what a worker says of a finished task; the scheduler's state is looked at in between."""
+        handler(**message)
+        self._finished += 1
+        if not self._finished % (self._work.batch // LOOKS_OF_A_BEAT):
+            meter = self._meter
+            if meter is not None:
+                meter.accounts.idle.sample()
 
     async def _beat(self) -> None:
         """Do what there is to do once in :data:`HEARTBEAT_SECONDS`."""
@@ -227,11 +241,13 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
 
     from dask_efficiency import EfficiencyPlugin
     from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+    from dask_efficiency.plugins.scheduler import idle_watch
     from dask_efficiency.plugins.scheduler import meter as scheduler_meter
 
     dask.config.set(QUIET | mode.config)
     distributed.scheduler.heartbeat_interval = lambda workers: 600  # beats come by hand
-    scheduler_meter.POLL_MS = 3_600_000  # and so do polls
+    scheduler_meter.POLL_MS = 3_600_000  # and so do polls,
+    idle_watch.INTERVAL_MS = 3_600_000.0  # and looks
     if not mode.fine_metrics:
         _without_fine_metrics()
     if mode.gpu or work.needs_gpu:

@@ -9,9 +9,9 @@
 - ``cpu``: CPU time of the whole process, in interleaved runs, each beside one without.
 
 ``--modes`` are those of :mod:`benchmarks.one_process`, which says how they are made comparable. Two sizes are run and
-subtracted, so that start-up drops out. Under valgrind, timers of the event loop, among them looks at idle slots, follow
-a clock that is slowed down as much as the program is. The thread that samples why threads wait limits itself to a share
-of a core by its own CPU clock, and is counted as it is: at full speed it takes half as much.
+subtracted, so that start-up drops out. Under valgrind, timers of the event loop follow a clock that is slowed down as
+much as the program is. The thread that samples why threads wait limits itself to a share of a core by its own CPU
+clock, and is counted as it is: at full speed it takes half as much.
 """
 
 from __future__ import annotations
