@@ -79,15 +79,12 @@ class ClusterRecorder:
     ----------
     scheduler
         The scheduler.
-    metered
-        The meter's own hook for transitions.
     max_tasks
         As of :class:`~dask_efficiency.trace.recorder.Recorder`.
     """
 
-    def __init__(self, scheduler: Scheduler, metered: Callable[..., object], *, max_tasks: int) -> None:
+    def __init__(self, scheduler: Scheduler, *, max_tasks: int) -> None:
         self.scheduler = scheduler
-        self._metered = metered
         self.id = uuid.uuid4().hex
         self._guard = Guard(
             "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self.stop
@@ -136,28 +133,32 @@ class ClusterRecorder:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **reported: Any) -> None:
-        """A task changed state; ``reported`` is what the worker said with it. Calls the meter's hook, too."""
-        if self._guard.off is None:
-            at = monotonic_ns()
-            try:
-                worker = extra = MISSING
-                if start == "processing":
-                    if reported:
-                        worker = self._numbers.get(reported.get("worker", ""), MISSING)
-                        if finish == "memory":
-                            extra = int(reported.get("nbytes", MISSING))
-                            self._computed(reported.get("startstops") or ())
-                elif finish == "processing":
-                    ts = self._tasks[key]
-                    worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-                    extra = self._run_id(ts)
-                elif finish == "memory":
-                    extra = int(self._tasks[key].nbytes)
-                self._note(at, key, start, finish, stimulus_id, worker, extra)
-            except Exception as error:
-                self._guard.fail(error)
-        self._metered(key, start, finish, stimulus_id, reported.get("worker", ""))
+    def hook(self, metered: Callable[..., object]) -> Callable[..., None]:
+        """Make what the scheduler is to call for every transition of every task; it calls the meter's hook, too."""
+
+        def transition(key: Any, start: str, finish: str, /, stimulus_id: str = "", **reported: Any) -> None:
+            if self._guard.off is None:
+                at = monotonic_ns()
+                try:
+                    worker = extra = MISSING
+                    if start == "processing":
+                        if reported:
+                            worker = self._numbers.get(reported.get("worker", ""), MISSING)
+                            if finish == "memory":
+                                extra = int(reported.get("nbytes", MISSING))
+                                self._computed(reported.get("startstops") or ())
+                    elif finish == "processing":
+                        ts = self._tasks[key]
+                        worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
+                        extra = self._run_id(ts)
+                    elif finish == "memory":
+                        extra = int(self._tasks[key].nbytes)
+                    self._note(at, key, start, finish, stimulus_id, worker, extra)
+                except Exception as error:
+                    self._guard.fail(error)
+            metered(key, start, finish, stimulus_id, **reported)
+
+        return transition
 
     def _run_id(self, ts: TaskState) -> int:
         """The number of the run that was just sent to a worker; noted where it computes a lost result again."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -26,8 +27,10 @@ class FakeScheduler:
 
     def __init__(self, **states: str) -> None:
         self.tasks = {}
-        self.ws = SimpleNamespace(long_running=set())
+        self.ws = SimpleNamespace(address="tcp://a", processing=set(), long_running=set())
         self.workers = {"tcp://a": self.ws}
+        self.task_prefixes: dict[str, FakePrefix] = {}
+        self._task_prefix_count_global = FakeCounts(self.ws)
         self.stream_handlers = {"update-graph": self.update_graph, "long-running": self.handle_long_running}
         self.taken_in: list[bool] = []
         self.tracker: WorkTracker | None = None
@@ -35,13 +38,10 @@ class FakeScheduler:
             self.add(key, state)
 
     def add(self, key, state="released"):
-        self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
-
-    @property
-    def task_prefixes(self):
-        states = ["released", "memory", "erred", "forgotten", *OUTSTANDING]
-        counts = {state: sum(ts.state == state for ts in self.tasks.values()) for state in states}
-        return {"inc": SimpleNamespace(states=counts), "sum": SimpleNamespace(states=dict.fromkeys(states, 0))}
+        ts = self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
+        self.task_prefixes.setdefault(ts.prefix.name, FakePrefix(self, ts.prefix.name))
+        if state == "processing":
+            self.ws.processing.add(ts)
 
     async def update_graph(self, fail=False):
         self.taken_in.append(self.tracker.graphs)
@@ -59,12 +59,21 @@ class FakeScheduler:
         ts = self.tasks[key]
         start, ts.state = ts.state, finish
         ts.processing_on = self.ws if finish == "processing" else None
+        (self.ws.processing.add if finish == "processing" else self.ws.processing.discard)(ts)
+        reported = {}
         if finish == "memory":
             ts.nbytes = 28
+            if start == "processing":
+                reported = {"worker": "tcp://a", "nbytes": 28}
         self.ws.long_running.discard(ts)
-        self.tracker.transition(key, start, finish, stimulus_id)
+        self.transition(key, start, finish, stimulus_id=stimulus_id, **reported)
         if finish == "forgotten":
             del self.tasks[key]
+
+    def restart(self):
+        """All tasks are gone, without a transition."""
+        for forgotten in (self.tasks, self.task_prefixes, self.ws.processing, self.ws.long_running):
+            forgotten.clear()
 
     def ask(self, *keys, stimulus_id):
         """A client's graph: it has tasks that are not there yet or were released wait."""
@@ -84,6 +93,27 @@ class FakeScheduler:
         return {key for key, ts in self.tasks.items() if RECOMPUTED in (ts.annotations or {})}
 
 
+class FakePrefix:
+    """Counts its scheduler's tasks by state."""
+
+    def __init__(self, scheduler, name):
+        self.scheduler, self.name = scheduler, name
+
+    @property
+    def states(self):
+        return Counter(ts.state for ts in self.scheduler.tasks.values() if ts.prefix.name == self.name)
+
+
+class FakeCounts:
+    """Upstream's dictionary of how many tasks of each prefix are on workers and not long-running."""
+
+    def __init__(self, ws):
+        self.ws = ws
+
+    def __len__(self):
+        return len(self.ws.processing - self.ws.long_running)
+
+
 class FakeTask:
     def __init__(self, key, state, processing_on):
         self.key, self.state, self.processing_on, self.annotations = key, state, processing_on, None
@@ -101,11 +131,20 @@ def clock(monkeypatch):
     return clock
 
 
+def raised(error):
+    raise error
+
+
+def track(scheduler, cluster, windows):
+    scheduler.tracker = WorkTracker(scheduler, cluster, windows)
+    scheduler.transition = scheduler.tracker.hook(raised)
+
+
 def tracked(**states):
     scheduler = FakeScheduler(**states)
     cluster = ClusterLedger(at=0)
     windows: dict[str, ClusterWindow] = {}
-    scheduler.tracker = WorkTracker(scheduler, cluster, windows)
+    track(scheduler, cluster, windows)
     return scheduler, cluster, windows
 
 
@@ -370,7 +409,7 @@ def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
 
 def test_after_a_restart_everything_is_counted_anew(clock):
     scheduler, cluster, _ = tracked(x="processing", y="memory")
-    scheduler.tasks.clear()
+    scheduler.restart()
     clock.now = 10
     scheduler.tracker.reset()
     assert (cluster.work.outstanding, scheduler.tracker.running) == (False, False)
@@ -438,8 +477,7 @@ class WorkMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.scheduler.tasks.clear()
-        self.scheduler.ws.long_running.clear()
+        self.scheduler.restart()
         self.scheduler.tracker.reset()
 
     @invariant()
