@@ -349,6 +349,32 @@ def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
     assert scheduler.tasks["x"].annotations == {"priority": 1}
 
 
+def test_a_lost_result_that_is_forgotten_as_soon_as_it_is_there_again_is_no_repeat(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
+    for state in ("released", "waiting"):
+        scheduler.move("x", state, "handle-worker-cleanup-2")
+    scheduler.compute("x")
+    scheduler.move("x", "forgotten", "client-releases-keys-3")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
+
+
+def test_results_are_counted_for_the_worker_that_had_them(clock):
+    scheduler, cluster, _ = tracked()
+    first = cluster.worker_joined("tcp://a", "a", 1, at=0)
+    scheduler.tracker.worker_joined(first)
+    scheduler.ask("x", "y", "z", stimulus_id="update-graph-1")
+    scheduler.compute("x", "y")
+    scheduler.tracker.worker_left("tcp://a")
+    cluster.worker_left("tcp://a", at=1)
+    second = cluster.worker_joined("tcp://a", "a", 1, at=2)
+    scheduler.tracker.worker_joined(second)
+    scheduler.compute("z")
+    scheduler.tracker.catch_up()
+    assert (first.finished, second.finished) == (2, 1)
+
+
 def test_a_task_that_is_tried_again_is_not_marked(clock):
     scheduler, _, _ = tracked()
     scheduler.ask("x", stimulus_id="update-graph-1")
@@ -453,38 +479,158 @@ MOVES = {
 }
 
 
-class WorkMachine(RuleBasedStateMachine):
-    """The tracker counts differences; the truth is counted from the tasks each time."""
+class Reference:
+    """What the tracker notes, by what it means: each transition is counted when it comes, and nothing is put off."""
 
-    keys = st.sampled_from([f"task-{i}" for i in range(6)])
+    def __init__(self, scheduler):
+        self.scheduler = scheduler
+        self.without_work = self.running = self.at = 0
+        self.was = self.holds()
+        self.first_task = None
+        self.finished = 0
+        self.asked = ""
+        self.computed, self.cut_short, self.marked = set(), set(), set()
+        self.repeats: dict[str, Counter] = {}
 
-    @initialize(states=st.lists(st.sampled_from(sorted(MOVES)), max_size=6))
-    def begin(self, states):
-        self.scheduler, self.cluster, _ = tracked(**{f"task-{i}": state for i, state in enumerate(states)})
+    def holds(self):
+        """Whether work is outstanding, and tasks run."""
+        busy = [ts for ts in self.scheduler.tasks.values() if ts not in self.scheduler.ws.long_running]
+        return any(ts.state in OUTSTANDING for ts in busy), any(ts.state == "processing" for ts in busy)
 
-    @rule(key=keys, which=st.integers(0, 5), stimulus=st.sampled_from(["update-graph", "cleanup"]))
-    def move(self, key, which, stimulus):
-        if key not in self.scheduler.tasks:
-            self.scheduler.add(key)
+    def follow(self, at):
+        """Something has happened."""
+        outstanding, running = self.was
+        self.without_work += 0 if outstanding else at - self.at
+        self.running += at - self.at if running else 0
+        self.at, self.was = at, self.holds()
+
+    def transition(self, key, start, finish, stimulus_id):
         ts = self.scheduler.tasks[key]
-        moves = MOVES[ts.state]
-        self.scheduler.move(key, moves[which % len(moves)], stimulus)
-        assert ts.nbytes >= 0 or not ts.annotations
+        if start == "memory" or finish == "forgotten":
+            self.cut_short.discard(key)
+        elif finish == "processing" and self.first_task is None:
+            self.first_task = self.at
+        elif (start, finish) == ("processing", "memory"):
+            self.finished += 1
+            if key not in self.computed:
+                self.computed.add(key)
+            elif ts not in self.marked:
+                self.repeats.setdefault(ts.prefix.name, Counter())[key] += 1
+        elif finish == "released":
+            if start == "erred":
+                self.asked = stimulus_id
+                self.cut_short.discard(key)
+            elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
+                self.cut_short.add(key)
+        elif (start, finish) == ("released", "waiting") and ts.nbytes >= 0:
+            if key in self.cut_short:
+                self.cut_short.discard(key)
+                return
+            self.computed.add(key)
+            (self.marked.discard if stimulus_id == self.asked else self.marked.add)(ts)
+
+
+class WorkMachine(RuleBasedStateMachine):
+    """The tracker looks when something may have changed, and counts later; the truth is counted each time."""
+
+    keys = st.sampled_from([f"{name}-{i}" for name in ("task", "sum") for i in range(3)])
+
+    def __init__(self):
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.clock = SimpleNamespace(now=0)
+        self.patch.setattr(outstanding.time, "monotonic_ns", lambda: self.clock.now)
+
+    def teardown(self):
+        self.patch.undo()
+
+    @initialize(states=st.dictionaries(keys, st.sampled_from(sorted(MOVES)), max_size=6), counts=st.booleans())
+    def begin(self, states, counts):
+        self.scheduler = FakeScheduler(**states)
+        if not counts:
+            del self.scheduler._task_prefix_count_global
+        self.cluster = ClusterLedger(at=0)
+        self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
+        self.windows: dict[str, ClusterWindow] = {}
+        self.reference = Reference(self.scheduler)
+        track(self.scheduler, self.cluster, self.windows)
+        self.tracker = self.scheduler.tracker
+        self.tracker.worker_joined(self.presence)
+        self.windows["window"] = ClusterWindow(self.cluster, at=0, running=self.tracker.running)
+
+    @rule(
+        key=keys,
+        moves=st.lists(st.integers(0, 5), min_size=1, max_size=6),
+        stimulus=st.sampled_from(["update-graph", "cleanup"]),
+        wanted=st.booleans(),
+    )
+    def move(self, key, moves, stimulus, wanted):
+        """A task moves on, some steps by one stimulus."""
+        for which in moves:
+            self.clock.now += 1
+            if key not in self.scheduler.tasks:
+                self.scheduler.add(key)
+            ts = self.scheduler.tasks[key]
+            ts.who_wants = {"client"} if wanted else set()
+            start = ts.state
+            finish = MOVES[start][which % len(MOVES[start])]
+            if finish == "memory":
+                ts.nbytes = 28
+            self.reference.at, at = self.clock.now, self.reference.at
+            self.reference.transition(key, start, finish, stimulus)
+            self.reference.at = at
+            self.scheduler.move(key, finish, stimulus)
+            self.reference.follow(self.clock.now)
+
+    @rule(stimulus=st.sampled_from(["update-graph", "cleanup"]))
+    def ask(self, stimulus):
+        self.tracker.asked(stimulus)
+        self.reference.asked = stimulus
+
+    @rule()
+    def catch_up(self):
+        self.tracker.catch_up()
+        assert self.presence.finished == self.reference.finished
 
     @rule(key=keys)
     def secede(self, key):
+        self.clock.now += 1
         self.scheduler.stream_handlers["long-running"](key=key, worker="tcp://a")
+        self.reference.follow(self.clock.now)
 
     @rule()
     def restart(self):
+        self.clock.now += 1
+        self.tracker.catch_up()
         self.scheduler.restart()
-        self.scheduler.tracker.reset()
+        self.tracker.reset()
+        self.reference.cut_short.clear()
+        self.reference.follow(self.clock.now)
+
+    @rule()
+    def repeats(self):
+        expected = {
+            prefix: (again.total(), max(again.values()) + 1) for prefix, again in self.reference.repeats.items()
+        }
+        assert self.tracker.repeats[None].by_prefix() == expected
+        assert self.presence.first_task == self.reference.first_task
 
     @invariant()
-    def the_counts_are_those_of_the_tasks(self):
-        busy = [ts for ts in self.scheduler.tasks.values() if ts not in self.scheduler.ws.long_running]
-        assert self.cluster.work.outstanding is any(ts.state in OUTSTANDING for ts in busy)
-        assert self.scheduler.tracker.running is any(ts.state == "processing" for ts in busy)
+    def what_holds_is_what_the_tasks_say(self):
+        outstanding, running = self.reference.holds()
+        assert self.cluster.work.outstanding is outstanding
+        assert self.tracker.running is running
+        assert self.scheduler.recomputed() == {
+            key for key, ts in self.scheduler.tasks.items() if ts in self.reference.marked
+        }
+        at = self.clock.now
+        assert self.cluster.work.without_work(at=at) == self.reference.without_work
+        ran = self.windows["window"].running.until(at)
+        assert sum(stop - start for start, stop in ran) == self.reference.running
+
+    @invariant()
+    def keys_are_watched_only_while_that_matters(self):
+        assert self.tracker._watched <= self.scheduler.tasks.keys()
 
 
 TestWorkMachine = WorkMachine.TestCase
