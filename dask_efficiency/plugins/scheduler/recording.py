@@ -56,7 +56,8 @@ class Recording:
 
     def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
-        return metered if self.recorder is None else self.recorder.hook(metered)
+        recorder = self.recorder
+        return metered if recorder is None or recorder.off is not None else recorder.hook(metered)
 
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""
@@ -132,7 +133,9 @@ class Recording:
                 if not wanted:
                     await self._tell_workers()
             if wanted and self.recorder is None:
-                self.recorder = ClusterRecorder(self._scheduler, max_tasks=self._options().trace_max_tasks)
+                self.recorder = ClusterRecorder(
+                    self._scheduler, self._rebind, max_tasks=self._options().trace_max_tasks
+                )
                 self._workers.recording = self.recorder.id
                 self._rebind()
                 await self._tell_workers()
