@@ -208,7 +208,7 @@ class Cluster:
         self.recorder.graph_taken_in("client", keys, wanted, self.stimulus)
         self.reference.graph(keys, wanted, "client", self.stimulus, self.now, self.now)
 
-    def move(self, key: str, which: int, same_stimulus: bool) -> None:
+    def move(self, key: str, which: int, same_stimulus: bool, variant: int) -> None:
         ts = self.scheduler.tasks.get(key)
         if ts is None:
             return
@@ -219,27 +219,31 @@ class Cluster:
         worker = extra = MISSING
         startstops: tuple[dict[str, Any], ...] = ()
         if finish == "processing":
-            worker = which % len(WORKERS)
+            worker = variant % len(WORKERS)
             ts.processing_on, ts.run_id = self.scheduler.workers[WORKERS[worker]], next(self.runs)
-            ts.annotations = {"a": 1, **({RECOMPUTED: True} if which % 2 else {})} if which > 3 else None
+            ts.annotations = (None, {"a": 1}, {"a": 1, RECOMPUTED: True})[variant % 3]
             extra = ts.run_id
-            if which > 3 and which % 2:
+            if variant % 3 == 2:
                 self.reference.rows["recomputed"].append((extra,))
         elif finish == "memory":
-            ts.nbytes = extra = 28 + which
+            ts.nbytes = extra = 28 + variant
         if start == "processing":
-            if which != 2:
-                worker = which % len(WORKERS)
-                reported = {"worker": WORKERS[worker], "thread": 1}
+            transfer, compute = (
+                {"action": name, "start": i, "stop": i + 0.5} for i, name in enumerate(("get", "compute"))
+            )
+            worker = variant % len(WORKERS)
+            reported = {
+                "worker": WORKERS[worker],
+                "thread": 1,
+                "startstops": ((compute,), (), (transfer, compute), (compute, transfer), (transfer,))[variant % 5],
+            }
             if finish == "memory":
-                parts = [
-                    {"action": name, "start": float(i), "stop": i + 0.5}
-                    for i, name in enumerate(("transfer", "compute"))
-                ]
-                startstops = ((), (parts[1],), tuple(parts), (parts[1], parts[0]), (parts[0],))[which % 5]
-                reported |= {"nbytes": extra, "startstops": startstops, "type": b""}
+                startstops = reported["startstops"]
+                reported |= {"nbytes": extra, "type": b""}
             elif finish == "erred":
                 ts.retries = max(0, ts.retries - 1)
+            elif variant % 3 == 0:
+                worker, reported = MISSING, {}
         if not same_stimulus:
             self.stimulus = self.cause("task-finished" if reported else "cleanup")
         self.reference.transition(self.now, key, start, finish, self.stimulus, worker, extra, startstops)
@@ -247,6 +251,12 @@ class Cluster:
         self.moved.append((key, start, finish, self.stimulus, reported.get("worker", "")))
         if finish == "forgotten":
             del self.scheduler.tasks[key]
+
+    def run(self, keys: list[tuple[str, int]]) -> None:
+        """As far as they can, tasks wait, are processed, and end."""
+        for key, variant in keys:
+            for which, same_stimulus in ((0, True), (0, True), (variant % 4, False)):
+                self.move(key, which, same_stimulus, variant)
 
     def release(self, keys: list[str]) -> None:
         self.now += 1
@@ -270,8 +280,9 @@ class Cluster:
         return {name: column.tolist() for name, column in packed.columns.items()}, packed
 
 
-KEYS = [f"{name}-{i}" for name in ("inc", "sum") for i in range(8)] + ["old-0", "old-1", "old-2"]
+KEYS = [f"{name}-{i}" for name in ("inc", "sum") for i in range(5)] + ["old-0", "old-1", "old-2"]
 keys = st.sampled_from(KEYS)
+variants = st.integers(0, 59)
 graphs = st.tuples(
     st.just("graph"),
     st.lists(keys, unique=True, max_size=8),
@@ -280,12 +291,12 @@ graphs = st.tuples(
 )
 steps = st.one_of(
     graphs,
-    *[st.tuples(st.just("move"), keys, st.integers(0, 5), st.booleans())] * 6,
+    *[st.tuples(st.just("move"), keys, st.integers(0, 5), st.booleans(), variants)] * 6,
     st.tuples(st.just("release"), st.lists(keys, max_size=3)),
     st.tuples(st.just("steal"), keys),
     st.just(("freeze",)),
     st.just(("heartbeat",)),
-    st.just(("run through",)),
+    st.tuples(st.just("run"), st.lists(st.tuples(keys, variants), max_size=5)),
 )
 
 
@@ -295,10 +306,6 @@ def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
             cluster.recorder.freeze()
         elif action == "heartbeat":
             cluster.recorder.take_heartbeats({})
-        elif action == "run through":
-            for key in sorted(cluster.scheduler.tasks):
-                for which, same in ((0, True), (1, True), (0, False), (1, False)):
-                    cluster.move(key, which, same)
         else:
             getattr(cluster, action)(*args)
         assert cluster.recorder.off is None
@@ -385,7 +392,7 @@ def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any,
 
 def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SERIES
-    cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True)], 100)
+    cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
     assert len(cluster.recorder._recorder.kept) == 1
     cluster.recorder.freeze()
     assert cluster.recorder._recorder.kept == []
