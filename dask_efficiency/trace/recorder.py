@@ -31,7 +31,6 @@ TRANSITIONS_A_TASK = 8
 #: Columns of a worker's heartbeat, after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
-
 #: Transitions that are kept as they came, before they are written into columns together.
 MAX_KEPT = 512
 
@@ -68,8 +67,9 @@ class Recorder:
 
     It keeps two chapters. When the newer one is full, the older one is dropped and counted.
 
-    What happens with every step of a task is kept as it comes, by :attr:`keep`, and written into columns with many
-    others: :meth:`make_room` is to be called when there are :data:`MAX_KEPT`, and now and then.
+    Transitions of tasks that it has read may be appended to :attr:`kept` as they come: they are written into columns
+    before anything else is noted whose order matters. :meth:`make_room` is to be called when there are
+    :data:`MAX_KEPT`, so a chapter may become longer than half by so many.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class Recorder:
     def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
         """A client wants these no more."""
         self._releases.append((at, client, keys))
-        if len(self._releases) >= MAX_KEPT:
+        if len(self._releases) >= MAX_KEPT or len(keys) >= MAX_KEPT:
             self.catch_up()
 
     def _write_releases(self) -> None:
@@ -363,7 +363,7 @@ class Recorder:
         self._newer.batch_rows += len(batch.runs) + len(batch.transfers)
 
     def make_room(self) -> None:
-        """Begin a new chapter if this one is full, and drop the oldest; write what was kept."""
+        """Write what was kept if that is much; begin a new chapter if this one is full, and drop the oldest."""
         full, half = self._newer, self._half
         if len(self.kept) >= MAX_KEPT:
             self.catch_up()
@@ -410,7 +410,5 @@ def _made(times: Sequence[str]) -> list[int]:
     try:
         made = [int(at * 1e9) for at in map(float, times)]
     except (OverflowError, ValueError):
-        made = [] if len(times) == 1 else [_made([at])[0] for at in times]
-    if not made:
-        return [MISSING]
+        return [MISSING] if len(times) == 1 else [_made([at])[0] for at in times]
     return made if min(made) > _NO_TIME else [at if at > _NO_TIME else MISSING for at in made]

@@ -360,7 +360,7 @@ class ClusterRecorder:
         self._guard(self._take_heartbeats, activity)
 
     def _take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
-        self._recorder.make_room()
+        self._recorder.catch_up()
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)
