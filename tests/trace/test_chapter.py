@@ -19,6 +19,14 @@ def test_a_row_is_appended_to_every_column_or_refused() -> None:
         rows.append(1, 2)
 
 
+def test_rows_are_appended_to_every_column_or_none_is():
+    rows = Growing({"at": np.int64, "kind": np.int8})
+    rows.extend(range(3), iter([7, 8, 9]))
+    with pytest.raises(OverflowError):
+        rows.extend([3, 4], [1, 1_000])
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {"at": [0, 1, 2], "kind": [7, 8, 9]}
+
+
 def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:
     chapter = Chapter()
     for growing in (chapter.tasks, *chapter.tables.values()):
