@@ -31,8 +31,9 @@ TRANSITIONS_A_TASK = 8
 #: Columns of a worker's heartbeat, after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
-#: Transitions that are kept as they came, before they are written into columns together.
-MAX_KEPT = 512
+#: Transitions that are kept as they came, before they are written into columns together: so few that the garbage
+#: collector, which comes after 700 new objects, seldom visits them.
+MAX_KEPT = 128
 
 _NO_PRIORITY = (0, 0, 0)
 
@@ -269,7 +270,7 @@ class Recorder:
                 rows = list(compress(count(first), begins))
                 self._stimulate(list(compress(stimuli, begins)), list(compress(workers, begins)), rows)
             codes = map(_CODES.__getitem__, zip(starts, finishes, strict=True))
-            log.extend(ats, tasks, workers, codes, map(int, extras))
+            log.extend(ats, tasks, workers, codes, extras)
             rows = list(compress(count(first), computed))
             if rows:
                 self._write_computed(rows, list(filter(None, computed)))

@@ -172,9 +172,9 @@ class ClusterRecorder:
                     if finish != "memory":
                         nbytes, startstops = missing, ()
                     number = workers.get(worker, missing)
-                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
+                    keep((now(), ids[key], start, finish, stimulus_id, number, int(nbytes), startstops))
                 elif finish == "memory":
-                    keep((now(), ids[key], start, finish, stimulus_id, missing, tasks[key].nbytes, None))
+                    keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
                 else:
                     keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
                     if len(kept) >= max_kept:
