@@ -32,7 +32,6 @@ from distributed.worker_state_machine import ExecuteSuccessEvent
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
 from dask_efficiency.plugins.worker.meter import WorkerMeter
@@ -187,7 +186,13 @@ def scheduler_hooks(tasks: int) -> float:
     """Microseconds of the scheduler's hooks a task."""
     keys = [f"no_op-{i}" for i in range(tasks)]
     new = SimpleNamespace(nbytes=-1)
-    scheduler: Any = SimpleNamespace(workers={}, task_prefixes={}, stream_handlers={}, tasks=dict.fromkeys(keys, new))
+    scheduler: Any = SimpleNamespace(
+        workers={},
+        task_prefixes={},
+        stream_handlers={},
+        tasks=dict.fromkeys(keys, new),
+        _task_prefix_count_global={"no_op": 1},
+    )
 
     def drive(hook: Callable[[str, str, str, str], Any]) -> float:
         began = time.thread_time_ns()
@@ -197,7 +202,7 @@ def scheduler_hooks(tasks: int) -> float:
         return (time.thread_time_ns() - began) / tasks / 1000
 
     def metered() -> float:
-        return drive(WorkTracker(scheduler, ClusterLedger(at=0), {}).transition)
+        return drive(WorkTracker(scheduler, ClusterLedger(at=0), {}).hook(print))
 
     return _difference(metered, lambda: drive(lambda key, start, finish, stimulus_id: None))
 
@@ -259,16 +264,17 @@ def scheduler_recorder(tasks: int) -> float:
                 recorder.transition(key, start, finish, stimulus_id=finished, **(told if finish == "memory" else {}))
             recorder.released("client", [key])
             if not i % len(rows):
-                recorder.event(BATCHES, message)
+                recorder.take_batch(message)
         return (time.thread_time_ns() - began) / tasks / 1000
 
     nothing = SimpleNamespace(
-        **dict.fromkeys(("graph_taken_in", "transition", "released", "event"), lambda *args, **kwargs: None)
+        **dict.fromkeys(("graph_taken_in", "transition", "released", "take_batch"), lambda *args, **kwargs: None)
     )
 
     def recorded() -> float:
         recorder = asyncio.run(_cluster_recorder(scheduler))
-        recorder.released = lambda client, released: recorder._released({"client": client, "keys": released})
+        recorder.transition = recorder.hook(lambda *args: None)
+        recorder.released = lambda client, released: recorder._recorder.released(1, client, released)
         spent = drive(recorder)
         assert recorder.off is None
         return spent

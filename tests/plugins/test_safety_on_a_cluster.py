@@ -232,7 +232,7 @@ def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_clo
 
 
 def break_transition(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work.transition = boom
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work._given = boom
 
 
 def break_poll(dask_scheduler: Any) -> None:
