@@ -141,10 +141,9 @@ class WorkTracker:
         tasks, watched, processing, unassigned = self._tasks, self._watched, self._processing, _UNASSIGNED
         keep_result = self._results.append
 
-        def transition(
-            key: Any, start: str, finish: str, /, stimulus_id: str = "", worker: str = "", **reported: Any
-        ) -> None:
-            """A task changed state; ``reported`` is what the worker said with it."""
+        # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
+        def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
+            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
             try:
                 if start == "waiting" and finish in unassigned:  # it waits for something else
                     return
@@ -155,17 +154,17 @@ class WorkTracker:
                     if watched and key in watched:
                         self._gone(key, finish)
                 elif start == "processing" and finish == "memory":
-                    keep_result((key, worker))
+                    keep_result((key, reported.get("worker", "")))
                     if not processing:
                         self._look()
                 elif start == "released" and finish == "waiting":
                     if tasks[key].nbytes >= 0:  # it had been in memory
-                        self._waits_again(tasks[key], stimulus_id)
+                        self._waits_again(tasks[key], reported.get("stimulus_id", ""))
                     if not self._working:
                         self._look()
                 else:
                     if finish == "released":
-                        self._released(tasks[key], start, stimulus_id)
+                        self._released(tasks[key], start, reported.get("stimulus_id", ""))
                     if not processing:
                         self._look()
             except Exception as error:

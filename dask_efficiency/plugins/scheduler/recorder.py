@@ -149,18 +149,10 @@ class ClusterRecorder:
         ids, kept, keep = recorder.ids, recorder.kept, recorder.kept.append
         missing, max_kept = MISSING, MAX_KEPT
 
-        def transition(
-            key: Any,
-            start: str,
-            finish: str,
-            /,
-            stimulus_id: str = "",
-            worker: str = "",
-            nbytes: int = missing,
-            startstops: Sequence[Mapping[str, Any]] = (),
-            **reported: Any,
-        ) -> None:
-            """A task changed state; what follows ``stimulus_id`` is what the worker said with it."""
+        # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
+        def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
+            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            stimulus_id = reported.get("stimulus_id", "")
             try:
                 if finish == "processing":
                     ts = tasks[key]
@@ -169,10 +161,11 @@ class ClusterRecorder:
                     address = ts.processing_on.address  # type: ignore[union-attr]
                     keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
                 elif start == "processing":
-                    if finish != "memory":
-                        nbytes, startstops = missing, ()
-                    number = workers.get(worker, missing)
-                    keep((now(), ids[key], start, finish, stimulus_id, number, int(nbytes), startstops))
+                    number = workers.get(reported.get("worker", ""), missing)
+                    nbytes, startstops = missing, ()
+                    if finish == "memory":
+                        nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
+                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
                 elif finish == "memory":
                     keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
                 else:
@@ -180,30 +173,21 @@ class ClusterRecorder:
                     if len(kept) >= max_kept:
                         self._guard(recorder.make_room)
             except KeyError:  # it is not among the tasks that were read
-                self._guard(self._transition, key, start, finish, stimulus_id, worker, nbytes, startstops)
+                self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
-            metered(key, start, finish, stimulus_id, worker)
+            metered(key, start, finish, **reported)
 
         return transition
 
-    def _transition(
-        self,
-        key: Any,
-        start: str,
-        finish: str,
-        stimulus_id: str,
-        worker: str,
-        nbytes: int,
-        startstops: Sequence[Mapping[str, Any]],
-    ) -> None:
+    def _transition(self, key: Any, start: str, finish: str, reported: Mapping[str, Any]) -> None:
         """A task changed state that is to be read first."""
         at, number, extra = monotonic_ns(), MISSING, MISSING
         if start == "processing":
-            number = self._numbers.get(worker, MISSING)
+            number = self._numbers.get(reported.get("worker", ""), MISSING)
             if finish == "memory":
-                extra = int(nbytes)
-                for part in reversed(startstops):
+                extra = int(reported.get("nbytes", MISSING))
+                for part in reversed(reported.get("startstops") or ()):
                     if part["action"] == "compute":
                         self._recorder.computed(part["start"], part["stop"])
                         break
@@ -213,7 +197,7 @@ class ClusterRecorder:
             extra = ts.run_id or 0
         elif finish == "memory":
             extra = int(self._tasks[key].nbytes)
-        self._recorder.transition(at, key, start, finish, stimulus_id, number, extra)
+        self._recorder.transition(at, key, start, finish, reported.get("stimulus_id", ""), number, extra)
 
     def _note_recomputed(self, ts: TaskState) -> None:
         """Note the run that was just sent to a worker if it computes a lost result again."""
