@@ -282,11 +282,17 @@ class Ledger:
         """
         if key in self._held or key in self._excess:
             return None
+        slots = self.slots_free
         if at > self._at:
-            self._advance(at)
+            if slots:
+                if self._named:
+                    self._name(slots, at - self._at)
+                else:
+                    self._free[_IDLE] += slots * (at - self._at)
+            self._at = at
         reservation = SlotReservation(prefix, span, recomputed, self._at)
-        if self.slots_free:
-            self.slots_free -= 1
+        if slots:
+            self.slots_free = slots - 1
             self._held[key] = reservation
         else:
             self._excess[key] = reservation
@@ -303,24 +309,24 @@ class Ledger:
         reservation = self._held.pop(key, None)
         if reservation is None:
             reservation = self._excess.pop(key, None)
-            if reservation is None:
-                return None
-            reservation.ns = 0
-        else:
-            if at > self._at:
-                if self.slots_free:
-                    self._advance(at)
-                else:
-                    self._at = at
-            reservation.ns = self._at - reservation.start
-            if self._excess:
-                waiting, promoted = next(iter(self._excess.items()))
-                del self._excess[waiting]
-                promoted.start = self._at
-                self._held[waiting] = promoted
+            if reservation is not None:
+                reservation.ns = 0
+                self._ended[reservation] = None
+            return reservation
+        if at > self._at:
+            if self.slots_free:
+                self._advance(at)
             else:
-                self.slots_free += 1
+                self._at = at
+        reservation.ns = self._at - reservation.start
         self._ended[reservation] = None
+        if self._excess:
+            waiting, promoted = next(iter(self._excess.items()))
+            del self._excess[waiting]
+            promoted.start = self._at
+            self._held[waiting] = promoted
+        else:
+            self.slots_free += 1
         return reservation
 
     def finalize(
@@ -490,17 +496,14 @@ class Ledger:
 
     def _advance(self, at: int) -> None:
         """Charge the free slots for the time since the last call."""
-        elapsed = at - self._at
-        if elapsed <= 0:
-            return
-        self._at = at
-        slots = self.slots_free
-        if not slots:
-            return
+        if at > self._at:
+            if self.slots_free:
+                self._name(self.slots_free, at - self._at)
+            self._at = at
+
+    def _name(self, slots: int, elapsed: int) -> None:
+        """Charge so many free slots for so long."""
         free = self._free
-        if not self._named:
-            free[_IDLE] += slots * elapsed
-            return
         if self._availability is not _TAKES_TASKS:
             free[_PAUSED if self._availability is Availability.PAUSED else _RETIRING] += slots * elapsed
             return

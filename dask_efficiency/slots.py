@@ -136,6 +136,7 @@ class SlotTracker:
         self._long_running: Collection[Any] = state.long_running
         self._ledger = ledger
         self._user = user
+        self._ended = user.ended
         #: Who records a trace; None while nobody does.
         self.recorder: SlotRecorder | None = None
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
@@ -152,12 +153,16 @@ class SlotTracker:
             self._take(self._tasks[key], at)
         elif start == "executing" and finish == "memory":  # nearly all ends, and its thread is done
             reservation = self._ledger.release(key, at=at)
-            if reservation is not None:
-                outcome = _SUCCEEDED
-                if key in self._discarded:
-                    self._discarded.remove(key)
-                    outcome = Outcome.CANCELLED
-                self._end(key, self._tasks.get(key), reservation, outcome)
+            if reservation is None:
+                return
+            outcome = _SUCCEEDED
+            if self._discarded and key in self._discarded:
+                self._discarded.remove(key)
+                outcome = Outcome.CANCELLED
+            ts = self._tasks.get(key)
+            if self.recorder is not None:
+                self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+            self._ended(key, ts, reservation, outcome, None)
         elif start in AT_WORK:
             self._move(key, start, finish, at)
 
@@ -172,13 +177,10 @@ class SlotTracker:
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
         prefix = ts.prefix
-        reservation = self._ledger.reserve(
-            ts.key,
-            prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH],
-            ts.span_id or "",
-            recomputed=RECOMPUTED in annotations if annotations else False,
-            at=at,
-        )
+        if len(prefix) > MAX_PREFIX_LENGTH:
+            prefix = prefix[:MAX_PREFIX_LENGTH]
+        recomputed = RECOMPUTED in annotations if annotations else False
+        reservation = self._ledger.reserve(ts.key, prefix, ts.span_id or "", recomputed=recomputed, at=at)
         if reservation is not None and self.recorder is not None:
             self.recorder.taken(ts, reservation)
 
@@ -208,14 +210,14 @@ class SlotTracker:
             if self.recorder is not None:
                 self.recorder.ended(key, ts, None, at)
             if left.reservation is not None:
-                self._user.ended(key, ts, left.reservation, outcome, left.used)
+                self._ended(key, ts, left.reservation, outcome, left.used)
         elif event is SlotEvent.NOT_STORED and finish == "error":
             self._user.not_stored(key)
 
     def _end(self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome) -> None:
         if self.recorder is not None:
             self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
-        self._user.ended(key, ts, reservation, outcome, None)
+        self._ended(key, ts, reservation, outcome, None)
 
     def _had(self, key: Any) -> Had:
         if key in self._seceded:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any
 
 from distributed import protocol
@@ -149,6 +150,22 @@ RUN_ACTOR = Patch(
     checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_actor")],
 )
+TRANSITIONS = Patch(
+    what="WorkerState._TRANSITIONS_TABLE",
+    why="a plugin's hook is called for every transition of every task, most of which mean nothing for slots",
+    without="metering a task costs more",
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda state: [(state, "_TRANSITIONS_TABLE")],
+)
+PLUGINS = Patch(
+    what="Worker.plugins, and the same of its WorkerState",
+    why="the state machine looks for a hook of each plugin at every transition of every task",
+    without="metering a task costs more",
+    until="the meter on the worker goes, or a recording begins",
+    checked=_DISTRIBUTED,
+    places=lambda worker: [(worker, "plugins"), (worker.state, "plugins")],
+)
 READ_BACK = Patch(
     what="zict.Buffer.slow_to_fast",
     why="no hook says when the event loop reads a result back from disk",
@@ -195,6 +212,8 @@ PATCHES = (
     WRITE,
     RUN_TASK,
     RUN_ACTOR,
+    TRANSITIONS,
+    PLUGINS,
     READ_BACK,
     WRITE_OUT,
     EVICT,
@@ -277,11 +296,15 @@ def _own(owner: Any, name: Any) -> Any:
             return owner[name]
         except LookupError:
             return _ABSENT
-    return type(owner) if name == "__class__" else vars(owner).get(name, _ABSENT)
+    if name == "__class__":
+        return type(owner)
+    if _is_slot(owner, name):
+        return getattr(owner, name, _ABSENT)
+    return vars(owner).get(name, _ABSENT)
 
 
 def _set(owner: Any, name: Any, value: Any) -> None:
-    if isinstance(owner, type) or name == "__class__":
+    if isinstance(owner, type) or name == "__class__" or _is_slot(owner, name):
         setattr(owner, name, value)
         return
     items = owner if isinstance(owner, (dict, list)) else vars(owner)
@@ -289,3 +312,7 @@ def _set(owner: Any, name: Any, value: Any) -> None:
         del items[name]
     else:
         items[name] = value
+
+
+def _is_slot(owner: Any, name: Any) -> bool:
+    return isinstance(name, str) and isinstance(getattr(type(owner), name, None), MemberDescriptorType)

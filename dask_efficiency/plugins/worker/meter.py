@@ -37,21 +37,17 @@ from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.plugins.worker.transitions import Hook, Transitions, matters
 from dask_efficiency.processors import encode_processors
 from dask_efficiency.slots import SlotTracker
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from distributed import Worker
 
     from dask_efficiency.plugins.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Between two of these states nothing moves that the ledger looks at.
-_QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
 
 #: Events of upstream's that the ledger is told of without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
@@ -114,15 +110,15 @@ class WorkerMeter:
         #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
         self._ended = self._pending.tasks
         self._batch = 1
-        #: What Dask's hook is now, with a recorder or without.
-        self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
-        self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
-        self._hooks.next_interval(worker.state.transition_counter)
+        #: Has upstream call the hooks below.
+        self._transitions = Transitions(worker)
+        self._hooks = HookCost()
+        self._hooks.next_interval(worker.state.executed_count)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: What the last heartbeat carried.
@@ -132,6 +128,7 @@ class WorkerMeter:
         self._status: Status | None = None
         self._waiting = self._constrained = 0
         self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
+        self._follow = self._slots.transition
         for window in plugin.windows:
             self._open_window(window, at)
         self._observe(at)
@@ -141,8 +138,7 @@ class WorkerMeter:
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
-        # Bound to the instance: upstream looks it up by name at each transition.
-        plugin.transition = self._hook  # type: ignore[method-assign]
+        self._place(self._hook)
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
         self._threads.attach()
@@ -164,7 +160,7 @@ class WorkerMeter:
     def _remove(self) -> None:
         worker = self.worker
         self._record(None)
-        self._plugin.__dict__.pop("transition", None)
+        self._transitions.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
@@ -209,7 +205,7 @@ class WorkerMeter:
         self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
         logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
         self._record(None)
-        self._plugin.__dict__.pop("transition", None)
+        self._transitions.detach()
         self._gpu.stop()
         self._causes.stop()
         self._spills.stop()
@@ -236,21 +232,19 @@ class WorkerMeter:
         if (former.recording if former is not None else None) == recording:
             return
         self._recorder = self._slots.recorder = None
-        self._hook = self.transition
         if former is not None:
             former.stop()
         try:
             self._recorder_off = None
             if recording is not None:
                 self._recorder = WorkerRecorder(self.worker, recording, self._threads.meter.done, self._recorder_failed)
-                self._hook = self._recorded_transition
         except Exception as error:
             self._recorder_failed(error)
         self._slots.recorder = self._recorder
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
         self._threads.meter.recording = self._recorder is not None
-        if "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._hook  # type: ignore[method-assign]
+        if self._transitions.attached:
+            self._place(self._hook)
 
     def _recorder_failed(self, error: Exception) -> None:
         """Log once and record nothing more; metering goes on."""
@@ -259,14 +253,15 @@ class WorkerMeter:
         self._record(None)
         self._recorder_off = reason
 
-    def _recorded_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook while a recording goes on."""
+    def _every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Dask's hook for plugins, while a recording goes on or where there is no other."""
         if self._recorder is not None:
             try:
                 self._recorder.transition(key, start, finish)
             except Exception as error:
                 self._recorder_failed(error)
-        self.transition(key, start, finish)
+        if matters(start, finish):
+            self.transition(key, start, finish)
 
     def _flush(self) -> dict[str, Any]:
         """Send what is recorded; gives the number of the last batch, or why there is none."""
@@ -279,16 +274,19 @@ class WorkerMeter:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook: a task changed state. Called in the middle of a stimulus."""
+    @property
+    def _hook(self) -> Hook:
+        return self.transition if self._recorder is None else self._every_transition
+
+    def _place(self, hook: Hook) -> None:
+        """Have upstream call this."""
+        self._transitions.attach(self._plugin, hook, every=self._recorder is not None)
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """A task changed its state in a way that matters to slots. Called in the middle of a stimulus."""
         try:
-            if start in _QUIET:
-                if finish in _QUIET:
-                    return
-                if finish == "waiting" and not self._tasks[key].waiting_for_data:
-                    return  # will be ready in this very stimulus
-            elif finish == "ready":
-                return  # runs in this very stimulus, or no slot is free
+            if finish == "waiting" and start == "released" and not self._tasks[key].waiting_for_data:
+                return  # will be ready in this very stimulus
             at = monotonic_ns()
             if len(self._ended) >= self._batch:
                 self._pending.former()
@@ -298,22 +296,29 @@ class WorkerMeter:
                     self._look_back(at)
                 if ledger.undecided and finish == "executing":
                     self._spills.delayed(at)
-            self._slots.transition(key, start, finish, at)
+            self._follow(key, start, finish, at)
             if ledger.slots_free:
-                self._observe(at)
+                self._looked_at = at
+                state = self._state
+                if (
+                    len(state.waiting) != self._waiting
+                    or (state.total_resources and len(state.constrained) != self._constrained)
+                    or self.worker.status is not self._status
+                ):
+                    self._observe(at)
         except Exception as error:
             self._fail(error)
 
     def _sample_hooks(self) -> None:
         """Time the hooks that come next; called at each heartbeat."""
-        self._hooks.next_interval(self._state.transition_counter)
-        if "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._timed_transition  # type: ignore[method-assign]
+        self._hooks.next_interval(self._state.executed_count)
+        if self._transitions.attached:
+            self._place(self._timed_transition)
 
     def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        self._hooks.timed(key, start, finish, **kwargs)
-        if self._hooks.enough and "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._hook  # type: ignore[method-assign]
+        self._hooks.timed(self._hook, key, start, finish)
+        if self._hooks.enough and self._transitions.attached:
+            self._place(self._hook)
 
     def _observe(self, at: int) -> None:
         """Say to the ledger why its free slots are free."""
@@ -321,8 +326,6 @@ class WorkerMeter:
         waiting, constrained = len(state.waiting), len(state.constrained)
         status = self.worker.status
         self._looked_at = at
-        if waiting == self._waiting and constrained == self._constrained and status is self._status:
-            return
         self._waiting, self._constrained, self._status = waiting, constrained, status
         if status is _RUNNING:
             availability = _TAKES_TASKS

@@ -92,20 +92,22 @@ def _install() -> bool:
     """Put the functions below in the place of upstream's; False where these are not what we know."""
     try:
         thread_time_ns()
-        known = _parameters(upstream._run_task) == _OF_TASK
     except Exception as error:
         logger.info("dask_efficiency does not measure the CPU time of tasks: %s: %s", type(error).__name__, error)
         return False
-    if not known or not _replacements.put(RUN_TASK, upstream, _metered):
+    if _parameters("_run_task") != _OF_TASK or not _replacements.put(RUN_TASK, upstream, _metered):
         logger.info("dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them otherwise")
         return False
-    if _parameters(getattr(upstream, "_run_actor", None)) == _OF_METHOD:
+    if _parameters("_run_actor") == _OF_METHOD:
         _replacements.put(RUN_ACTOR, upstream, _timed)
     return True
 
 
-def _parameters(function: Any) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters) if callable(function) else ()
+def _parameters(name: str) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(getattr(upstream, name)).parameters)
+    except (AttributeError, TypeError, ValueError):  # it is gone, no function, or one that does not tell
+        return ()
 
 
 def _metered(original: Callable[..., Any]) -> Callable[..., Any]:
