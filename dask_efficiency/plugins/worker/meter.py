@@ -37,7 +37,7 @@ from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.plugins.worker.transitions import Hook, Transitions, matters
+from dask_efficiency.plugins.worker.transitions import Hook, Transitions
 from dask_efficiency.processors import encode_processors
 from dask_efficiency.slots import SlotTracker
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
@@ -138,7 +138,7 @@ class WorkerMeter:
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
-        self._place(self._hook)
+        self._place(self.transition)
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
         self._threads.attach()
@@ -244,7 +244,7 @@ class WorkerMeter:
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
         self._threads.meter.recording = self._recorder is not None
         if self._transitions.attached:
-            self._place(self._hook)
+            self._place(self.transition)
 
     def _recorder_failed(self, error: Exception) -> None:
         """Log once and record nothing more; metering goes on."""
@@ -252,16 +252,6 @@ class WorkerMeter:
         logger.error("dask_efficiency switched its recorder on %s off", self.worker.address, exc_info=error)
         self._record(None)
         self._recorder_off = reason
-
-    def _every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook for plugins, while a recording goes on or where there is no other."""
-        if self._recorder is not None:
-            try:
-                self._recorder.transition(key, start, finish)
-            except Exception as error:
-                self._recorder_failed(error)
-        if matters(start, finish):
-            self.transition(key, start, finish)
 
     def _flush(self) -> dict[str, Any]:
         """Send what is recorded; gives the number of the last batch, or why there is none."""
@@ -274,13 +264,10 @@ class WorkerMeter:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    @property
-    def _hook(self) -> Hook:
-        return self.transition if self._recorder is None else self._every_transition
-
     def _place(self, hook: Hook) -> None:
-        """Have upstream call this."""
-        self._transitions.attach(self._plugin, hook, every=self._recorder is not None)
+        """Have upstream call this, and the recorder."""
+        recorder = self._recorder
+        self._transitions.attach(self._plugin, hook, note=None if recorder is None else recorder.transition)
 
     def transition(self, key: Any, start: str, finish: str) -> None:
         """A task changed its state in a way that matters to slots. Called in the middle of a stimulus."""
@@ -316,9 +303,9 @@ class WorkerMeter:
             self._place(self._timed_transition)
 
     def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        self._hooks.timed(self._hook, key, start, finish)
+        self._hooks.timed(self.transition, key, start, finish)
         if self._hooks.enough and self._transitions.attached:
-            self._place(self._hook)
+            self._place(self.transition)
 
     def _observe(self, at: int) -> None:
         """Say to the ledger why its free slots are free."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from heapq import heappop, heappush
 from itertools import repeat
 from time import monotonic_ns, time_ns
@@ -14,6 +13,7 @@ from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugins.worker.task_meter import Run
+from dask_efficiency.plugins.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
 from dask_efficiency.slots import MAX_PREFIX_LENGTH
 from dask_efficiency.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.trace.schema import BLOCKED_BY
@@ -36,12 +36,6 @@ _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
     TRANSFER.index, ("sender", "nbytes", "queued", "start", "stop", "arrived")
 )
 
-#: States of a task that was received and has no slot.
-_WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
-
-#: States in which a task may be in flight, beside ``flight`` itself.
-_MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
-
 #: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
 _Freed = tuple[Any, int, int]
 
@@ -57,21 +51,6 @@ _Ended = tuple[_Taken, int, Run, float]
 
 #: Of a run that nobody saw in its thread.
 _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
-
-
-@cache
-def noted(start: str, finish: str) -> bool:
-    """Whether a transition between these states may mean something for a trace, beside what it does to slots.
-
-    Four of the six transitions of most tasks do not.
-    """
-    return (
-        finish in ("ready", "waiting", "fetch", "flight")
-        or start == "flight"
-        or start in _MAYBE_IN_FLIGHT
-        or (start in _WITHOUT_SLOT and finish not in ("executing", "constrained"))
-        or (start in ("fetch", "missing") and finish == "released")
-    )
 
 
 class _NoLog(Sequence[Any]):
@@ -156,18 +135,21 @@ class WorkerRecorder:
     # -- runs --------------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str) -> None:
-        """A task changed state; only what is :func:`noted` needs to come here.
+        """A task changed state; only what is :func:`~.transitions.noted` needs to come here.
 
         What that means for its slot, a tracker tells.
         """
-        if finish == "ready":
-            self._ready[key] = monotonic_ns()
-        elif start == "released" and finish == "waiting":
-            self._received[key] = monotonic_ns()
-            if self._moves:
-                self._moves.pop(key, None)
-        elif noted(start, finish):
-            self._note(key, start, finish, monotonic_ns())
+        try:
+            if finish == "ready":
+                self._ready[key] = monotonic_ns()
+            elif start == "released" and finish == "waiting":
+                self._received[key] = monotonic_ns()
+                if self._moves:
+                    self._moves.pop(key, None)
+            elif noted(start, finish):
+                self._note(key, start, finish, monotonic_ns())
+        except Exception as error:
+            self._failed(error)
 
     def _note(self, key: Any, start: str, finish: str, at: int) -> None:
         if finish == "waiting":
@@ -175,11 +157,11 @@ class WorkerRecorder:
                 self._received[key] = at
                 self._ready.pop(key, None)
                 self._moves.pop(key, None)
-        elif start in _WITHOUT_SLOT:
+        elif start in WITHOUT_SLOT:
             self._give_up(key)
         elif key in self._running:
             pass
-        elif start == "flight" or (start in _MAYBE_IN_FLIGHT and key in self._moves):
+        elif start == "flight" or (start in MAYBE_IN_FLIGHT and key in self._moves):
             self._landed(key, at)
         elif finish == "flight":
             self._asked(key, at)

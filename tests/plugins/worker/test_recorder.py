@@ -12,7 +12,8 @@ import pytest
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.worker import recorder
-from dask_efficiency.plugins.worker.recorder import WorkerRecorder, noted
+from dask_efficiency.plugins.worker.recorder import WorkerRecorder
+from dask_efficiency.plugins.worker.transitions import noted
 from dask_efficiency.trace.batch import RUN, decode
 from dask_efficiency.trace.tables import MISSING
 
