@@ -165,7 +165,8 @@ def test_it_counts_while_the_other_thread_is_still_at_it(monkeypatch):
         moves = DataMoves()
         message = asyncio.ensure_future(comm_utils.offload(protocol.loads, []))
         await asyncio.sleep(0)  # it begins
-        eventually(lambda: time.sleep(0.05) or moves.turn(50_000_000))
+        # Far more than it took: a loop that waits for a core meanwhile has not slept all of it.
+        eventually(lambda: time.sleep(0.05) or moves.turn(10**9))
         done.set()
         await message
         moves.close()
