@@ -97,6 +97,10 @@ _NOTHING = Used(0, 0)
 Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
 
+#: Of several tasks: their number, and nanoseconds of CPU and of wall time in their threads, and in their slots.
+PlainSums = list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """A ledger's accounts at one instant: sum(finalized) + running == nthreads * elapsed, in ns."""
@@ -408,6 +412,29 @@ class Ledger:
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
             if self._windows:
                 self._finalize_in_windows(reservation, outcome, [0] * i + [reservation.ns])
+
+    def finalize_plain(self, reservations: Sequence[SlotReservation], sums: Mapping[str, PlainSums]) -> None:
+        """Record released reservations for good whose tasks succeeded and only ran in their threads.
+
+        Parameters
+        ----------
+        reservations
+            Each once, none of them recomputed, or counted in the activity view so far.
+        sums
+            What they used, by prefix. Of each task's time in its slot its thread took a part, and the CPU a part of
+            that.
+        """
+        if self._windows:
+            raise RuntimeError("windows are open: tasks are to be finalized one by one")
+        ended = self._ended
+        for reservation in reservations:
+            del ended[reservation]
+        for prefix, (tasks, cpu, wall, held) in sums.items():
+            row = self._prefixes.get(prefix) or self._new_prefix(prefix)
+            row[0] += cpu
+            row[3] += wall - cpu
+            row[5] += held - wall
+            self._succeeded += tasks
 
     def _finalize_in_windows(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
         """Record the part of a reservation that lies in each open window."""

@@ -45,6 +45,10 @@ SIZE_LEARNING = 0.125
 MIN_WALL_SECONDS = 1e-4
 
 
+#: A task's prefix, nanoseconds in its thread and on the CPU, and bytes of its input or output.
+RatedTask = tuple[str, int, int, float]
+
+
 @dataclass(frozen=True, slots=True)
 class RunningTask:
     """A task that has not ended: its prefix, seconds so far, and bytes of input (0 where it has none)."""
@@ -90,6 +94,11 @@ class TaskRateCounter:
         self.cpu_seconds = 0.0
         #: Grows with each use, and is kept behind the sums to tell which were used last.
         self._turn = 0.0
+
+    def add(self, tasks: Iterable[RatedTask]) -> None:
+        """Count tasks that succeeded."""
+        for prefix, wall, cpu, nbytes in tasks:
+            self.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""

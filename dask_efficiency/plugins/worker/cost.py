@@ -6,6 +6,8 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
+from dask_efficiency.plugins.worker.transitions import Hooks
+
 #: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
 #: are not.
 SAMPLE = 4
@@ -27,13 +29,13 @@ class HookCost:
         """Whether this interval's sample is complete."""
         return self._timed >= SAMPLE
 
-    def timed(self, hook: Callable[[Any, str, str], object], key: Any, start: str, finish: str) -> None:
-        """Call the hook for a transition and time it, less what reading the clock takes."""
+    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
+        """Call a hook and time it, less what reading the clock takes; ``ends`` where it is the last of a task."""
         before = thread_time_ns()
         began = thread_time_ns()
-        hook(key, start, finish)
+        hook(*args)
         self._timed_ns += thread_time_ns() - began - (began - before)
-        self._timed += start == "executing"
+        self._timed += ends
 
     def next_interval(self, tasks: int) -> None:
         """Add the interval that ends; ``tasks`` is how many the worker has executed since it began."""
@@ -42,3 +44,42 @@ class HookCost:
         self.spent += round((tasks - self._tasks) * self._mean_ns)
         self._tasks = tasks
         self._timed = self._timed_ns = 0
+
+
+class TimedHooks:
+    """Calls hooks and times them, until there are enough.
+
+    Parameters
+    ----------
+    hooks
+        What is timed.
+    cost
+        Where that is counted.
+    enough
+        Called once the sample is complete.
+    """
+
+    def __init__(self, hooks: Hooks, cost: HookCost, enough: Callable[[], object]) -> None:
+        self._hooks = hooks
+        self._cost = cost
+        self._enough = enough
+
+    def taken(self, ts: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.taken, ts, ends=False)
+
+    def succeeded(self, ts: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.succeeded, ts, ends=True)
+        if self._cost.enough:
+            self._enough()
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.transition, key, start, finish, ends=False)
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.every_transition, key, start, finish, ends=start == "executing")
+        if self._cost.enough:
+            self._enough()

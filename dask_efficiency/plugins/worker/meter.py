@@ -6,15 +6,13 @@ import logging
 import time
 import uuid
 from dataclasses import replace
-from itertools import islice
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from distributed.core import Status
-from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Ledger, Outcome, Used, WindowBalance
+from dask_efficiency.ledger import Ledger, Outcome, Used, WindowBalance
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
@@ -27,37 +25,28 @@ from dask_efficiency.plugins.names import (
     RECORD,
 )
 from dask_efficiency.plugins.worker.causes import WorkerCauses
-from dask_efficiency.plugins.worker.cost import HookCost
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
+from dask_efficiency.plugins.worker.hooks import WorkerHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import BATCH, PendingTasks
+from dask_efficiency.plugins.worker.pending import PendingTasks
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.plugins.worker.transitions import Hook, Transitions
 from dask_efficiency.processors import encode_processors
-from dask_efficiency.slots import SlotTracker
+from dask_efficiency.straggler.task_rates import RatedTask
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from distributed import Worker
 
     from dask_efficiency.plugins.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Events of upstream's that the ledger is told of without a hook.
-_PAUSES = frozenset({PauseEvent, UnpauseEvent})
-
-#: Looked up for every task: the attributes of an enum's class are slow.
-_RUNNING = Status.running
-_TAKES_TASKS = Availability.RUNNING
-
-#: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
-_LOOK_BACK_NS = 50_000_000
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
@@ -81,7 +70,6 @@ class WorkerMeter:
         #: Why it measures nothing any more; None while it works.
         self.off: str | None = None
         self._state = worker.state
-        self._tasks = worker.state.tasks
         self._plugin = plugin
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
@@ -95,7 +83,7 @@ class WorkerMeter:
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
         self._causes = WorkerCauses(worker, self._threads, self._ledger.held.get, enabled=plugin.waiting)
-        self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
+        self._spills = LoopSpills(worker, self._ledger, self._threads, lambda at: self._hooks.look_back(at), self._fail)
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
@@ -107,45 +95,39 @@ class WorkerMeter:
             watched=self._gpu.ended,
             rate=self._rate,
         )
-        #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
-        self._ended = self._pending.tasks
-        self._batch = 1
         self._recorder: WorkerRecorder | None = None
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
-        #: Has upstream call the hooks below.
-        self._transitions = Transitions(worker)
-        self._hooks = HookCost()
-        self._hooks.next_interval(worker.state.executed_count)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: What the last heartbeat carried.
         self._last_heartbeat: dict[str, Any] | None = None
-        self._looked_at = at
-        #: Status, tasks waiting and tasks constrained as the ledger knows them.
-        self._status: Status | None = None
-        self._waiting = self._constrained = 0
-        self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
-        self._follow = self._slots.transition
+        self._hooks = WorkerHooks(
+            worker,
+            self._ledger,
+            self._pending,
+            self._spills,
+            failed=self._fail,
+            recorder_failed=self._recorder_failed,
+            at=at,
+        )
         for window in plugin.windows:
             self._open_window(window, at)
-        self._observe(at)
 
     # -- coming and going --------------------------------------------------------------------
 
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
-        self._place(self.transition)
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
         self._threads.attach()
         self._spills.start()
-        self._batch = BATCH if self._spills.watch.watching else 1
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
+        self._hooks.attach(plugin)
         self._record(plugin.recording)
 
     def detach(self) -> None:
@@ -160,7 +142,7 @@ class WorkerMeter:
     def _remove(self) -> None:
         worker = self.worker
         self._record(None)
-        self._transitions.detach()
+        self._hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
@@ -205,17 +187,17 @@ class WorkerMeter:
         self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
         logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
         self._record(None)
-        self._transitions.detach()
+        self._hooks.detach()
         self._gpu.stop()
         self._causes.stop()
         self._spills.stop()
         self._threads.restore()
 
-    def _rate(self, prefix: str, wall: int, cpu: int, nbytes: float) -> None:
-        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+    def _rate(self, tasks: Sequence[RatedTask]) -> None:
+        """These succeeded."""
         if self._process_metrics is not None:
             try:
-                self._process_metrics.counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+                self._process_metrics.counter.add(tasks)
             except Exception as error:
                 self._process_metrics_failed(error)
 
@@ -231,7 +213,7 @@ class WorkerMeter:
         former = self._recorder
         if (former.recording if former is not None else None) == recording:
             return
-        self._recorder = self._slots.recorder = None
+        self._recorder = None
         if former is not None:
             former.stop()
         try:
@@ -240,11 +222,9 @@ class WorkerMeter:
                 self._recorder = WorkerRecorder(self.worker, recording, self._threads.meter.done, self._recorder_failed)
         except Exception as error:
             self._recorder_failed(error)
-        self._slots.recorder = self._recorder
+        self._hooks.record(self._recorder)
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
         self._threads.meter.recording = self._recorder is not None
-        if self._transitions.attached:
-            self._place(self.transition)
 
     def _recorder_failed(self, error: Exception) -> None:
         """Log once and record nothing more; metering goes on."""
@@ -261,97 +241,6 @@ class WorkerMeter:
             except Exception as error:
                 self._recorder_failed(error)
         return {"recorder_off": self._recorder_off or "it does not record"}
-
-    # -- hooks -------------------------------------------------------------------------------
-
-    def _place(self, hook: Hook) -> None:
-        """Have upstream call this, and the recorder."""
-        recorder = self._recorder
-        self._transitions.attach(self._plugin, hook, note=None if recorder is None else recorder.transition)
-
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        """A task changed its state in a way that matters to slots. Called in the middle of a stimulus."""
-        try:
-            if finish == "waiting" and start == "released" and not self._tasks[key].waiting_for_data:
-                return  # will be ready in this very stimulus
-            at = monotonic_ns()
-            if len(self._ended) >= self._batch:
-                self._pending.former()
-            ledger = self._ledger
-            if ledger.slots_free:
-                if at - self._looked_at > _LOOK_BACK_NS:
-                    self._look_back(at)
-                if ledger.undecided and finish == "executing":
-                    self._spills.delayed(at)
-            self._follow(key, start, finish, at)
-            if ledger.slots_free:
-                self._looked_at = at
-                state = self._state
-                if (
-                    len(state.waiting) != self._waiting
-                    or (state.total_resources and len(state.constrained) != self._constrained)
-                    or self.worker.status is not self._status
-                ):
-                    self._observe(at)
-        except Exception as error:
-            self._fail(error)
-
-    def _sample_hooks(self) -> None:
-        """Time the hooks that come next; called at each heartbeat."""
-        self._hooks.next_interval(self._state.executed_count)
-        if self._transitions.attached:
-            self._place(self._timed_transition)
-
-    def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        self._hooks.timed(self.transition, key, start, finish)
-        if self._hooks.enough and self._transitions.attached:
-            self._place(self.transition)
-
-    def _observe(self, at: int) -> None:
-        """Say to the ledger why its free slots are free."""
-        state = self._state
-        waiting, constrained = len(state.waiting), len(state.constrained)
-        status = self.worker.status
-        self._looked_at = at
-        self._waiting, self._constrained, self._status = waiting, constrained, status
-        if status is _RUNNING:
-            availability = _TAKES_TASKS
-        elif status is Status.paused:
-            availability = Availability.PAUSED
-        else:
-            availability = Availability.RETIRING
-        self._ledger.observe(availability, waiting, constrained, at=at)
-
-    def _look_back(self, at: int) -> None:
-        """Pause and unpause fire no hook: record those since the last look at their exact time."""
-        now_ns, wall = monotonic_ns(), time.time()
-        looked_at, self._looked_at = self._looked_at, at
-        log = self._state.stimulus_log
-        # How many events may be new, and whether any of them is looked for: there may be many since the last look.
-        new = 1
-        while new < len(log) and (log[-new].handled or wall) > wall - (now_ns - looked_at) / 1e9:
-            new *= 2
-        if _PAUSES.isdisjoint(map(type, islice(reversed(log), new))):
-            return
-        changes: list[tuple[int, Availability]] = []
-        stopped = Availability.PAUSED
-        if self.worker.status not in (Status.running, Status.paused):
-            stopped = Availability.RETIRING
-        for event in islice(reversed(log), new):
-            if event.handled is None:
-                continue
-            handled = now_ns - round((wall - event.handled) * 1e9)
-            if handled <= looked_at:
-                break
-            if isinstance(event, PauseEvent):
-                changes.append((handled, stopped))
-            elif isinstance(event, UnpauseEvent):
-                changes.append((handled, Availability.RUNNING))
-                stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
-        if changes:
-            self._status = None
-        for handled, availability in reversed(changes):
-            self._ledger.turn(availability, at=min(handled, at))
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -378,7 +267,7 @@ class WorkerMeter:
                         )
                     except Exception as error:
                         self._process_metrics_failed(error)
-                self._sample_hooks()
+                self._hooks.sample()
                 if self._recorder is not None:
                     try:
                         self._recorder.flush()
@@ -449,13 +338,13 @@ class WorkerMeter:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
         self._causes.catch_up()
         self._pending.all(at=at)
-        self._look_back(at)
-        self._observe(at)
+        self._hooks.look_back(at)
+        self._hooks.observe(at)
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
         outside = self._metrics.outside()
-        seceded = self._slots.seceded_ns(at)
+        seceded = self._hooks.slots.seceded_ns(at)
         if self._spills.unnoticed is not None:
             outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
@@ -463,7 +352,7 @@ class WorkerMeter:
         if self._threads.actors:
             outside["actor methods"] = self._threads.actors
         if self._heartbeats_ns:
-            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent + self._causes.spent
+            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent
         details = self._metrics.details() | self._pending.details
         if self._process is not None:
             try:
@@ -479,7 +368,9 @@ class WorkerMeter:
         held, spilled = self._ledger.held, self._spills.watch.between
         used = self._threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
-            (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
+            (task.reservation, Used(*task.used))
+            for task in self._hooks.slots.seceded()
+            if task.reservation and task.used
         )
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)

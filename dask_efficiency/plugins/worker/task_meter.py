@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
 from typing import Any
@@ -50,28 +50,43 @@ class TaskMeter:
         self.recording = False
         #: From when to when each thread worked for one task; None while nobody wants to know.
         self.windows: deque[TaskWindow] | None = None
-        #: Called in the thread before each task; what it gives is called after it. Neither may raise.
+        #: Called in the thread before each task; what it gives is called after it.
         self.around: Callable[[TaskId], Callable[[], object]] | None = None
-        #: Called in the next task's thread before it; None while whoever wants to know is awake. It must not raise.
+        #: Called in the next task's thread before it; None while whoever wants to know is awake.
         self.wake: Callable[[], object] | None = None
         self._methods: deque[int] = deque()
         self._in_methods = 0
 
-    def attach(self) -> bool:
-        """Meter this worker's tasks from now on; False, and nothing done, where that is not possible."""
+    @property
+    def attached(self) -> bool:
+        """Whether it meters."""
+        return _meters.get(id(self._table)) is self
+
+    def attach(self) -> None:
+        """Meter this worker's tasks from now on; nothing is done where that is not possible."""
+        global _meters
         with _lock:
-            if not _meters and not _install():
-                return False
+            if not _meters:
+                meters: dict[int, TaskMeter] = {}
+                if not _install(meters):
+                    return
+                _meters = meters
             _meters[id(self._table)] = self
-            return True
 
     def detach(self) -> None:
         """Meter them no more; after the last worker of the process, upstream is as it was. Safe to call twice."""
         with _lock:
-            if _meters.get(id(self._table)) is self:
+            if self.attached:
                 del _meters[id(self._table)]
             if not _meters:
                 _replacements.put_back()
+
+    def fail(self, error: Exception) -> None:
+        """Log once and meter no more; the task goes on."""
+        if self.attached:
+            logger.error("dask_efficiency measures the CPU time of tasks no more", exc_info=error)
+        self.detach()
+        self.live.clear()
 
     @property
     def in_methods(self) -> int:
@@ -81,25 +96,26 @@ class TaskMeter:
         return self._in_methods
 
 
-#: By the identity of their workers' tables.
+#: By the identity of their workers' tables. Another mapping each time that upstream's functions are replaced: who put
+#: something over ours goes on calling them, and they must not measure a task twice.
 _meters: dict[int, TaskMeter] = {}
 _replacements = Replacements()
 #: Workers of one process may come and go in several threads.
 _lock = threading.Lock()
 
 
-def _install() -> bool:
+def _install(meters: dict[int, TaskMeter]) -> bool:
     """Put the functions below in the place of upstream's; False where these are not what we know."""
     try:
         thread_time_ns()
     except Exception as error:
         logger.info("dask_efficiency does not measure the CPU time of tasks: %s: %s", type(error).__name__, error)
         return False
-    if _parameters("_run_task") != _OF_TASK or not _replacements.put(RUN_TASK, upstream, _metered):
+    if _parameters("_run_task") != _OF_TASK or not _replacements.put(RUN_TASK, upstream, partial(_metered, meters)):
         logger.info("dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them otherwise")
         return False
     if _parameters("_run_actor") == _OF_METHOD:
-        _replacements.put(RUN_ACTOR, upstream, _timed)
+        _replacements.put(RUN_ACTOR, upstream, partial(_timed, meters))
     return True
 
 
@@ -110,7 +126,7 @@ def _parameters(name: str) -> tuple[str, ...]:
         return ()
 
 
-def _metered(original: Callable[..., Any]) -> Callable[..., Any]:
+def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def run_task(
         task: Any,
@@ -121,41 +137,49 @@ def _metered(original: Callable[..., Any]) -> Callable[..., Any]:
         active_threads_lock: Any,
         time_delay: float,
     ) -> Any:
-        meter = _meters.get(id(active_threads))
+        meter = meters.get(id(active_threads))
         if meter is None:
             return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
-        if meter.wake is not None:
-            meter.wake()
-        ident = get_ident()
-        start = monotonic_ns()
-        cpu = thread_time_ns()
-        meter.live[ident] = start, cpu
         try:
-            if meter.around is None:
-                return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
-            after = meter.around(TaskId(ident, start))
-            try:
-                return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
-            finally:
-                after()
+            # Read once: other threads may set them to None.
+            wake, around, after = meter.wake, meter.around, None
+            if wake is not None:
+                wake()
+            ident = get_ident()
+            start = monotonic_ns()
+            cpu = thread_time_ns()
+            meter.live[ident] = start, cpu
+            if around is not None:
+                after = around(TaskId(ident, start))
+        except Exception as error:
+            meter.fail(error)
+            return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+        try:
+            return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
         finally:
-            cpu = thread_time_ns() - cpu
-            stop = monotonic_ns()
-            # Before the thread counts as free: whoever looks finds the task in one place at least.
-            if meter.windows is not None:
-                meter.windows.append(TaskWindow(TaskId(ident, start), stop))
-            meter.done[key] = start, stop, cpu, ident, get_native_id() if meter.recording else -1
-            meter.live.pop(ident, None)
+            try:
+                if after is not None:
+                    after()
+                cpu = thread_time_ns() - cpu
+                stop = monotonic_ns()
+                windows = meter.windows
+                # Before the thread counts as free: whoever looks finds the task in one place at least.
+                if windows is not None:
+                    windows.append(TaskWindow(TaskId(ident, start), stop))
+                meter.done[key] = start, stop, cpu, ident, get_native_id() if meter.recording else -1
+                meter.live.pop(ident, None)
+            except Exception as error:
+                meter.fail(error)
 
     return run_task
 
 
-def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
+def _timed(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def run_actor(
         func: Any, args: Any, kwargs: Any, execution_state: Any, key: Any, active_threads: Any, active_threads_lock: Any
     ) -> Any:
-        meter = _meters.get(id(active_threads))
+        meter = meters.get(id(active_threads))
         start = monotonic_ns()
         try:
             return original(func, args, kwargs, execution_state, key, active_threads, active_threads_lock)

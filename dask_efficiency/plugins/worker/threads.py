@@ -33,8 +33,6 @@ class TaskThreads:
         self._worker = worker
         self._state = worker.state
         self.meter = TaskMeter(worker.active_threads)
-        #: Whether tasks in threads are metered.
-        self._metered = False
         #: Nanoseconds in tasks whose CPU time nobody can tell: coroutines, process pools.
         self.not_measured = 0
         #: CPU nanoseconds in the tasks that ended, as their accounts count them.
@@ -44,13 +42,12 @@ class TaskThreads:
 
     def attach(self) -> None:
         """Meter the worker's tasks."""
-        self._metered = self.meter.attach()
+        self.meter.attach()
 
     def restore(self) -> None:
         """Meter them no more."""
         self.unwatch()
         self.meter.detach()
-        self._metered = False
 
     @property
     def actors(self) -> int:
@@ -67,8 +64,8 @@ class TaskThreads:
     def cpu(self) -> int:
         """CPU nanoseconds in all tasks so far, whatever became of them, once those that ended are finalized."""
         done = self.meter.done
-        while len(done) > MAX_UNCLAIMED:
-            self.claimed += done.pop(next(iter(done)))[2]
+        for key in list(done)[:-MAX_UNCLAIMED]:
+            self.claimed += done.pop(key)[2]
         return (
             self.claimed + sum([run[2] for run in done.copy().values()]) + sum(cpu for cpu, _ in self.live().values())
         )
@@ -182,7 +179,7 @@ class TaskThreads:
         return used | not_begun
 
     def _measured_elsewhere(self, ts: TaskState) -> bool:
-        if not self._metered or getattr(ts.run_spec, "is_coro", False):
+        if not self.meter.attached or getattr(ts.run_spec, "is_coro", False):
             return True
         executor = self._worker.executors.get((ts.annotations or {}).get("executor", "default"))
         return not _is_threads(executor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.worker_state_machine import WorkerState
 
@@ -14,8 +14,22 @@ from dask_efficiency.plugins.patches import PLUGINS, TRANSITIONS, Replacements
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Called with a task's key, and the states that it left and came to.
-Hook = Callable[[Any, str, str], object]
+
+class Hooks(Protocol):
+    """What is called in the middle of a stimulus; none of it may raise."""
+
+    def taken(self, ts: Any) -> object:
+        """A task became ``executing``."""
+
+    def succeeded(self, ts: Any) -> object:
+        """A task went from ``executing`` to ``memory``."""
+
+    def transition(self, key: Any, start: str, finish: str) -> object:
+        """Any other one that :func:`matters`."""
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> object:
+        """Any one at all, as Dask calls a plugin's hook."""
+
 
 #: Between two of these states nothing moves that matters to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
@@ -26,6 +40,15 @@ WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
 #: States in which a task may be in flight, beside ``flight`` itself.
 MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 
+#: Called with a task's key, and the states that it left and came to; it must not raise.
+Note = Callable[[Any, str, str], object]
+
+#: By the identity of a worker's state.
+_hooks: dict[int, Hooks] = {}
+_table = Replacements()
+#: The same, while a trace is recorded.
+_notes: dict[int, Note] = {}
+_noted_table = Replacements()
 #: Workers of one process may come and go in several threads.
 _lock = threading.Lock()
 
@@ -55,17 +78,21 @@ class Transitions:
         """Whether anything is called."""
         return self._plugin is not None
 
-    def attach(self, plugin: Any, hook: Hook, *, note: Hook | None = None) -> None:
-        """Call these from now on, for each transition that :func:`matters`, and for each that is :func:`noted`."""
+    def attach(self, plugin: Any, hooks: Hooks, *, note: Note | None) -> None:
+        """Call these from now on, for the plugin that they belong to.
+
+        ``note``, if there is one, is called for each transition that is :func:`noted`. Where nothing else is possible,
+        ``every_transition`` is called, and nothing else.
+        """
         if plugin is not self._plugin:
             self.detach()
             self._plugin = plugin
-        if self._follow(hook, note):
+        if self._follow(hooks, note):
             vars(plugin).pop("transition", None)
             self._hide()
         else:
             self._unfollow()
-            plugin.transition = _chosen(hook, note)
+            plugin.transition = hooks.every_transition
 
     def detach(self) -> None:
         """Call nothing more; after the last worker of the process, upstream is as it was. Safe to call twice."""
@@ -74,15 +101,30 @@ class Transitions:
             vars(self._plugin).pop("transition", None)
             self._plugin = None
 
-    def _follow(self, hook: Hook, note: Hook | None) -> bool:
+    def _follow(self, hooks: Hooks, note: Note | None) -> bool:
         with _lock:
-            state = self._worker.state
-            return _of_slots.follow(state, hook) and _of_traces.follow(state, note)
+            if not _hooks and not _table.put(TRANSITIONS, WorkerState, _followed):
+                return False
+            _hooks[id(self._worker.state)] = hooks
+            if note is None:
+                self._unnote()
+                return True
+            if not _notes and not _noted_table.put(TRANSITIONS, WorkerState, _noting):
+                return False
+            _notes[id(self._worker.state)] = note
+            return True
+
+    def _unnote(self) -> None:
+        _notes.pop(id(self._worker.state), None)
+        if not _notes:
+            _noted_table.put_back()
 
     def _unfollow(self) -> None:
         with _lock:
-            for hooks in (_of_slots, _of_traces):
-                hooks.follow(self._worker.state, None)
+            self._unnote()
+            _hooks.pop(id(self._worker.state), None)
+            if not _hooks:
+                _table.put_back()
         if self._plugins is not None:
             self._plugins.show()
             self._hidden.put_back()
@@ -151,58 +193,59 @@ def noted(start: str, finish: str) -> bool:
     )
 
 
-def _chosen(hook: Hook, note: Hook | None) -> Callable[..., None]:
-    """A plugin's hook, which is called for every transition."""
-
-    def transition(key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        if note is not None and noted(start, finish):
-            note(key, start, finish)
-        if matters(start, finish):
-            hook(key, start, finish)
-
-    return transition
+def _noting(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
+    return {
+        (start, finish): _with_note(function, start, finish) if noted(start, finish) else function
+        for (start, finish), function in table.items()
+    }
 
 
-class _Hooks:
-    """The hooks of all workers of the process for one kind of transition, in upstream's table while there are any."""
-
-    def __init__(self, wanted: Callable[[str, str], bool]) -> None:
-        self._wanted = wanted
-        #: By the identity of a worker's state.
-        self._hooks: dict[int, Hook] = {}
-        self._table = Replacements()
-
-    def follow(self, state: WorkerState, hook: Hook | None) -> bool:
-        """Call this for one worker from now on, or nothing; False where that is not possible."""
-        if hook is None:
-            self._hooks.pop(id(state), None)
-            if not self._hooks:
-                self._table.put_back()
-            return True
-        if not self._hooks and not self._table.put(TRANSITIONS, WorkerState, self._followed):
-            return False
-        self._hooks[id(state)] = hook
-        return True
-
-    def _followed(self, table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Any]:
-        return {
-            (start, finish): _with_hook(self._hooks, function, start, finish)
-            if self._wanted(start, finish)
-            else function
-            for (start, finish), function in table.items()
-        }
-
-
-def _with_hook(hooks: Mapping[int, Hook], function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
+def _with_note(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
     def transition(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(state, ts, *args, **kwargs)
-        hook = hooks.get(id(state))
-        if hook is not None:
-            hook(ts.key, start, finish)
+        note = _notes.get(id(state))
+        if note is not None:
+            note(ts.key, start, finish)
         return result
 
     return transition
 
 
-_of_slots = _Hooks(matters)
-_of_traces = _Hooks(noted)
+def _followed(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
+    return {
+        (start, finish): _with_hook(function, start, finish) if matters(start, finish) else function
+        for (start, finish), function in table.items()
+    }
+
+
+def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
+    if finish == "executing":
+
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.taken(ts)
+            return result
+
+    elif (start, finish) == ("executing", "memory"):
+
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.succeeded(ts)
+            return result
+
+    else:
+
+        def followed(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(state, ts, *args, **kwargs)
+            if start == "released" and not ts.waiting_for_data:
+                return result  # it will be ready in this very stimulus
+            hooks = _hooks.get(id(state))
+            if hooks is not None:
+                hooks.transition(ts.key, start, finish)
+            return result
+
+    return followed
