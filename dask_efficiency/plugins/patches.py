@@ -15,6 +15,7 @@ from types import MemberDescriptorType
 from typing import Any
 
 from distributed import protocol
+from distributed.comm import utils as comm_utils
 from tornado.iostream import IOStream, SSLIOStream
 
 #: An object and the name of its attribute, or a dictionary or list and its key.
@@ -42,6 +43,7 @@ class Patch:
 
 
 _DISTRIBUTED = "distributed 2026.8.0"
+_TORNADO = "tornado 6.6.1"
 
 
 def _stream_handler(op: str, *, why: str, without: str, until: str) -> Patch:
@@ -90,24 +92,47 @@ TICK = Patch(
     why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",
     without="a trace does not say when event loops were blocked",
     until="the recording ends",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
+    checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
 )
-DATA_MOVES = Patch(
-    what="IOStream and SSLIOStream.read_from_fd and .write_to_fd, distributed.protocol.dumps and .loads",
-    why="nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
-    "transfer: in the recorded transfers both look the same",
-    without="a transfer that keeps the event loop busy is shown as `worker-loop`",
-    until="the last recording in the process ends",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
-    places=lambda _: [
-        (IOStream, "read_from_fd"),
-        (IOStream, "write_to_fd"),
-        (SSLIOStream, "read_from_fd"),
-        (SSLIOStream, "write_to_fd"),
-        (protocol, "dumps"),
-        (protocol, "loads"),
-    ],
+_WHY_DATA = (
+    "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
+    "transfer: in the recorded transfers both look the same"
+)
+_WITHOUT_DATA = "a transfer that keeps the event loop busy is shown as `worker-loop`"
+_UNTIL_DATA = "the last recording in the process ends"
+
+SERIALIZE = Patch(
+    what="distributed.protocol.dumps and .loads",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_DISTRIBUTED,
+    places=lambda _: [(protocol, "dumps"), (protocol, "loads")],
+)
+OFFLOAD = Patch(
+    what="distributed.comm.utils.offload",
+    why="a loop that waits while Dask's thread for large messages (de)serialises moves data, too",
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_DISTRIBUTED,
+    places=lambda _: [(comm_utils, "offload")],
+)
+READ = Patch(
+    what="IOStream.read_from_fd and SSLIOStream.read_from_fd",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_TORNADO,
+    places=lambda _: [(IOStream, "read_from_fd"), (SSLIOStream, "read_from_fd")],
+)
+WRITE = Patch(
+    what="IOStream.write_to_fd and SSLIOStream.write_to_fd",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_TORNADO,
+    places=lambda _: [(IOStream, "write_to_fd"), (SSLIOStream, "write_to_fd")],
 )
 RUN_TASK = Patch(
     what="distributed.worker._run_task",
@@ -181,7 +206,10 @@ PATCHES = (
     STEAL_RESPONSE,
     WORKER_STATUS_CHANGE,
     TICK,
-    DATA_MOVES,
+    SERIALIZE,
+    OFFLOAD,
+    READ,
+    WRITE,
     RUN_TASK,
     RUN_ACTOR,
     TRANSITIONS,

@@ -17,6 +17,7 @@ from distributed import Client, Scheduler
 from distributed.spill import SpillBuffer
 from hypothesis import given
 from hypothesis import strategies as st
+from tornado.iostream import IOStream, SSLIOStream
 
 import dask_efficiency.plugins
 from dask_efficiency.plugins import patches
@@ -74,9 +75,20 @@ def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:
     assert 0 < tick.callback_time < 1_000, "expected milliseconds between two ticks"
 
 
-def test_what_moves_data() -> None:
-    for owner, name in patches.DATA_MOVES.places(None):
-        assert inspect.isfunction(vars(owner).get(name)), patches.DATA_MOVES.without
+@pytest.mark.parametrize(
+    "patch",
+    [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE],
+    ids=lambda patch: patch.what,
+)
+def test_what_moves_data(patch: Patch) -> None:
+    for owner, name in patch.places(None):
+        assert inspect.isfunction(vars(owner).get(name)), patch.without
+
+
+def test_what_a_stream_is_given_to_read_and_write() -> None:
+    for stream in (IOStream, SSLIOStream):
+        assert list(inspect.signature(stream.read_from_fd).parameters) == ["self", "buf"]
+        assert list(inspect.signature(stream.write_to_fd).parameters) == ["self", "data"]
 
 
 @pytest.mark.parametrize(

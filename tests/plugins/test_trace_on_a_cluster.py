@@ -546,7 +546,7 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
 
 
 def break_the_recorder(dask_worker: Any) -> None:
-    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._rows = None
+    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._running = None
 
 
 def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -> None:

@@ -112,7 +112,8 @@ class WorkerHooks:
     def _place(self, *, timed: bool = False) -> None:
         if self._plugin is not None:
             hooks = TimedHooks(self, self.cost, self._place) if timed else self
-            self._transitions.attach(self._plugin, hooks, every=self._recorder is not None)
+            note = None if self._recorder is None else self._recorder.transition
+            self._transitions.attach(self._plugin, hooks, note=note)
 
     # -- hooks -------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class WorkerHooks:
             self._failed(error)
 
     def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook for plugins, while a recording goes on or where there is no other."""
+        """Dask's hook for plugins, where there is no other."""
         if self._recorder is not None:
             try:
                 self._recorder.transition(key, start, finish)

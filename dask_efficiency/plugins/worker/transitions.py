@@ -1,9 +1,10 @@
-"""Transitions: calls a worker's meter for those transitions of its tasks that matter to slots, and for no others."""
+"""Transitions: calls a worker's meter for those transitions of its tasks that matter to it, and for no others."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.worker_state_machine import WorkerState
@@ -33,9 +34,21 @@ class Hooks(Protocol):
 #: Between two of these states nothing moves that matters to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
 
+#: States of a task that was received and has no slot.
+WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
+
+#: States in which a task may be in flight, beside ``flight`` itself.
+MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
+
+#: Called with a task's key, and the states that it left and came to; it must not raise.
+Note = Callable[[Any, str, str], object]
+
 #: By the identity of a worker's state.
 _hooks: dict[int, Hooks] = {}
 _table = Replacements()
+#: The same, while a trace is recorded.
+_notes: dict[int, Note] = {}
+_noted_table = Replacements()
 #: Workers of one process may come and go in several threads.
 _lock = threading.Lock()
 
@@ -45,8 +58,7 @@ class Transitions:
 
     A plugin is called for every transition of every task, and upstream alone takes some 3,400 instructions a call: six
     of them are 0.4 % of a task that does nothing. So upstream's table of transitions is replaced, and its state
-    machine does not see this plugin among the others. Where every transition is wanted, or this is not possible, the
-    hook is the plugin's own.
+    machine does not see this plugin among the others. Where this is not possible, the hook is the plugin's own.
 
     Parameters
     ----------
@@ -66,15 +78,16 @@ class Transitions:
         """Whether anything is called."""
         return self._plugin is not None
 
-    def attach(self, plugin: Any, hooks: Hooks, *, every: bool) -> None:
+    def attach(self, plugin: Any, hooks: Hooks, *, note: Note | None) -> None:
         """Call these from now on, for the plugin that they belong to.
 
-        If ``every``, or where nothing else is possible, ``every_transition`` is called, and nothing else.
+        ``note``, if there is one, is called for each transition that is :func:`noted`. Where nothing else is possible,
+        ``every_transition`` is called, and nothing else.
         """
         if plugin is not self._plugin:
             self.detach()
             self._plugin = plugin
-        if not every and self._follow(hooks):
+        if self._follow(hooks, note):
             vars(plugin).pop("transition", None)
             self._hide()
         else:
@@ -88,15 +101,27 @@ class Transitions:
             vars(self._plugin).pop("transition", None)
             self._plugin = None
 
-    def _follow(self, hooks: Hooks) -> bool:
+    def _follow(self, hooks: Hooks, note: Note | None) -> bool:
         with _lock:
             if not _hooks and not _table.put(TRANSITIONS, WorkerState, _followed):
                 return False
             _hooks[id(self._worker.state)] = hooks
+            if note is None:
+                self._unnote()
+                return True
+            if not _notes and not _noted_table.put(TRANSITIONS, WorkerState, _noting):
+                return False
+            _notes[id(self._worker.state)] = note
             return True
+
+    def _unnote(self) -> None:
+        _notes.pop(id(self._worker.state), None)
+        if not _notes:
+            _noted_table.put_back()
 
     def _unfollow(self) -> None:
         with _lock:
+            self._unnote()
             _hooks.pop(id(self._worker.state), None)
             if not _hooks:
                 _table.put_back()
@@ -154,6 +179,36 @@ def matters(start: str, finish: str) -> bool:
     A task that becomes ready does not: it runs in this very stimulus, or no slot is free.
     """
     return finish != "ready" and (finish == "waiting" or start not in _QUIET or finish not in _QUIET)
+
+
+@cache
+def noted(start: str, finish: str) -> bool:
+    """Whether a transition may mean something for a trace, beside what it does to slots."""
+    return (
+        finish in ("ready", "waiting", "fetch", "flight")
+        or start == "flight"
+        or start in MAYBE_IN_FLIGHT
+        or (start in WITHOUT_SLOT and finish not in ("executing", "constrained"))
+        or (start in ("fetch", "missing") and finish == "released")
+    )
+
+
+def _noting(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
+    return {
+        (start, finish): _with_note(function, start, finish) if noted(start, finish) else function
+        for (start, finish), function in table.items()
+    }
+
+
+def _with_note(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
+    def transition(state: Any, ts: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(state, ts, *args, **kwargs)
+        note = _notes.get(id(state))
+        if note is not None:
+            note(ts.key, start, finish)
+        return result
+
+    return transition
 
 
 def _followed(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
