@@ -184,7 +184,9 @@ class Cluster:
             self.scheduler.add(key, ("old-0",))
         self.metered: list[tuple[Any, ...]] = []
         self.recorder = ClusterRecorder(self.scheduler, pytest.fail, max_tasks=max_tasks)  # type: ignore[arg-type]
-        self.hook = self.recorder.hook(lambda *args: self.metered.append(args))
+        self.hook = self.recorder.hook(
+            lambda *args, stimulus_id, worker="", **_: self.metered.append((*args, stimulus_id, worker))
+        )
         self.moved: list[tuple[Any, ...]] = []
         self.reference = Reference(self.scheduler)
         self.stimuli = itertools.count(1)
