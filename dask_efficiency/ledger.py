@@ -97,7 +97,8 @@ _NOTHING = Used(0, 0)
 Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
 
-#: Of several tasks: their number, and nanoseconds of CPU and of wall time in their threads, and in their slots.
+#: Of several tasks: their number, nanoseconds of CPU and of wall time in their threads, those in their slots, and of
+#: these those before their threads began.
 PlainSums = list[int]
 
 
@@ -333,6 +334,34 @@ class Ledger:
             self.slots_free += 1
         return reservation
 
+    @property
+    def at(self) -> int:
+        """The last instant that it has seen."""
+        return self._at
+
+    @property
+    def idles(self) -> bool:
+        """Whether free slots are idle, and every task that came has one."""
+        return not (self._named or self._excess)
+
+    def skip(self, *, at: int, idle: int, taken: Mapping[object, SlotReservation]) -> None:
+        """Go on to ``at``; what happened until then has been added up, while it :attr:`idles`.
+
+        Parameters
+        ----------
+        at
+            Now.
+        idle
+            Nanoseconds for which slots were free.
+        taken
+            The tasks that have a slot now and had none. Those that came and went in between are to be recorded by
+            :meth:`finalize_plain` at once.
+        """
+        self._at = at
+        self._free[_IDLE] += idle
+        self._held.update(taken)
+        self.slots_free -= len(taken)
+
     def finalize(
         self,
         reservation: SlotReservation,
@@ -429,7 +458,7 @@ class Ledger:
         ended = self._ended
         for reservation in reservations:
             del ended[reservation]
-        for prefix, (tasks, cpu, wall, held) in sums.items():
+        for prefix, (tasks, cpu, wall, held, _) in sums.items():
             row = self._prefixes.get(prefix) or self._new_prefix(prefix)
             row[0] += cpu
             row[3] += wall - cpu

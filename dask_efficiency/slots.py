@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
 from dask_efficiency.activity import SlotReservation
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger, Outcome, PlainSums
 
 #: Annotation by which the scheduler marks a task that had been in memory once before.
 RECOMPUTED = "dask-efficiency-recomputed"
@@ -19,6 +19,14 @@ MAX_PREFIX_LENGTH = 200
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
 _SUCCEEDED = Outcome.SUCCEEDED
+
+
+#: When a task's thread began and stopped, and the CPU time between, in nanoseconds; the rest is not looked at.
+Run = tuple[int, int, int, int, int]
+
+#: When a task took a slot, or its thread was done; the task; then its run, and bytes of its input or output (-1 where
+#: nobody wants to know).
+SlotChange = tuple[int, Any, Run | None, float]
 
 
 class Had(StrEnum):
@@ -147,6 +155,85 @@ class SlotTracker:
         for ts in state.executing:
             self.taken(ts, at)
 
+    @property
+    def simple(self) -> bool:
+        """Whether tasks may be told of by :meth:`follow`."""
+        return self._ledger.idles and self.recorder is None and not self._discarded
+
+    def follow(
+        self, events: Sequence[SlotChange], rated: list[tuple[str, int, int, float]], *, since: int, noncpu: int
+    ) -> tuple[dict[str, PlainSums], int]:
+        """Follow many tasks at once, as far as they took their slots, ran in their threads, and nothing else.
+
+        Parameters
+        ----------
+        events
+            In the order of time.
+        rated
+            Where prefix, nanoseconds in the thread and on the CPU, and these bytes of the tasks that ended are added.
+        since
+            Tasks that took their slots before are not among them.
+        noncpu
+            Nor those that were in their threads, and not on the CPU, for so long.
+
+        Returns
+        -------
+        sums
+            Of those that ended, by prefix; to be recorded by :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`.
+        followed
+            How many events they were. The next one is for :meth:`taken` or :meth:`succeeded`.
+        """
+        ledger = self._ledger
+        now, free, held = ledger.at, ledger.slots_free, ledger.held
+        taken: dict[Any, tuple[Any, int]] = {}
+        sums: dict[str, PlainSums] = {}
+        idle = followed = 0
+        for at, ts, run, nbytes in events:
+            key = ts.key
+            if run is None:
+                if not free or key in held or key in taken:
+                    break
+                if at > now:
+                    idle += free * (at - now)
+                    now = at
+                taken[key] = ts, now
+                free -= 1
+            else:
+                if key not in taken:
+                    break
+                start = taken[key][1]
+                began, stopped, cpu, _, _ = run
+                wall = stopped - began
+                annotations = ts.annotations
+                if (
+                    not since <= start <= began
+                    or stopped > at
+                    or not wall - noncpu < cpu <= wall
+                    or (annotations and RECOMPUTED in annotations)
+                ):
+                    break
+                if at > now:
+                    idle += free * (at - now)
+                    now = at
+                del taken[key]
+                free += 1
+                prefix = ts.prefix
+                row = sums.get(prefix)
+                if row is None:
+                    row = sums[prefix] = [0, 0, 0, 0, 0]
+                row[0] += 1
+                row[1] += cpu
+                row[2] += wall
+                row[3] += now - start
+                row[4] += began - start
+                if nbytes >= 0:
+                    rated.append((prefix, wall, cpu, nbytes))
+            followed += 1
+        ledger.skip(
+            at=now, idle=idle, taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in taken.items()}
+        )
+        return sums, followed
+
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:
         """A task changed its state, ``at`` monotonic nanoseconds."""
         if finish == "executing":
@@ -155,6 +242,15 @@ class SlotTracker:
             self.succeeded(key, self._tasks.get(key), at)
         elif start in AT_WORK:
             self._move(key, start, finish, at)
+
+    def reservation_of(self, key: Any) -> SlotReservation | None:
+        """The slot that a task has now, whether it was told of or not; may be called from any thread."""
+        reservation = self._ledger.held.get(key)
+        if reservation is None:
+            ts = self._tasks.get(key)
+            if ts is not None and ts.state == "executing":
+                return SlotReservation(*_facts(ts), 0)
+        return reservation
 
     def seceded_ns(self, at: int) -> int:
         """Nanoseconds that tasks have run in their threads after they left their slots."""
@@ -166,12 +262,8 @@ class SlotTracker:
 
     def taken(self, ts: Any, at: int) -> None:
         """A task became ``executing``."""
-        annotations = ts.annotations
-        prefix = ts.prefix
-        if len(prefix) > MAX_PREFIX_LENGTH:
-            prefix = prefix[:MAX_PREFIX_LENGTH]
-        recomputed = RECOMPUTED in annotations if annotations else False
-        reservation = self._ledger.reserve(ts.key, prefix, ts.span_id or "", recomputed=recomputed, at=at)
+        prefix, span, recomputed = _facts(ts)
+        reservation = self._ledger.reserve(ts.key, prefix, span, recomputed=recomputed, at=at)
         if reservation is not None and self.recorder is not None:
             self.recorder.taken(ts, reservation)
 
@@ -230,3 +322,9 @@ class SlotTracker:
         if ts in self._executing:
             return Place.EXECUTING
         return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
+
+
+def _facts(ts: Any) -> tuple[str, str, bool]:
+    """A task's prefix and span, and whether it is computed again."""
+    annotations = ts.annotations
+    return ts.prefix[:MAX_PREFIX_LENGTH], ts.span_id or "", RECOMPUTED in annotations if annotations else False

@@ -14,13 +14,15 @@ from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 from dask_efficiency.ledger import Availability, Ledger
 from dask_efficiency.plugins.worker.cost import HookCost, TimedHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import BATCH, PendingTasks
+from dask_efficiency.plugins.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.transitions import Transitions, matters
-from dask_efficiency.slots import SlotTracker
+from dask_efficiency.slots import Run, SlotChange, SlotTracker
 
 if TYPE_CHECKING:
     from distributed import Worker
+
+    from dask_efficiency.plugins.worker.threads import TaskThreads
 
 #: Events of upstream's that the ledger is told of without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
@@ -30,6 +32,10 @@ _RUNNING = Status.running
 
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
+
+#: So many tasks that took slots, or whose threads are done, are told of at once; all are before each report of the
+#: accounts.
+MAX_EVENTS = 200
 
 
 class WorkerHooks:
@@ -45,6 +51,8 @@ class WorkerHooks:
         Who finalizes the tasks that ended.
     spills
         In which times the event loop spilled.
+    threads
+        What tasks used in their threads.
     failed
         Called where something of this fails.
     recorder_failed
@@ -59,6 +67,7 @@ class WorkerHooks:
         ledger: Ledger,
         pending: PendingTasks,
         spills: LoopSpills,
+        threads: TaskThreads,
         *,
         failed: Callable[[Exception], object],
         recorder_failed: Callable[[Exception], object],
@@ -76,6 +85,13 @@ class WorkerHooks:
         self._recorder: WorkerRecorder | None = None
         self._transitions = Transitions(worker)
         self._plugin: Any = None
+        #: What happened since the ledger was told last, where that may wait; by then, slots free and what
+        #: :attr:`PendingTasks.max_noncpu` was.
+        self._events: list[SlotChange] = []
+        self._free = self._max_noncpu = 0
+        self._held = ledger.held
+        self._meter = threads.meter
+        self._done = threads.meter.done
         #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
         self._ended = pending.tasks
         self._batch = 1
@@ -101,6 +117,7 @@ class WorkerHooks:
 
     def record(self, recorder: WorkerRecorder | None) -> None:
         """Tell a recorder of every transition, or nobody."""
+        self.catch_up()
         self._recorder = self.slots.recorder = recorder
         self._place()
 
@@ -123,6 +140,13 @@ class WorkerHooks:
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
                 self.look_back(at)
+            if (self._events or self._may_wait()) and self._free:
+                self._free -= 1
+                self._events.append((at, ts, None, -1.0))
+                if self._free:
+                    self._look(at)
+                return
+            self.catch_up()
             ledger = self._ledger
             if ledger.undecided:
                 self._spills.delayed(at)
@@ -136,6 +160,10 @@ class WorkerHooks:
         """A task went from ``executing`` to ``memory``."""
         try:
             at = monotonic_ns()
+            if self._events:  # else it took its slot before
+                if self._kept(ts, at):
+                    return
+                self.catch_up()
             if len(self._ended) >= self._batch:
                 self._pending.former()
             ledger = self._ledger
@@ -151,6 +179,7 @@ class WorkerHooks:
         """A task changed its state in any other way that matters to slots."""
         try:
             at = monotonic_ns()
+            self.catch_up()
             if len(self._ended) >= self._batch:
                 self._pending.former()
             ledger = self._ledger
@@ -175,6 +204,58 @@ class WorkerHooks:
         if matters(start, finish):
             self.transition(key, start, finish)
 
+    # -- tasks that may wait --------------------------------------------------------------------
+
+    def _may_wait(self) -> bool:
+        """Whether the ledger may be told later of tasks that take slots from now on."""
+        ledger = self._ledger
+        if not self.slots.simple or self._batch == 1 or ledger.windows or ledger.undecided:
+            return False
+        self._free = ledger.slots_free
+        self._max_noncpu = self._pending.max_noncpu
+        return True
+
+    def _kept(self, ts: Any, at: int) -> bool:
+        """Keep the end of a task that only ran in its thread, and took its slot since the ledger was told last."""
+        key = ts.key
+        run = self._done.get(key)
+        if run is None or key in self._held or self._meter.windows is not None:
+            return False
+        wall = run[1] - run[0]
+        if wall - run[2] >= self._max_noncpu:
+            return False
+        del self._done[key]
+        self._free += 1
+        events = self._events
+        events.append((at, ts, run, size_of(ts) if wall >= MIN_RATED_NS else -1.0))
+        if len(events) >= MAX_EVENTS:
+            self.catch_up()
+        self._look(at)
+        return True
+
+    def catch_up(self) -> None:
+        """Tell the ledger of what has happened."""
+        events = self._events
+        if not events:
+            return
+        self._events = []
+        # The present stimulus may add that the result of the last one could not be stored.
+        last = None if events[-1][2] is None else events.pop()
+        while events:
+            followed = self._pending.follow(events, self.slots)
+            if followed < len(events):
+                self._tell(*events[followed])
+            events = events[followed + 1 :]
+        if last is not None:
+            self._tell(*last)
+
+    def _tell(self, at: int, ts: Any, run: Run | None, nbytes: float) -> None:
+        if run is None:
+            self.slots.taken(ts, at)
+        else:
+            self._done[ts.key] = run
+            self.slots.succeeded(ts.key, ts, at)
+
     # -- why slots are free --------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
@@ -190,6 +271,7 @@ class WorkerHooks:
 
     def observe(self, at: int) -> None:
         """Tell the ledger why its free slots are free."""
+        self.catch_up()
         state = self._state
         waiting, constrained = len(state.waiting), len(state.constrained)
         status = self._worker.status
@@ -230,6 +312,7 @@ class WorkerHooks:
                 changes.append((handled, Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
         if changes:
+            self.catch_up()
             self._status = None
         for handled, availability in reversed(changes):
             self._ledger.turn(availability, at=min(handled, at))

@@ -32,6 +32,8 @@ class LoopSpills:
         Its accounts.
     threads
         Its tasks' threads.
+    catch_up
+        Tells the ledger of all tasks that have taken slots, or left them.
     look_back
         Brings the ledger's knowledge of pauses up to an instant.
     failed
@@ -43,12 +45,14 @@ class LoopSpills:
         worker: Worker,
         ledger: Ledger,
         threads: TaskThreads,
+        catch_up: Callable[[], object],
         look_back: Callable[[int], object],
         failed: Callable[[Exception], object],
     ) -> None:
         self._state = worker.state
         self._ledger = ledger
         self._threads = threads
+        self._catch_up = catch_up
         self._look_back = look_back
         self._failed = failed
         self.watch = SpillWatch(worker.data, self._spilled)
@@ -70,6 +74,7 @@ class LoopSpills:
 
     def _spilled(self, start: int, stop: int, asked: bool) -> None:
         try:
+            self._catch_up()
             free = self._ledger.slots_free
             ready = len(self._state.ready)
             if free:

@@ -82,8 +82,17 @@ class WorkerMeter:
         #: What its process did beside the tasks; None where reading it failed.
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
-        self._causes = WorkerCauses(worker, self._threads, self._ledger.held.get, enabled=plugin.waiting)
-        self._spills = LoopSpills(worker, self._ledger, self._threads, lambda at: self._hooks.look_back(at), self._fail)
+        self._causes = WorkerCauses(
+            worker, self._threads, lambda key: self._hooks.slots.reservation_of(key), enabled=plugin.waiting
+        )
+        self._spills = LoopSpills(
+            worker,
+            self._ledger,
+            self._threads,
+            lambda: self._hooks.catch_up(),
+            lambda at: self._hooks.look_back(at),
+            self._fail,
+        )
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
@@ -109,6 +118,7 @@ class WorkerMeter:
             self._ledger,
             self._pending,
             self._spills,
+            self._threads,
             failed=self._fail,
             recorder_failed=self._recorder_failed,
             at=at,
@@ -337,6 +347,7 @@ class WorkerMeter:
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
         self._causes.catch_up()
+        self._hooks.catch_up()
         self._pending.all(at=at)
         self._hooks.look_back(at)
         self._hooks.observe(at)

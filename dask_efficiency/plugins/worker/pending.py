@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_efficiency.activity import SlotReservation
@@ -15,11 +15,13 @@ from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
 from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
+from dask_efficiency.slots import SlotChange
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.worker.loop_spills import LoopSpills
     from dask_efficiency.plugins.worker.threads import TaskThreads
+    from dask_efficiency.slots import SlotTracker
 
 #: Tasks that ended are finalized together, once there are so many, and before each report of the accounts.
 BATCH = 100
@@ -135,7 +137,7 @@ class PendingTasks:
             run = reservation.stop - used[1], reservation.stop, used[0], *run[3:]
         nbytes = -1.0
         if run[1] - run[0] >= MIN_RATED_NS and outcome is _SUCCEEDED and ts is not None:
-            nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
+            nbytes = size_of(ts)
         if self.sizes.open and ts is not None and ts.nbytes is not None:
             reservation.nbytes = ts.nbytes
         log = self._stimulus_log
@@ -205,7 +207,6 @@ class PendingTasks:
         sums: dict[str, PlainSums] = {}
         others: list[Pending] = []
         rated: list[RatedTask] = []
-        before = 0
         if self._ledger.windows:
             others.extend(tasks)
             tasks = ()
@@ -228,28 +229,50 @@ class PendingTasks:
                 prefix = reservation.prefix
                 row = sums.get(prefix)
                 if row is None:
-                    row = sums[prefix] = [0, 0, 0, 0]
+                    row = sums[prefix] = [0, 0, 0, 0, 0]
                 row[0] += 1
                 row[1] += cpu
                 row[2] += wall
                 row[3] += held
-                before += began - start
+                row[4] += began - start
                 plain.append(reservation)
                 if nbytes >= 0:
                     rated.append((prefix, wall, cpu, nbytes))
             else:
                 others.append(task)
-        _, cpu, wall, held = map(sum, zip(*sums.values(), strict=True)) if sums else (0, 0, 0, 0)
-        self._before += before
-        self._after += held - wall - before
-        self._threads.claimed += cpu
-        self._ledger.finalize_plain(plain, sums)
+        self.finalize_plain(plain, sums)
         if others:
             self._finalize_others(others, samples, rated)
         if rated:
             self._rate(rated)
         if self._waiting:
             self._finalize_waiting()
+
+    def finalize_plain(self, reservations: Sequence[SlotReservation], sums: Mapping[str, PlainSums]) -> None:
+        """Finalize tasks that only ran in their threads; see :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`."""
+        if sums:
+            _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
+            self._before += before
+            self._after += held - wall - before
+            self._threads.claimed += cpu
+            self._ledger.finalize_plain(reservations, sums)
+
+    def follow(self, events: Sequence[SlotChange], slots: SlotTracker) -> int:
+        """Finalize tasks that only took a slot and ran; gives how many of the events they were.
+
+        See :meth:`~dask_efficiency.slots.SlotTracker.follow`.
+        """
+        rated: list[RatedTask] = []
+        sums, followed = slots.follow(events, rated, since=self._spills.watch.last, noncpu=self.max_noncpu)
+        self.finalize_plain((), sums)
+        if rated:
+            self._rate(rated)
+        return followed
+
+    @property
+    def max_noncpu(self) -> int:
+        """Tasks that were in their threads, and not on the CPU, for so long are asked what they waited for."""
+        return MIN_WAITED_NS if self._library() is not None else sys.maxsize
 
     def _finalize_others(
         self,
@@ -320,3 +343,8 @@ class PendingTasks:
             if ns:
                 detail = f"thread-noncpu: {name}"
                 self.details[detail] = self.details.get(detail, 0) + ns
+
+
+def size_of(ts: Any) -> float:
+    """Bytes of a task's input or, where it has none, of its output."""
+    return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
