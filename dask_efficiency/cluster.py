@@ -11,14 +11,14 @@ from dask_efficiency.causes import NAMES, name_of
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.heartbeats import Missed, Received, header, read
+from dask_efficiency.heartbeats import Grown, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.prefix_totals import PrefixTotals
 from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses
+from dask_efficiency.wire import NotMeasured, Snapshot
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -399,12 +399,12 @@ class ClusterLedger:
         without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
-        gained = sum(balance.finalized.values()) - (sum(then.balance.finalized.values()) if then else 0)
-        ahead = presence.recorded_ns + gained + balance.running - presence.nthreads * (at - presence.joined)
+        grown = received.grown_by_name()
+        ahead = presence.recorded_ns + sum(grown.finalized.values()) + balance.running
+        ahead -= presence.nthreads * (at - presence.joined)
         ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
         idle = 0
-        for bucket, ns in balance.finalized.items():
-            delta = ns - (then.balance.finalized.get(bucket, 0) if then else 0)
+        for bucket, delta in grown.finalized.items():
             if bucket == Bucket.IDLE:
                 delta -= min(delta, max(0, ahead))
                 no_work = min(delta, presence.nthreads * (without - presence.without_work))
@@ -414,13 +414,13 @@ class ClusterLedger:
             self._record(presence, bucket, delta)
             if bucket in _FREE:
                 self._record_activity(presence, bucket, delta)
-        for bucket, ns in balance.active.items():
-            self._record_activity(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
+        for bucket, delta in grown.active.items():
+            self._record_activity(presence, bucket, delta)
         self._record_prefixes(presence, received, presence.received if then else None)
         taken = presence.began + balance.elapsed
         waited = self.idle.split(presence, idle, at=taken)
-        self._record_causes(presence, snapshot.causes, then.causes if then else SnapshotCauses(), waited)
-        _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
+        self._record_causes(presence, grown, waited)
+        _grow(self.tasks, grown.tasks, {})
         _grow(self.outside, snapshot.outside, then.outside if then else {})
         _grow(self.details, snapshot.details, then.details if then else {})
         presence.running = balance.running
@@ -436,11 +436,8 @@ class ClusterLedger:
         if most:
             self._prefixes.add(presence.prefix_places[1][now.at], now.gained, most=most)
 
-    def _record_causes(
-        self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: Mapping[str, int]
-    ) -> None:
-        gained = {name: ns - then.finalized.get(name, 0) for name, ns in now.finalized.items()}
-        active = {name: ns - then.active.get(name, 0) for name, ns in now.active.items()}
+    def _record_causes(self, presence: Presence, grown: Grown, idle: Mapping[str, int]) -> None:
+        gained, active = grown.causes, grown.active_causes
         for cause, ns in idle.items():
             gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns
         _add(gained, presence.causes, self._cause_names[presence.name], self._causes)

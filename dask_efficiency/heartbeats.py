@@ -9,9 +9,9 @@ came twice or late cannot be counted twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from operator import add
+from operator import add, sub
 from typing import Any, NamedTuple
 
 from dask_efficiency.activity import ACTIVE_BUCKETS
@@ -172,6 +172,17 @@ class Missed(NamedTuple):
 Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 
 
+class Grown(NamedTuple):
+    """What a snapshot adds to the one before it, by name; what did not change is missing."""
+
+    finalized: dict[str, int]
+    tasks: dict[str, int]
+    active: dict[str, int]
+    #: Causes may shrink, where they were not known so well before.
+    causes: dict[str, int]
+    active_causes: dict[str, int]
+
+
 class Received(NamedTuple):
     """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
 
@@ -183,9 +194,22 @@ class Received(NamedTuple):
     #: By :data:`~dask_efficiency.ledger.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
+    #: By how much each of :data:`NUMBERS` grew.
+    grown: Sequence[int]
     #: Places of the prefixes that grew (others may be among them), and by how much.
     at: Rows
     gained: Ints
+
+    def grown_by_name(self) -> Grown:
+        """What the accounts gained."""
+        grown = self.grown
+        return Grown(
+            _named(_SETTLED, grown[_HEAD:_AT_TASKS]),
+            _named(_TASKS, grown[_AT_TASKS:_AT_ACTIVE]),
+            _named(_ACTIVE, grown[_AT_ACTIVE:_AT_CAUSES]),
+            _named(_CAUSES, grown[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
+            _named(_CAUSES, grown[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
+        )
 
 
 def header(payload: object) -> tuple[str, int] | None:
@@ -232,6 +256,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
     outside, details, not_sampled = named
     numbers = _numbers(fields.get("a"), len(outside), len(details))
+    grown = _grown(numbers, known.numbers) if known is not None else numbers
     texts = Texts("b", fields.get("b"))
     change = read_table(
         "prefixes",
@@ -257,18 +282,18 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
     texts.end()
     causes = SnapshotCauses(
-        _named(_CAUSES, numbers[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
-        _named(_CAUSES, numbers[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
+        _Named(_CAUSES, numbers, _AT_CAUSES),
+        _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
         not_sampled,
     )
     balance = Balance(
         nthreads=numbers[0],
         elapsed=numbers[1],
         running=numbers[2],
-        finalized=_named(_SETTLED, numbers[_HEAD:_AT_TASKS]),
+        finalized=_Named(_SETTLED, numbers, _HEAD),
         prefixes=RowView(prefixes),
-        tasks=_named(_TASKS, numbers[_AT_TASKS:_AT_ACTIVE]),
-        active=_named(_ACTIVE, numbers[_AT_ACTIVE:_AT_CAUSES]),
+        tasks=_Named(_TASKS, numbers, _AT_TASKS),
+        active=_Named(_ACTIVE, numbers, _AT_ACTIVE),
     )
     snapshot = Snapshot(
         incarnation=incarnation,
@@ -280,7 +305,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         gpu=None if gpu is None else gpu.totals,
         causes=causes,
     )
-    return Received(snapshot, numbers, named, prefixes, sums, gpu, at, gained)
+    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
 
 
 def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
@@ -312,6 +337,42 @@ def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
                     f"causes.{name} holds {told} ns of {str(bucket)!r}; expected {numbers[at]}, as in the accounts"
                 )
     return numbers
+
+
+def _grown(now: Sequence[int], then: Sequence[int]) -> Sequence[int]:
+    """By how much each of :data:`NUMBERS` grew; refuses accounts that shrank."""
+    grown = list(map(sub, now[:_AT_OUTSIDE], then))
+    if grown[1] < 0:
+        raise RefusedPayload(f"elapsed shrank from {then[1]} to {now[1]} ns")
+    if min(grown[_HEAD:_AT_CAUSES]) < 0:
+        at = next(i for i in range(_HEAD, _AT_CAUSES) if grown[i] < 0)
+        raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}")
+    return grown
+
+
+class _Named(Mapping[str, int]):
+    """Some of the numbers by name, those that are not 0; made when they are looked at."""
+
+    __slots__ = ("_begin", "_found", "_names", "_numbers")
+
+    def __init__(self, names: Sequence[str], numbers: Sequence[int], begin: int) -> None:
+        self._names, self._numbers, self._begin = names, numbers, begin
+        self._found: dict[str, int] | None = None
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        if self._found is None:
+            self._found = _named(self._names, self._numbers[self._begin : self._begin + len(self._names)])
+        return self._found
+
+    def __getitem__(self, name: str) -> int:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def _named(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:

@@ -54,8 +54,10 @@ class PrefixTotals:
                 self._whole[place] = list(map(add, self._whole[place], row))
             return
         self._most += most
-        # Several prefixes of a worker may have one place here.
-        np.add.at(self._pending, places, gained)
+        if len(self._places) <= self._max_prefixes:
+            self._pending[places] += gained
+        else:  # several prefixes of a worker may have one place
+            np.add.at(self._pending, places, gained)
 
     def _settle(self) -> None:
         """Leave nothing pending."""

@@ -93,7 +93,7 @@ def is_stale(incarnation: str, seq: int, last: Snapshot | None) -> bool:
 
 
 def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
-    """See that a snapshot can be of this worker, and that no total shrinks; prefixes cannot, as they are read.
+    """See that a snapshot can be of this worker, and that no time shrinks; that no account does, its reader sees.
 
     Raises
     ------
@@ -117,17 +117,8 @@ def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
                 "for the rest is recorded already"
             )
         return
-    before = last.balance
-    if balance.elapsed < before.elapsed:
-        raise RefusedPayload(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
-    for name, now, then in (
-        ("settled", balance.finalized, before.finalized),
-        ("tasks", balance.tasks, before.tasks),
-        ("active", balance.active, before.active),
-    ):
-        for key, value in then.items():
-            if now.get(key, 0) < value:
-                raise RefusedPayload(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+    if balance.elapsed < last.balance.elapsed:
+        raise RefusedPayload(f"elapsed shrank from {last.balance.elapsed} to {balance.elapsed} ns")
     if last.gpu is not None:
         _check_gpu(snapshot.gpu, last.gpu)
 
