@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import multiprocessing
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.request import urlopen
 
 import dask
 import pytest
@@ -19,10 +21,10 @@ from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, w
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
-from dask_efficiency.heartbeats import NUMBERS, encode
+from dask_efficiency.heartbeats import NUMBERS, REPEATS, encode
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.wire import SCHEMA, Snapshot
 from tests.plugins.tasks import (
     Stopwatch,
     burn,
@@ -586,3 +588,43 @@ def test_a_user_who_has_dask_keep_no_low_level_logs_is_metered_all_the_same():
     assert not report.not_measured
     assert report.tasks["succeeded"] == 20
     assert len(report.trace.runs) == 20
+
+
+def lose_heartbeats(dask_worker: Any) -> None:
+    for _ in range(REPEATS + 1):
+        dask_worker.metrics["efficiency"](dask_worker)
+
+
+def reading(dask_scheduler: Any) -> tuple[int, bool, int]:
+    """How many heartbeats could not be read, whether the worker's last one could not, and which one could."""
+    cluster = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster
+    (presence,) = cluster.present.values()
+    return cluster.missed, presence.missed, 0 if presence.snapshot is None else presence.snapshot.seq
+
+
+def is_read(client: Client, after: int) -> bool:
+    """Whether the worker's last heartbeat, which is a later one, could be read."""
+    _, missed, seq = client.run_on_scheduler(reading)
+    return not missed and seq > after
+
+
+def test_where_too_many_heartbeats_were_lost_the_scheduler_asks_for_everything_and_reads_on(new_cluster):
+    with new_cluster(n_workers=1, threads_per_worker=2) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        eventually(lambda: client.run_on_scheduler(reading)[2] > 2 * REPEATS)
+        client.run(lose_heartbeats)
+        eventually(lambda: client.run_on_scheduler(reading)[0] >= 1)
+        _, _, seq = client.run_on_scheduler(reading)
+        eventually(lambda: is_read(client, seq + REPEATS))
+        compute(client)
+        assert not snapshot(client).not_measured
+
+
+def test_dask_can_show_what_heartbeats_carry_as_json(new_cluster):
+    with new_cluster(n_workers=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        compute(client)
+        eventually(lambda: client.run_on_scheduler(reading)[2] > REPEATS)
+        with urlopen(client.dashboard_link.replace("/status", "/json/identity.json")) as answer:
+            (worker,) = json.load(answer)["workers"].values()
+        assert worker["metrics"]["efficiency"]["schema"] == SCHEMA
