@@ -66,11 +66,8 @@ def test_what_changed_is_enough_for_who_has_the_state_before(states):
 
 
 def test_kernels_come_with_those_first_that_took_most_time_and_the_rest_last():
-    kernels = [
-        KernelTotals("(other)", "(other)", 9, 90),
-        KernelTotals("f", "add", 1, 5),
-        KernelTotals("f", "gemm", 1, 50),
-    ]
+    gemm, add = KernelTotals("f", "gemm", 1, 50), KernelTotals("f", "add", 1, 5)
+    kernels = [KernelTotals("(other)", "(other)", 9, 90), add, gemm]
     found = read(*sent(used(kernels=kernels))).totals.kernels
     assert [kernel.name for kernel in found] == ["gemm", "add", "(other)"]
     assert found[:1] == (gemm,)
@@ -78,11 +75,12 @@ def test_kernels_come_with_those_first_that_took_most_time_and_the_rest_last():
 
 def test_a_kernel_s_name_travels_once_even_if_it_is_not_always_among_the_first():
     writer = GpuWriter(1)
+    last = None
     for seq in range(6):
         kernels = [KernelTotals("f", f"kernel-{seq % 2}", 1, 5 + seq)]
         writer.take(used(kernels=kernels), seq)
         payload, told = writer.write(seq - 1 if seq else -1)
-        last = read(payload, told, last if seq else None)
+        last = read(payload, told, last)
         writer.mark()
         assert plain(last.totals).kernels == tuple(kernels)
         assert ("kernel-" in repr(payload)) is (seq < 2)
