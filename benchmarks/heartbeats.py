@@ -1,4 +1,4 @@
-"""Claim: with 50 active prefixes a heartbeat takes 3 kB, 5 kB with a GPU, and 40 us to read, and is cheap to make.
+"""Claim: with 50 active prefixes a heartbeat takes 3 kB or less, and 5 kB or less with a GPU.
 
 ``python -m benchmarks.heartbeats`` makes a worker of four threads that has run for an hour, lets its heartbeats, half a
 second apart, reach the scheduler's accounts, and prints for 10, 50 and 100 prefixes, where all change and where three
@@ -10,7 +10,7 @@ do, with a GPU of 50 kernels of 190 characters and without:
   machine takes.
 
 The former form, plain totals of everything, is printed beside it. It was measured by the same scenes at commit 35f3a21.
-It exits with 1 if the sizes are not as claimed; times are printed only.
+It exits with 1 if the sizes are not as claimed. Times are printed only; the goal is 40 us to read and book one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dask_efficiency.wire import Snapshot, SnapshotCauses
 
 CLAIMED_BYTES = 3_000
 CLAIMED_GPU_BYTES = 5_000
-CLAIMED_READING_US = 40.0
+GOAL_US = 40.0
 
 THREADS = 4
 INTERVAL_NS = 500_000_000
@@ -234,9 +234,7 @@ def main() -> int:
         print(f"{shown} | {'  '.join(times)}")
         if prefixes <= 50:
             failed |= told > (CLAIMED_GPU_BYTES if gpu else CLAIMED_BYTES)
-    print(
-        f"claimed with 50: {CLAIMED_BYTES:,} bytes, {CLAIMED_GPU_BYTES:,} with a GPU; {CLAIMED_READING_US:g} us to read"
-    )
+    print(f"claimed with 50: {CLAIMED_BYTES:,} bytes, {CLAIMED_GPU_BYTES:,} with a GPU; {GOAL_US:g} us is the goal")
     return int(failed)
 
 
