@@ -16,6 +16,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import dask
+import distributed.worker
 import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, wait
 
@@ -114,7 +115,8 @@ def break_finalizing(dask_worker: Any) -> Any:
 def break_digests(dask_worker: Any) -> Any:
     # Read where the data tell nothing of themselves.
     meter = meter_of(dask_worker)
-    meter._spills.beside = lambda key, reservation: None
+    meter._spills.watch.watching = False
+    meter._spills.beside = lambda reservation, run: None
     meter._pending._spill = boom
 
 
@@ -126,16 +128,13 @@ def break_window(dask_worker: Any) -> Any:
     meter_of(dask_worker)._ledger.close_window = boom
 
 
-def break_executor_before(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads._meters["default"].live = None
+def break_threads(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.elsewhere = boom
+    meter_of(dask_worker)._threads.meter.detach()
 
 
-def break_executor_after(dask_worker: Any) -> Any:
-    class Live(dict):
-        def pop(self, *args: Any) -> Any:
-            raise Injected("injected")
-
-    meter_of(dask_worker)._threads._meters["default"].live = Live()
+def is_replaced(dask_worker: Any) -> bool:
+    return hasattr(distributed.worker._run_task, "__wrapped__")
 
 
 WORKER_BREAKS = [
@@ -145,8 +144,7 @@ WORKER_BREAKS = [
     break_digests,
     break_heartbeat,
     break_window,
-    break_executor_before,
-    break_executor_after,
+    break_threads,
 ]
 
 
@@ -170,8 +168,7 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
     # The other worker is measured as before, and this one has nothing of ours in its way any more.
     assert report.by_worker[name_of(client, second)]["thread-cpu"] >= told["cpu"]
-    kind = client.run(lambda dask_worker: type(dask_worker.executors["default"]).__name__, workers=[first])[first]
-    assert kind == "ThreadPoolExecutor"
+    assert client.run(is_replaced, workers=[first]) == {first: False}
     before = life.by_worker[name]["unmeasured"]
     assert snapshot(client).by_worker[name]["unmeasured"] > before
     compute(client)
@@ -180,6 +177,32 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     client.register_plugin(EfficiencyPlugin())
     compute(client)
     assert not snapshot(client).not_measured
+
+
+def break_before_tasks(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.meter.wake = boom
+
+
+def break_after_tasks(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.meter.around = lambda task: boom
+
+
+@pytest.mark.parametrize("break_it", [break_before_tasks, break_after_tasks], ids=lambda f: f.__name__)
+def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_measured_any_more(client, break_it):
+    first = addresses(client)[0]
+    client.run(collect_logs, workers=[first])
+    with timed_report(client) as (report, window):
+        client.run(break_it, workers=[first])
+        told = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
+    assert client.run(collected_logs, workers=[first])[first] == [
+        "dask_efficiency measures the CPU time of tasks no more"
+    ]
+    assert client.run(is_replaced, workers=[first]) == {first: False}
+    row = report.by_prefix["spin"]
+    assert row["thread-cpu"] + row["thread-noncpu"] == between(sum(t["wall"] for t in told), 2 * window.most)
+    assert report.details["thread-noncpu: CPU not measured"] > 0
+    assert not report.not_measured
+    assert report.breakdown.total == between(4 * window.least, 4 * window.most)
 
 
 def test_a_worker_whose_meter_failed_closes_cleanly(mortal_client, attendance):
@@ -214,7 +237,7 @@ def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_clo
 
 
 def break_transition(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work.transition = boom
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work._given = boom
 
 
 def break_poll(dask_scheduler: Any) -> None:
