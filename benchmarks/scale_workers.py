@@ -1,0 +1,196 @@
+"""The fake workers of ``benchmarks/scale.py``: accounts that grow as real ones do, and the messages that carry them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgpack
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import fit
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
+from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode
+
+NTHREADS = 4
+SECOND = 1_000_000_000
+
+#: Histories that workers have; of the workers of one history, only names and GPUs are told apart.
+KINDS = 40
+
+#: Prefixes whose tasks a worker runs between two heartbeats, and heartbeats after which they are others.
+ACTIVE_PREFIXES = 50
+TURN = 10
+
+#: Senders that a worker fetches from, and kernels that its GPU runs.
+SENDERS = 16
+KERNELS = 50
+
+#: Seconds of a worker's life before its first heartbeat.
+FIRST_SECONDS = 0.1
+
+#: How many times as long as the others the first worker takes.
+SLOW = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a kind of worker knows of itself at a heartbeat."""
+
+    snapshot: Snapshot
+    #: As a heartbeat carries them, with senders by number.
+    rates: Mapping[str, Any]
+
+
+class Kind:
+    """The history that some workers have in common: a beat after the other."""
+
+    def __init__(self, number: int, prefixes: int, *, gpu: bool, slow: bool = False) -> None:
+        self._random = random.Random(number)
+        self._ledger = Ledger(NTHREADS, at=0)
+        self._rates = TaskRateCounter()
+        self._prefixes = prefixes
+        self._first = number * 17
+        self._gpu = gpu
+        self._factor = SLOW if slow else 1.0
+        self._at = self._beats = self._tasks = 0
+        self._kernel_ns = 0
+        self._process = [0.0] * 5
+        #: The last report, and the beats before it that some workers have yet to send.
+        self.reports: dict[int, Report] = {}
+
+    def report(self, beat: int, interval: float) -> Report:
+        """What is known at a beat; beats come in order, and the last three are remembered."""
+        while beat not in self.reports:
+            # The first one comes soon after a worker has joined.
+            self._work(round((interval if self._beats else FIRST_SECONDS) * SECOND))
+            self.reports[self._beats] = self._report()
+            self.reports.pop(self._beats - 4, None)
+        return self.reports[beat]
+
+    def _work(self, elapsed: int) -> None:
+        """Run a task of each active prefix or so, one after the other on each thread."""
+        rounds = ACTIVE_PREFIXES // NTHREADS
+        shift = self._first + self._beats // TURN
+        for turn in range(rounds):
+            start = self._at + elapsed * turn // rounds
+            took = elapsed * self._random.randint(60, 95) // (100 * rounds)
+            for thread in range(NTHREADS):
+                prefix = f"step{(shift + turn * NTHREADS + thread) % self._prefixes:04}"
+                self._ledger.reserve(thread, prefix, at=start)
+            for thread in range(NTHREADS):
+                reservation = self._ledger.release(thread, at=start + took)
+                assert reservation is not None
+                cpu, wall = took * 6 // 10, took * 9 // 10
+                self._ledger.finalize(reservation, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=took // 50)
+                length = round(1e7 * self._factor * self._random.lognormvariate(0, 0.2))
+                self._rates.task(reservation.prefix, wall=length, cpu=length * 6 // 10, nbytes=1e6)
+                self._kernel_ns += took // 8
+                self._tasks += 1
+        for sender in range(SENDERS):
+            self._rates.transfer(str(sender), seconds=self._random.lognormvariate(-4, 0.2), nbytes=1_000_000)
+        seconds = elapsed / SECOND
+        for i, gained in enumerate((0.1, 1e7, 0.02, 3.0, 2.5)):
+            self._process[i] += gained * seconds
+        self._at += elapsed
+        self._beats += 1
+
+    def _report(self) -> Report:
+        balance = self._ledger.balance(at=self._at)
+        causes = SnapshotCauses(_causes(balance.finalized), _causes(balance.active))
+        outside = {OWN_WORK: self._at // 100, OTHER_CPU: self._at // 50}
+        outside |= {f"gather-dep: {kind}": self._at // 30 for kind in ("network", "deserialize", "decompress")}
+        details = {CORE_WAIT: self._at // 40, "thread-noncpu: disk": self._at // 60}
+        details |= {f"spill: {kind}": self._at // 90 for kind in ("disk-read", "disk-write", "serialize", "compress")}
+        gpu = self._gpus() if self._gpu else None
+        snapshot = Snapshot("", self._beats, balance, outside, details, gpu=gpu, causes=causes)
+        running = [RunningTask(f"step{self._first % self._prefixes:04}", 0.5, 1e6)] * NTHREADS
+        return Report(snapshot, self._rates.encode(self._process, running))
+
+    def _gpus(self) -> GpuTotals:
+        busy = min(self._kernel_ns, self._at)
+        names = [f"step{(self._first + i) % self._prefixes:04}" for i in range(ACTIVE_PREFIXES)]
+        shares = {prefix: busy // ACTIVE_PREFIXES for prefix in names}
+        rest = busy - sum(shares.values())
+        device = DeviceTotals("", "NVIDIA L4", self._at, busy, 0, self._at - busy, shares, unattributed=rest)
+        kernels = tuple(
+            KernelTotals(
+                names[i], f"void gemm_kernel_{i:03}<float, 128, 64, true>", self._tasks, self._kernel_ns // KERNELS
+            )
+            for i in range(KERNELS)
+        )
+        return GpuTotals(
+            "cupti",
+            "CUPTI 13.0",
+            (device,),
+            kernels,
+            kernel_ns=self._kernel_ns,
+            attributed_ns=self._kernel_ns - rest,
+            readings={"": {"utilisation_ratio": 0.5, "memory_used_bytes": 1e9}},
+        )
+
+
+def _causes(row: Mapping[str, int]) -> dict[str, int]:
+    noncpu, overhead = row.get(Bucket.THREAD_NONCPU, 0), row.get(Bucket.OVERHEAD, 0)
+    found = fit({"gil": noncpu // 3, "lock": noncpu // 5, "file": noncpu // 9}, Bucket.THREAD_NONCPU, noncpu)
+    return found | fit({"hand-over": overhead // 2, "event-loop": overhead // 3}, Bucket.OVERHEAD, overhead)
+
+
+@dataclass(eq=False, slots=True)
+class FakeWorker:
+    """A worker by its address, and the tasks that the scheduler has sent it."""
+
+    number: int
+    kind: Kind
+    beat: int = 0
+    #: (key, run_id) of the tasks that it has, shared by all workers: those that were sent first end first.
+    inbox: deque[tuple[FakeWorker, Any, int]] = field(default_factory=deque)
+
+    @property
+    def address(self) -> str:
+        """Four of them are on a host."""
+        host = self.number // 4
+        return f"tcp://10.{host >> 16}.{host >> 8 & 255}.{host & 255}:{40_000 + self.number % 4}"
+
+    def send(self, *messages: Mapping[str, Any]) -> None:
+        """What the scheduler sends it, in place of a batched stream."""
+        for message in messages:
+            if message["op"] == "compute-task":
+                self.inbox.append((self, message["key"], message["run_id"]))
+
+    def closed(self) -> bool:
+        """As a batched stream has it."""
+        return False
+
+    def payload(self, interval: float) -> tuple[dict[str, Any], int]:
+        """What its next heartbeat carries for the plugin, as it arrives, and its bytes."""
+        self.beat += 1
+        report = self.kind.report(self.beat, interval)
+        snapshot = replace(report.snapshot, incarnation=f"{self.number:032}")
+        if snapshot.gpu is not None:
+            uuid = f"GPU-{self.number:08}-0000"
+            devices = tuple(replace(device, uuid=uuid) for device in snapshot.gpu.devices)
+            readings = {uuid: row for row in snapshot.gpu.readings.values()}
+            snapshot = replace(snapshot, gpu=replace(snapshot.gpu, devices=devices, readings=readings))
+        encoded = self._encode(snapshot, report.rates)
+        packed = msgpack.packb(encoded)
+        return msgpack.unpackb(packed, use_list=False, strict_map_key=False), len(packed)
+
+    def _encode(self, snapshot: Snapshot, rates: Mapping[str, Any]) -> dict[str, Any]:
+        """As the worker's half encodes it."""
+        senders = [f"tcp://10.0.0.{1 + int(sender)}:40000" for sender in rates["senders"]]
+        return {**encode(snapshot), "pace": {**rates, "senders": senders}}
+
+
+def workers(count: int, prefixes: int, *, gpu: bool) -> list[FakeWorker]:
+    """So many workers; the first one is slow."""
+    kinds = [Kind(number, prefixes, gpu=gpu) for number in range(min(count, KINDS))]
+    inbox: deque[tuple[FakeWorker, Any, int]] = deque()
+    made = [FakeWorker(number, kinds[number % len(kinds)], inbox=inbox) for number in range(count)]
+    made[0].kind = Kind(0, prefixes, gpu=gpu, slow=True)
+    return made
