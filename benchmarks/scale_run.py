@@ -40,6 +40,34 @@ PREFIX_TASKS = 100
 CLIENT = "Client-scale"
 
 
+class Collections:
+    """What Python's collection of garbage takes, by the CPU's clock."""
+
+    def __init__(self) -> None:
+        #: All CPU nanoseconds so far, and the milliseconds of the longest since :meth:`begin`.
+        self.ns = 0
+        self.longest_ms = 0.0
+        self._before = self._began = 0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._began = time.thread_time_ns()
+        else:
+            took = time.thread_time_ns() - self._began
+            self.ns += took
+            self.longest_ms = max(self.longest_ms, took / 1e6)
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._before, self.longest_ms = self.ns, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds since :meth:`begin`."""
+        return (self.ns - self._before) / 1e9
+
+
 @dataclass(slots=True)
 class Figures:
     """CPU milliseconds of each call, by the part of the plugin that was called; parts may call others."""
@@ -53,20 +81,22 @@ class Figures:
     counting: bool = False
     #: CPU nanoseconds of a call that does nothing, as it is seen from inside.
     empty_ns: int = 0
+    #: What collecting garbage has taken, which may happen in any call and is counted apart.
+    garbage: Collections = field(default_factory=Collections)
     _depth: int = 0
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function, and how long each call takes."""
         times = self.calls.setdefault(part, [])
-        clock = time.thread_time_ns
+        clock, garbage = time.thread_time_ns, self.garbage
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
-            began = clock()
+            began = clock() - garbage.ns
             try:
                 return function(*args, **kwargs)
             finally:
-                took = clock() - began - self.empty_ns
+                took = clock() - garbage.ns - began - self.empty_ns
                 self._depth -= 1
                 if self.counting:
                     times.append(took / 1e6)
@@ -90,27 +120,6 @@ class Figures:
         """Time a method of a class or an object, if it has it."""
         if hasattr(owner, name):
             setattr(owner, name, self.timed(part, getattr(owner, name)))
-
-
-class Collections:
-    """What Python's collection of garbage takes, by the CPU's clock."""
-
-    def __init__(self) -> None:
-        self.seconds = self.longest_ms = 0.0
-        self._began = 0
-        gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, _: object) -> None:
-        if phase == "start":
-            self._began = time.thread_time_ns()
-        else:
-            took = time.thread_time_ns() - self._began
-            self.seconds += took / 1e9
-            self.longest_ms = max(self.longest_ms, took / 1e6)
-
-    def begin(self) -> None:
-        """Count from now on."""
-        self.seconds = self.longest_ms = 0.0
 
 
 def watch_classes(figures: Figures) -> None:
@@ -193,7 +202,7 @@ class Cluster:
         self.clock = clock
         self.scheduler = scheduler
         self.asked = asked
-        self.workers: list[FakeWorker] = workers(asked.workers, asked.prefixes, gpu=asked.gpu)
+        self.workers: list[FakeWorker] = workers(asked.workers, asked.prefixes, asked.seconds, gpu=asked.gpu)
         self.interval = float(heartbeat_interval(asked.workers))
         self.payload_bytes: list[int] = []
         self.heartbeats_seconds = 0.0
@@ -403,7 +412,8 @@ async def measure(clock: Clock, asked: Any) -> dict[str, Any]:
     import dask
     from distributed import Scheduler
 
-    figures, garbage = Figures(), Collections()
+    figures = Figures()
+    garbage = figures.garbage
     figures.calibrate()
     # Samples the event loop's stack from a thread of its own.
     dask.config.set({"distributed.worker.profile.enabled": False})
@@ -434,7 +444,9 @@ async def measure(clock: Clock, asked: Any) -> dict[str, Any]:
     for half in (0.5, 1.0):
         await cluster.run(half * asked.seconds)
         with clock.left_out():
+            longest = garbage.longest_ms
             halves.append([cluster.finished, memory() - before])
+            garbage.longest_ms = longest
     figures.counting = False
     found = {
         **vars(asked),
