@@ -118,7 +118,9 @@ class Size:
     @property
     def task_us(self) -> float:
         """Microseconds of a task's hooks."""
-        return statistics.median(1e3 * sum(calls([run], "hook: transition")) / max(1, run["finished"]) for run in self.runs)
+        return statistics.median(
+            1e3 * sum(calls([run], "hook: transition")) / max(1, run["finished"]) for run in self.runs
+        )
 
     def claims(self) -> dict[str, bool]:
         """What is claimed, and whether it holds."""
@@ -143,8 +145,12 @@ class Size:
         elapsed = sum(run["elapsed"] for run in self.runs)
         print(f"\n{self.workers} workers {'with' if self.gpu else 'without'} GPUs, {len(self.runs)} runs")
         paired = statistics.median(self.paired_percent)
-        print(f"  CPU of our calls       {median:7.2f} % of a core ({least:.2f} to {most:.2f}); by pairs {paired:+.2f} %")
-        parts = sorted({part for run in self.runs for part in run["calls"]}, key=lambda part: -sum(calls(self.runs, part)))
+        print(
+            f"  CPU of our calls       {median:7.2f} % of a core ({least:.2f} to {most:.2f}); by pairs {paired:+.2f} %"
+        )
+        parts = sorted(
+            {part for run in self.runs for part in run["calls"]}, key=lambda part: -sum(calls(self.runs, part))
+        )
         for part in parts:
             times = calls(self.runs, part)
             if times:
@@ -160,21 +166,27 @@ class Size:
             f"  /metrics               {first['own_metrics_bytes'] / 1e3:7.1f} kB are ours, of {first['metrics_bytes'] / 1e3:.1f};"
             f" an answer takes {whole:.1f} ms, and {bare:.1f} without the plugin"
         )
-        print(f"  an answer to top       {quantile(first['live_answer_ms'], 0.5):7.2f} ms, {first['live_answer_bytes'] / 1e3:.1f} kB")
+        print(
+            f"  an answer to top       {quantile(first['live_answer_ms'], 0.5):7.2f} ms, {first['live_answer_bytes'] / 1e3:.1f} kB"
+        )
         collected = [max(run["gc_longest_ms"] for run in of) for of in (self.runs, self.pairs)]
         print(f"  longest collection     {collected[0]:7.1f} ms of garbage, and {collected[1]:.1f} without the plugin")
         print(
             f"  memory                 {self.memory_mb:7.1f} MB, {1e3 * self.memory_mb / self.workers:.1f} kB a worker, "
             f"{self.memory_of_task:.0f} bytes a task"
         )
-        print(f"  a task's hooks         {self.task_us:7.2f} us; a worker that joins {1e3 * first['joining'] / self.workers:.2f} ms")
+        print(
+            f"  a task's hooks         {self.task_us:7.2f} us; a worker that joins {1e3 * first['joining'] / self.workers:.2f} ms"
+        )
         print(f"  stragglers found       {first['stragglers']}; refused {first['refused']}, stale {first['stale']}")
 
 
 def say_task_lengths(scheduler_us: float, worker_us: float) -> None:
     """Print what metering costs tasks of some lengths."""
     cost = scheduler_us + worker_us
-    print(f"\nA task costs {scheduler_us:.1f} us on the scheduler and {worker_us:.1f} on its worker (benchmarks/overhead.py)")
+    print(
+        f"\nA task costs {scheduler_us:.1f} us on the scheduler and {worker_us:.1f} on its worker (benchmarks/overhead.py)"
+    )
     for ms in (1, 10, 100):
         print(f"  of {ms:3} ms: {cost / ms / 10:.3f} % of its time")
     print(f"  below 0.1 % from {cost:.1f} ms on")
@@ -210,10 +222,14 @@ def main() -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=SIZES)
     parser.add_argument("--tasks", type=int, default=1_000_000, help="of all sizes together (default: a million)")
     parser.add_argument("--prefixes", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, help="of each cluster's life (default: 120, and 6 heartbeats at least)")
+    parser.add_argument(
+        "--seconds", type=float, help="of each cluster's life (default: 120, and 6 heartbeats at least)"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--gpus", choices=["both", "no", "yes"], default="both")
-    parser.add_argument("--worker-us", type=float, default=WORKER_US, help="that a task costs its worker (default: 7.5)")
+    parser.add_argument(
+        "--worker-us", type=float, default=WORKER_US, help="that a task costs its worker (default: 7.5)"
+    )
     parser.add_argument("--json", type=Path, help="file for all figures")
     parser.add_argument("--plot", type=Path, help="file for a picture, .html or .png")
     args = parser.parse_args()

@@ -202,7 +202,7 @@ class Cluster:
         self.clock = clock
         self.scheduler = scheduler
         self.asked = asked
-        self.workers: list[FakeWorker] = workers(asked.workers, asked.prefixes, asked.seconds, gpu=asked.gpu)
+        self.workers: list[FakeWorker] = workers(asked.workers, asked.prefixes, gpu=asked.gpu)
         self.interval = float(heartbeat_interval(asked.workers))
         self.payload_bytes: list[int] = []
         self.heartbeats_seconds = 0.0
@@ -212,7 +212,9 @@ class Cluster:
         self._released: list[Any] = []
         self._began = 0.0
         #: When each worker's next heartbeat is due, in order.
-        self._due = deque((FIRST_SECONDS + i / len(self.workers) * self.interval, worker) for i, worker in enumerate(self.workers))
+        self._due = deque(
+            (FIRST_SECONDS + i / len(self.workers) * self.interval, worker) for i, worker in enumerate(self.workers)
+        )
 
     def _metrics(self, worker: FakeWorker | None) -> dict[str, Any]:
         from dask_efficiency.plugins.names import METRIC

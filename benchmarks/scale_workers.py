@@ -23,9 +23,11 @@ SECOND = 1_000_000_000
 #: Histories that workers have; of the workers of one history, only names and GPUs are told apart.
 KINDS = 40
 
-#: Prefixes whose tasks a worker runs between two heartbeats; those of other workers are others in part.
+#: Prefixes whose tasks a worker runs between two heartbeats, those of other workers are others in part, and how many
+#: seconds it takes until one of them is over.
 ACTIVE_PREFIXES = 50
-SPREAD = 10
+SPREAD = 40
+TURN_SECONDS = 2.0
 
 #: Senders that a worker fetches from, and kernels that its GPU runs.
 SENDERS = 16
@@ -55,21 +57,17 @@ class Kind:
     number
         Which kind it is.
     prefixes
-        How many the cluster runs one after the other.
-    seconds
-        In which time.
+        How many there are in all.
     gpu, slow
         Whether it has one, and whether its tasks take longer.
     """
 
-    def __init__(self, number: int, prefixes: int, seconds: float, *, gpu: bool, slow: bool = False) -> None:
+    def __init__(self, number: int, prefixes: int, *, gpu: bool, slow: bool = False) -> None:
         self._random = random.Random(number)
         self._ledger = Ledger(NTHREADS, at=0)
         self._rates = TaskRateCounter()
         self._prefixes = prefixes
         self._first = number % SPREAD
-        #: Prefixes that end in a second, and begin.
-        self._turnover = max(0, prefixes - ACTIVE_PREFIXES - SPREAD) / seconds
         self._gpu = gpu
         self._factor = SLOW if slow else 1.0
         self._at = self._beats = self._tasks = 0
@@ -90,7 +88,9 @@ class Kind:
     def _work(self, elapsed: int) -> None:
         """Run a task of each active prefix or so, one after the other on each thread."""
         rounds = ACTIVE_PREFIXES // NTHREADS
-        shift = self._first + int(self._at / SECOND * self._turnover)
+        shift = self._first + int(self._at / SECOND / TURN_SECONDS)
+        if not self._beats:  # what came before, which is any of all prefixes
+            shift = self._first * self._prefixes // SPREAD
         for turn in range(rounds):
             start = self._at + elapsed * turn // rounds
             took = elapsed * self._random.randint(60, 95) // (100 * rounds)
@@ -201,10 +201,10 @@ class FakeWorker:
         return {**encode(snapshot), "pace": {**rates, "senders": senders}}
 
 
-def workers(count: int, prefixes: int, seconds: float, *, gpu: bool) -> list[FakeWorker]:
-    """So many workers that run so many prefixes in some seconds; the first one is slow."""
-    kinds = [Kind(number, prefixes, seconds, gpu=gpu) for number in range(min(count, KINDS))]
+def workers(count: int, prefixes: int, *, gpu: bool) -> list[FakeWorker]:
+    """So many workers that run so many prefixes; the first one is slow."""
+    kinds = [Kind(number, prefixes, gpu=gpu) for number in range(min(count, KINDS))]
     inbox: deque[tuple[FakeWorker, Any, int]] = deque()
     made = [FakeWorker(number, kinds[number % len(kinds)], inbox=inbox) for number in range(count)]
-    made[0].kind = Kind(0, prefixes, seconds, gpu=gpu, slow=True)
+    made[0].kind = Kind(0, prefixes, gpu=gpu, slow=True)
     return made
