@@ -56,8 +56,12 @@ MIN_RUNNING = 2
 #: A running task, or an input, that is larger than expected by this factor is beyond what ended tasks show.
 BEYOND = math.log(2.0)
 
-#: A worker with running tasks takes as long as comparing so many numbers.
+#: A worker with running tasks takes as long as comparing so many numbers, and a piece has so many workers.
 RUNNING_COST = 6
+RUNNING_AT_ONCE = 100
+
+#: Workers of which all prefixes are looked at in one piece.
+ROWS_AT_ONCE = 500
 
 #: Clearing so many numbers takes as long as comparing one.
 CLEARED_AT_ONCE = 4
@@ -186,12 +190,16 @@ class PrefixComparison:
             return
         # While they are cleared, heartbeats neither write to them nor are they given away.
         columns = [self._columns.take_away(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
-        self._version += bool(columns)
+        if not columns:
+            return
+        self._version += 1
+        for part in _parts(np.arange(len(self._now))):
+            picked = np.ix_(part, np.array(columns))
+            self._now[picked] = self._base[picked] = 0.0
+            yield len(part) // CLEARED_AT_ONCE
         for column in columns:
-            self._now[:, column] = self._base[:, column] = 0.0
             self._usual[column], self._known[column] = np.nan, 0.0
             self._columns.put_back(column)
-            yield len(self._now) // CLEARED_AT_ONCE
 
     def compare(
         self, interval: Interval, group: int, rows: NDArray[np.intp], *, at: int, learn: NDArray[np.bool_]
@@ -210,27 +218,33 @@ class PrefixComparison:
     def _compare_ended(
         self, interval: Interval, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_]
     ) -> Iterator[int]:
-        counts = (self._now[rows, :, _N] - self._base[rows, :, _N]).T
-        some, ready = (counts > 0).sum(axis=1), (counts >= MIN_TASKS).sum(axis=1)
+        some, ready = np.zeros((2, MAX_PREFIXES), np.intp)
+        for part in _parts(rows):
+            counts = self._now[part, :, _N] - self._base[part, :, _N]
+            some += (counts > 0).sum(axis=0)
+            ready += (counts >= MIN_TASKS).sum(axis=0)
+            yield len(part)
         group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
         ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         sums = _Sums(*(WeightedSums.of(len(rows)) for _ in range(4)))
-        yield len(rows)
         for columns in in_pieces(np.flatnonzero(ripe | late), len(rows)):
             least = np.where(ripe[columns], MIN_TASKS, 1)
             self._compare_columns(group, rows, columns, least, learn, sums)
             group.since[columns] = at
             yield len(rows) * len(columns)
-        self._leave_out_small_parts(rows, sums)
+        yield from self._leave_out_small_parts(rows, sums)
         interval.put(DURATION, rows, *sums.duration.mean())
         interval.put(CPU_SHARE, rows, *sums.cpu_share.mean())
         interval.on_cpu[rows], interval.task_variance[rows] = sums.on_cpu.mean()[0], sums.task_variance.mean()[0]
 
-    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> None:
+    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> Iterator[int]:
         """Leave out workers that spent nearly all their time on prefixes that others do not run."""
-        took = self._now[rows, :, _WALL].sum(axis=1)
+        took = np.zeros(len(rows))
+        for part, place in zip(_parts(rows), _parts(np.arange(len(rows))), strict=True):
+            took[place] = self._now[part, :, _WALL].sum(axis=1)
+            yield len(part)
         compared = sums.duration.seconds
         small = compared < MIN_PART * (took - self._compared_until[rows])
         self._compared_until[rows] = np.where(compared > 0, took, self._compared_until[rows])
@@ -310,7 +324,9 @@ class PrefixComparison:
         if group is None or len(rows) < MIN_PEERS:
             return
         expected = group.expected.T.tolist()
-        for row in rows.tolist():
+        for number, row in enumerate(rows.tolist(), 1):
+            if not number % RUNNING_AT_ONCE:
+                yield RUNNING_COST * RUNNING_AT_ONCE
             running = self._workers[row].running
             if not running:
                 continue
@@ -332,7 +348,6 @@ class PrefixComparison:
                     tasks += 1
             if tasks >= MIN_RUNNING:
                 _add_censored(interval, row, beyond / weight)
-            yield RUNNING_COST
 
     def _map(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
         """Find the columns of a worker's prefixes; those that it did not have before, or that have new tasks, get one.
@@ -391,6 +406,12 @@ class PrefixComparison:
             group.since[column] = at
             group.expected[:, column] = np.nan
         return column
+
+
+def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """The rows, so many at a time as all prefixes of are looked at in one piece."""
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[first : first + ROWS_AT_ONCE]
 
 
 def _add_censored(interval: Interval, row: int, excess: float) -> None:
