@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -124,69 +125,62 @@ class Size:
 
     def claims(self) -> dict[str, bool]:
         """What is claimed, and whether it holds."""
-        longest = max((run["longest_pause"] for run in self.runs), key=lambda pause: pause[0])
+        pause, part = max((run["longest_pause"] for run in self.runs), key=lambda pause: pause[0])
         scrape = quantile([ms for run in self.runs for ms in run["own_metrics_ms"]], 0.5)
         poll = quantile(calls(self.runs, "poll: stragglers"), 0.99)
-        found = {
-            f"/metrics takes {scrape:.1f} ms; claim: <= {CLAIMED_METRICS_MS:g}": scrape <= CLAIMED_METRICS_MS,
-            f"the longest pause is {longest[0]:.1f} ms ({longest[1]}); claim: <= {CLAIMED_PAUSE_MS:g}": longest[0]
-            <= CLAIMED_PAUSE_MS,
-            f"a poll for stragglers takes {poll:.2f} ms at the 99th percentile; claim: <= {CLAIMED_STRAGGLERS_MS:g}": poll
-            <= CLAIMED_STRAGGLERS_MS,
-        }
-        if self.workers in CLAIMED_PERCENT:
-            most = CLAIMED_PERCENT[self.workers]
-            found[f"{self.percent[0]:.2f} % of a core; claim: <= {most:g}"] = self.percent[0] <= most
+        found = {}
+        for name, value, most in (
+            ("milliseconds of a scrape of /metrics", scrape, CLAIMED_METRICS_MS),
+            (f"milliseconds of the longest pause ({part})", pause, CLAIMED_PAUSE_MS),
+            ("milliseconds of a poll for stragglers at the 99th percentile", poll, CLAIMED_STRAGGLERS_MS),
+            ("% of a core", self.percent[0], CLAIMED_PERCENT.get(self.workers, math.inf)),
+        ):
+            found[f"{value:.2f} {name}; claim: <= {most:g}"] = value <= most
         return found
 
     def say(self) -> None:
         """Print the figures."""
         median, least, most = self.percent
-        elapsed = sum(run["elapsed"] for run in self.runs)
-        print(f"\n{self.workers} workers {'with' if self.gpu else 'without'} GPUs, {len(self.runs)} runs")
         paired = statistics.median(self.paired_percent)
-        print(
-            f"  CPU of our calls       {median:7.2f} % of a core ({least:.2f} to {most:.2f}); by pairs {paired:+.2f} %"
-        )
-        parts = sorted(
-            {part for run in self.runs for part in run["calls"]}, key=lambda part: -sum(calls(self.runs, part))
-        )
-        for part in parts:
-            times = calls(self.runs, part)
+        beats = statistics.median(run["heartbeats"] / run["elapsed"] for run in self.runs)
+        whole, bare = (quantile([ms for run in of for ms in run["metrics_ms"]], 0.5) for of in (self.runs, self.pairs))
+        collected = [max(run["gc_longest_ms"] for run in of) for of in (self.runs, self.pairs)]
+        first = self.runs[0]
+        print(f"\n{self.workers} workers {'with' if self.gpu else 'without'} GPUs, {len(self.runs)} runs")
+        line("CPU of our calls", f"{median:.2f} % of a core ({least:.2f} to {most:.2f}); by pairs {paired:+.2f} %")
+        self._say_parts()
+        line("heartbeats", f"{beats:.1f} a second of {first['payload_bytes'] / 1e3:.1f} kB")
+        own = f"{first['own_metrics_bytes'] / 1e3:.1f} kB of {first['metrics_bytes'] / 1e3:.1f} are ours"
+        line("/metrics", f"{own}; an answer takes {whole:.1f} ms, and {bare:.1f} without the plugin")
+        answer = quantile(first["live_answer_ms"], 0.5), first["live_answer_bytes"] / 1e3
+        line("an answer to top", f"{answer[0]:.2f} ms, {answer[1]:.1f} kB")
+        line("longest collection", f"{collected[0]:.1f} ms of garbage, and {collected[1]:.1f} without the plugin")
+        of_worker = 1e3 * self.memory_mb / self.workers
+        line("memory", f"{self.memory_mb:.1f} MB, {of_worker:.1f} kB a worker, {self.memory_of_task:.0f} bytes a task")
+        line("a task's hooks", f"{self.task_us:.2f} us")
+        line("a worker that joins", f"{1e3 * first['joining'] / self.workers:.2f} ms")
+        line("stragglers found", f"{first['stragglers']}; refused {first['refused']}, stale {first['stale']}")
+
+    def _say_parts(self) -> None:
+        elapsed = sum(run["elapsed"] for run in self.runs)
+        parts = {part: calls(self.runs, part) for part in {part for run in self.runs for part in run["calls"]}}
+        for part, times in sorted(parts.items(), key=lambda each: -sum(each[1])):
             if times:
                 print(
                     f"    {part:22}{sum(times) / elapsed / 10:8.3f} %   p50 {quantile(times, 0.5):8.3f}  "
                     f"p99 {quantile(times, 0.99):8.3f}  worst {max(times):8.3f} ms"
                 )
-        first = self.runs[0]
-        beats = statistics.median(run["heartbeats"] / run["elapsed"] for run in self.runs)
-        print(f"  heartbeats             {beats:7.1f} a second of {first['payload_bytes'] / 1e3:.1f} kB")
-        whole, bare = (quantile([ms for run in of for ms in run["metrics_ms"]], 0.5) for of in (self.runs, self.pairs))
-        print(
-            f"  /metrics               {first['own_metrics_bytes'] / 1e3:7.1f} kB are ours, of {first['metrics_bytes'] / 1e3:.1f};"
-            f" an answer takes {whole:.1f} ms, and {bare:.1f} without the plugin"
-        )
-        print(
-            f"  an answer to top       {quantile(first['live_answer_ms'], 0.5):7.2f} ms, {first['live_answer_bytes'] / 1e3:.1f} kB"
-        )
-        collected = [max(run["gc_longest_ms"] for run in of) for of in (self.runs, self.pairs)]
-        print(f"  longest collection     {collected[0]:7.1f} ms of garbage, and {collected[1]:.1f} without the plugin")
-        print(
-            f"  memory                 {self.memory_mb:7.1f} MB, {1e3 * self.memory_mb / self.workers:.1f} kB a worker, "
-            f"{self.memory_of_task:.0f} bytes a task"
-        )
-        print(
-            f"  a task's hooks         {self.task_us:7.2f} us; a worker that joins {1e3 * first['joining'] / self.workers:.2f} ms"
-        )
-        print(f"  stragglers found       {first['stragglers']}; refused {first['refused']}, stale {first['stale']}")
+
+
+def line(name: str, figures: str) -> None:
+    """Print some figures."""
+    print(f"  {name:24}{figures}")
 
 
 def say_task_lengths(scheduler_us: float, worker_us: float) -> None:
     """Print what metering costs tasks of some lengths."""
     cost = scheduler_us + worker_us
-    print(
-        f"\nA task costs {scheduler_us:.1f} us on the scheduler and {worker_us:.1f} on its worker (benchmarks/overhead.py)"
-    )
+    print(f"\nA task costs {scheduler_us:.1f} us on the scheduler and {worker_us:.1f} on its worker")
     for ms in (1, 10, 100):
         print(f"  of {ms:3} ms: {cost / ms / 10:.3f} % of its time")
     print(f"  below 0.1 % from {cost:.1f} ms on")

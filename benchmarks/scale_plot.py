@@ -1,4 +1,4 @@
-"""The picture of ``benchmarks/scale.py``: what the plugin costs against the number of workers and the length of tasks."""
+"""The picture of ``benchmarks/scale.py``: what the plugin costs by the number of workers and the length of tasks."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Cluster:
                 stimulus_id="join",
             )
             self._running.append(asyncio.create_task(joining))
-        while len(self.scheduler.stream_comms) < len(self.workers):
+        while len(self.scheduler.stream_comms) < len(self.workers):  # noqa: ASYNC110  # no event says so
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         for worker in self.workers:

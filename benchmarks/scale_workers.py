@@ -129,7 +129,7 @@ class Kind:
     def _gpus(self) -> GpuTotals:
         busy = min(self._kernel_ns, self._at)
         names = [f"step{(self._first + i) % self._prefixes:04}" for i in range(ACTIVE_PREFIXES)]
-        shares = {prefix: busy // ACTIVE_PREFIXES for prefix in names}
+        shares = dict.fromkeys(names, busy // ACTIVE_PREFIXES)
         rest = busy - sum(shares.values())
         device = DeviceTotals("", "NVIDIA L4", self._at, busy, 0, self._at - busy, shares, unattributed=rest)
         kernels = tuple(
@@ -189,7 +189,7 @@ class FakeWorker:
         if snapshot.gpu is not None:
             uuid = f"GPU-{self.number:08}-0000"
             devices = tuple(replace(device, uuid=uuid) for device in snapshot.gpu.devices)
-            readings = {uuid: row for row in snapshot.gpu.readings.values()}
+            readings = {uuid: snapshot.gpu.readings[""]}
             snapshot = replace(snapshot, gpu=replace(snapshot.gpu, devices=devices, readings=readings))
         encoded = self._encode(snapshot, report.rates)
         packed = msgpack.packb(encoded)
