@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
 
@@ -549,3 +551,19 @@ def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
     held = [columns.get(f"after-{i}") for i in range(60)]
     assert None not in held
     assert run.found == []
+
+
+def test_no_piece_of_a_comparison_grows_with_the_number_of_transfers_or_prefixes() -> None:
+    workers = 1_000
+    comparison = IntervalComparison()
+    names = [f"w{i}" for i in range(workers)]
+    for name in names:
+        comparison.joined(name, "group", at=0)
+    tasks, transfers = np.ones((50, len(TASK_SUMS))), np.ones((16, len(TRANSFER_SUMS)))
+    prefixes = tuple(f"f{i}" for i in range(50))
+    rates = TaskRates(prefixes, 5 * tasks, tuple(names[:16]), 5 * transfers, np.ones(len(PROCESS_SUMS)))
+    for name in names:
+        comparison.receive(name, rates, at=1, paused=0.0, spilling=0.0, held=0.0, lag=0.0)
+    pieces = list(comparison.pieces(at=2, learn=np.ones(comparison.capacity, bool)))
+    assert len(pieces) > 20
+    assert max(pieces) <= 5 * workers
