@@ -251,8 +251,9 @@ def _plugin(source: Source) -> Iterator[Metric]:
 
 def _workers(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
-    names = cluster.recent_names(at=source.now())
-    crowded = len(names) > MAX_WORKERS
+    crowded = len(cluster.present) > MAX_WORKERS
+    names = set() if crowded else cluster.recent_names(at=source.now())
+    crowded = crowded or len(names) > MAX_WORKERS
     yield _gauge(
         "worker_metrics_off",
         f"1 if there are too many workers (more than {MAX_WORKERS}) to export them one by one",
@@ -322,8 +323,8 @@ def _gpus(source: Source) -> Iterator[Metric]:
     rows = [([uuid], row) for uuid, row in _by_label(devices, set(devices)).items()]
     yield _gpu_seconds("gpu_seconds", "Time of a GPU by what it was doing, as the workers saw it", ["uuid"], rows)
     yield from _gpus_here(here, cluster.gpu_workers())
-    names = cluster.recent_names(at=source.now())
-    if len(names) <= MAX_WORKERS:
+    names = cluster.recent_names(at=source.now()) if len(cluster.present) <= MAX_WORKERS else set()
+    if 0 < len(names) <= MAX_WORKERS:
         yield _gpu_seconds(
             "worker_gpu_seconds",
             "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
