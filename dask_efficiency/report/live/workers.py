@@ -38,11 +38,11 @@ class WorkerCounters:
     @classmethod
     def of(cls, present: Iterable[Presence]) -> WorkerCounters:
         """The counters of the workers that are there now."""
-        here = tuple(present)
+        here = list(present)
         rows = (map(presence.activity.get, ACTIVITIES, repeat(0)) for presence in here)
         ns = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(here) * len(ACTIVITIES))
         return cls(
-            here,
+            tuple((presence.address, presence.joined) for presence in here),
             tuple(presence.name for presence in here),
             tuple(presence.nthreads for presence in here),
             ns.reshape(-1, len(ACTIVITIES)),
