@@ -27,12 +27,13 @@ from dask_efficiency.adapters.bokeh.pages import PAGES, Page
 from dask_efficiency.adapters.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import RECENT_MOMENTS, Moment
 from dask_efficiency.plugins.scheduler.meter import POLL_MS
 from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot
 
 SECOND = 1_000_000_000
 

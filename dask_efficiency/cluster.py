@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
@@ -11,12 +11,14 @@ from dask_efficiency.causes import NAMES, name_of
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.heartbeats import Grown, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
 from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.prefix_totals import PrefixTotals
 from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, decode
+from dask_efficiency.wire import NotMeasured, Snapshot
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -82,10 +84,11 @@ class ClusterLedger:
         #: Snapshots refused, repeated or late, by what was wrong.
         self.refused = 0
         self.stale = 0
+        #: Those that could not be read, as too many before them were lost.
+        self.missed = 0
         #: Worker name to the reason why (part of) its time is ``unmeasured``.
         self.reasons: dict[str, str] = {}
         self._max_names = max_names
-        self._max_prefixes = max_prefixes
         self._leaving: list[Presence] = []
         self._departed: deque[Stay] = deque(maxlen=MAX_DEPARTED)
         #: Incarnations of ledgers that ended, oldest first.
@@ -101,7 +104,7 @@ class ClusterLedger:
         #: What the free slots of each worker were free for, for whoever sees that.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
-        self._prefixes: dict[str, list[int]] = {}
+        self._prefixes = PrefixTotals(max_prefixes)
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
 
@@ -159,20 +162,27 @@ class ClusterLedger:
         if presence is None or presence.off:
             self.stale += 1
             return
+        sender = header(payload)
+        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.snapshot)):
+            self.stale += 1
+            return
         try:
-            snapshot = decode(payload)
-            if isinstance(snapshot, NotMeasured):
-                self.switch_off(presence, snapshot.reason, at=at)
+            found = read(payload, presence.received)
+            if isinstance(found, NotMeasured):
+                self.switch_off(presence, found.reason, at=at)
                 return
-            if snapshot.incarnation in self._ended or is_stale(snapshot, presence.snapshot):
-                self.stale += 1
+            if isinstance(found, Missed):
+                presence.missed = True
+                self.missed += 1
                 return
+            snapshot = found.snapshot
             check_snapshot(snapshot, presence, at)
         except RefusedPayload as refusal:
             self._refuse(presence, str(refusal), at)
             raise
+        presence.missed = False
         presence.refusals = 0
-        self._record_snapshot(presence, snapshot, at)
+        self._record_snapshot(presence, found, at)
         if presence.left is not None:
             # Its final snapshot may be of an instant after its removal: it was there until then.
             covered = -(-(presence.recorded_ns + presence.running) // presence.nthreads)
@@ -199,7 +209,8 @@ class ClusterLedger:
 
     def find(self, address: str, payload: object) -> Presence | None:
         """Whose payload it is: a final snapshot may come when its worker's address is in use again."""
-        incarnation = payload.get("incarnation") if isinstance(payload, Mapping) else None
+        sender = header(payload)
+        incarnation = None if sender is None else sender[0]
         for presence in self._leaving:
             known = presence.snapshot.incarnation if presence.snapshot else None
             if presence.address == address and known is not None and known == incarnation:
@@ -310,11 +321,12 @@ class ClusterLedger:
 
     def by_prefix(self) -> dict[str, Breakdown]:
         """Settled time of the tasks, by prefix."""
-        return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in self._prefixes.items()}
+        rows = self._prefixes.by_prefix()
+        return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         """The same as bare nanoseconds, by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
-        return {prefix: tuple(row) for prefix, row in self._prefixes.items()}
+        return self._prefixes.by_prefix()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:
         """What the tasks had of each GPU since the accounts began, by worker name, where anything asked for one.
@@ -366,7 +378,8 @@ class ClusterLedger:
         self._record(presence, bucket, max(0, life - presence.recorded_ns))
         self._record_activity(presence, bucket, max(0, life - sum(presence.activity.values())))
 
-    def _record_snapshot(self, presence: Presence, snapshot: Snapshot, at: int) -> None:
+    def _record_snapshot(self, presence: Presence, received: Received, at: int) -> None:
+        snapshot = received.snapshot
         balance = snapshot.balance
         then = presence.snapshot
         if then is None or then.incarnation != snapshot.incarnation:
@@ -386,12 +399,12 @@ class ClusterLedger:
         without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
-        gained = sum(balance.finalized.values()) - (sum(then.balance.finalized.values()) if then else 0)
-        ahead = presence.recorded_ns + gained + balance.running - presence.nthreads * (at - presence.joined)
+        grown = received.grown_by_name()
+        ahead = presence.recorded_ns + sum(grown.finalized.values()) + balance.running
+        ahead -= presence.nthreads * (at - presence.joined)
         ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
         idle = 0
-        for bucket, ns in balance.finalized.items():
-            delta = ns - (then.balance.finalized.get(bucket, 0) if then else 0)
+        for bucket, delta in grown.finalized.items():
             if bucket == Bucket.IDLE:
                 delta -= min(delta, max(0, ahead))
                 no_work = min(delta, presence.nthreads * (without - presence.without_work))
@@ -401,35 +414,30 @@ class ClusterLedger:
             self._record(presence, bucket, delta)
             if bucket in _FREE:
                 self._record_activity(presence, bucket, delta)
-        for bucket, ns in balance.active.items():
-            self._record_activity(presence, bucket, ns - (then.balance.active.get(bucket, 0) if then else 0))
-        self._record_prefixes(balance.prefixes, then.balance.prefixes if then else {})
+        for bucket, delta in grown.active.items():
+            self._record_activity(presence, bucket, delta)
+        self._record_prefixes(presence, received, presence.received if then else None)
         taken = presence.began + balance.elapsed
         waited = self.idle.split(presence, idle, at=taken)
-        self._record_causes(presence, snapshot.causes, then.causes if then else SnapshotCauses(), waited)
-        _grow(self.tasks, balance.tasks, then.balance.tasks if then else {})
+        self._record_causes(presence, grown, waited)
+        _grow(self.tasks, grown.tasks, {})
         _grow(self.outside, snapshot.outside, then.outside if then else {})
         _grow(self.details, snapshot.details, then.details if then else {})
         presence.running = balance.running
         presence.without_work = without
         presence.snapshot = snapshot
+        presence.received = received
 
-    def _record_prefixes(self, now: Mapping[str, Sequence[int]], then: Mapping[str, Sequence[int]]) -> None:
-        for prefix, row in now.items():
-            before = then.get(prefix)
-            if row == before:
-                continue
-            if prefix not in self._prefixes and len(self._prefixes) >= self._max_prefixes:
-                prefix = OTHER
-            total = self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
-            for i, ns in enumerate(row):
-                total[i] += ns - (before[i] if before else 0)
+    def _record_prefixes(self, presence: Presence, now: Received, then: Received | None) -> None:
+        names = now.prefixes.names
+        if presence.prefix_places is None or presence.prefix_places[0] is not names:
+            presence.prefix_places = names, self._prefixes.places(names)
+        most = sum(now.sums) - (sum(then.sums) if then else 0)
+        if most:
+            self._prefixes.add(presence.prefix_places[1][now.at], now.gained, most=most)
 
-    def _record_causes(
-        self, presence: Presence, now: SnapshotCauses, then: SnapshotCauses, idle: Mapping[str, int]
-    ) -> None:
-        gained = {name: ns - then.finalized.get(name, 0) for name, ns in now.finalized.items()}
-        active = {name: ns - then.active.get(name, 0) for name, ns in now.active.items()}
+    def _record_causes(self, presence: Presence, grown: Grown, idle: Mapping[str, int]) -> None:
+        gained, active = grown.causes, grown.active_causes
         for cause, ns in idle.items():
             gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns
         _add(gained, presence.causes, self._cause_names[presence.name], self._causes)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import Received
 from dask_efficiency.ledger import Outcome
 from dask_efficiency.processors import Processors
 from dask_efficiency.totals import Totals
@@ -42,6 +47,12 @@ class Presence:
     cause_activity: dict[str, int] = field(default_factory=dict)
     running: int = 0
     snapshot: Snapshot | None = None
+    #: The same as it is needed to read the next one.
+    received: Received | None = None
+    #: Whether a heartbeat came since then that cannot be read without everything that it was to tell of.
+    missed: bool = False
+    #: The names of its table of prefixes, and where the cluster adds up each.
+    prefix_places: tuple[Sequence[str | None], NDArray[np.intp]] | None = None
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
     began: int = 0
     #: ``without_work`` of the cluster when the last snapshot was taken.
@@ -76,13 +87,13 @@ class Presence:
         return Totals(at, dict(self.recorded), self.running)
 
 
-def is_stale(snapshot: Snapshot, last: Snapshot | None) -> bool:
+def is_stale(incarnation: str, seq: int, last: Snapshot | None) -> bool:
     """Whether a snapshot repeats the last one of its ledger, or is older."""
-    return last is not None and snapshot.incarnation == last.incarnation and snapshot.seq <= last.seq
+    return last is not None and incarnation == last.incarnation and seq <= last.seq
 
 
 def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
-    """See that a snapshot can be of this worker, and that no total shrinks.
+    """See that a snapshot can be of this worker, and that no time shrinks; that no account does, its reader sees.
 
     Raises
     ------
@@ -106,25 +117,10 @@ def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
                 "for the rest is recorded already"
             )
         return
-    before = last.balance
-    if balance.elapsed < before.elapsed:
-        raise RefusedPayload(f"elapsed shrank from {before.elapsed} to {balance.elapsed} ns")
-    for name, now, then in (
-        ("settled", balance.finalized, before.finalized),
-        ("tasks", balance.tasks, before.tasks),
-        ("active", balance.active, before.active),
-    ):
-        for key, value in then.items():
-            if now.get(key, 0) < value:
-                raise RefusedPayload(f"{name}[{key!r}] shrank from {value} to {now.get(key, 0)}")
+    if balance.elapsed < last.balance.elapsed:
+        raise RefusedPayload(f"elapsed shrank from {last.balance.elapsed} to {balance.elapsed} ns")
     if last.gpu is not None:
         _check_gpu(snapshot.gpu, last.gpu)
-    for prefix, row in before.prefixes.items():
-        grown = balance.prefixes.get(prefix, ())
-        if grown == row:  # most of them
-            continue
-        if len(grown) != len(row) or any(a < b for a, b in zip(grown, row, strict=True)):
-            raise RefusedPayload(f"prefixes[{prefix!r}] shrank from {tuple(row)} to {tuple(grown)}")
 
 
 def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:

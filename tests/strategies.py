@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket
 from dask_efficiency.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import (
     ACTIVE_BUCKETS,
     FREE_BUCKETS,
@@ -22,7 +24,7 @@ from dask_efficiency.ledger import (
     WindowBalance,
 )
 from dask_efficiency.skew import Largest, Longest, TaskSizes
-from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
+from dask_efficiency.wire import Snapshot, SnapshotCauses
 
 SECOND = 1_000_000_000
 
@@ -191,10 +193,16 @@ def standings() -> st.SearchStrategy[dict[str, int]]:
     return st.dictionaries(st.sampled_from([str(bucket) for bucket in FINALIZED]), nanoseconds)
 
 
+def idle_snapshot(nthreads: int, elapsed: int, **changes: Any) -> Snapshot:
+    """The snapshot of a worker that did nothing for ``elapsed`` nanoseconds; of changes, some are of its balance."""
+    of_balance = {name: changes.pop(name) for name in list(changes) if name in Balance.__dataclass_fields__}
+    balance = replace(Ledger(nthreads, at=0).balance(at=elapsed), **of_balance)
+    return replace(Snapshot("a", 1, balance), **changes)
+
+
 def idle_payload(nthreads: int, elapsed: int, **changes: Any) -> dict[str, Any]:
-    """The payload of a worker that did nothing for ``elapsed`` nanoseconds."""
-    ledger = Ledger(nthreads, at=0)
-    return {**encode(Snapshot("a", 1, ledger.balance(at=elapsed))), **changes}
+    """The same as it travels in full."""
+    return encode(idle_snapshot(nthreads, elapsed, **changes))
 
 
 @st.composite

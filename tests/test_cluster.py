@@ -23,10 +23,11 @@ from dask_efficiency.cluster import (
     ClusterLedger,
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Ledger, Outcome, Used
+from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter, encode
+from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Balance, Ledger, Outcome, Used
 from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence
 from dask_efficiency.totals import between
-from dask_efficiency.wire import Snapshot, SnapshotCauses, encode, encode_not_measured
+from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -49,6 +50,7 @@ class SimulatedWorker:
     presence: Presence
     offset: int
     ledger: Ledger | None = None
+    writer: HeartbeatWriter = field(default_factory=HeartbeatWriter)
     incarnation: str = ""
     seq: int = 0
     tasks: list[int] = field(default_factory=list)
@@ -79,8 +81,13 @@ class Letter:
     seq: int
     taken: int
     final: bool
-    running: int
-    finalized: dict[str, int]
+    balance: Balance
+    #: It tells what changed since this state of its ledger; -1 if everything.
+    since: int
+
+    @property
+    def running(self) -> int:
+        return self.balance.running
 
 
 class ClusterMachine(RuleBasedStateMachine):
@@ -142,6 +149,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def meter(self, worker):
         worker.ledger = Ledger(worker.presence.nthreads, at=self.now + worker.offset)
         worker.incarnation = f"ledger-{next(self.numbers)}"
+        worker.writer = HeartbeatWriter()
         worker.seq = 0
         worker.tasks.clear()
 
@@ -200,12 +208,14 @@ class ClusterMachine(RuleBasedStateMachine):
 
     # -- what travels ------------------------------------------------------------------------
 
-    def write(self, worker, *, final=False):
+    def write(self, worker, *, final=False, answer=False):
         if worker.ledger is None:
             return None
         worker.seq += 1
         balance = worker.ledger.balance(at=self.now + worker.offset)
-        payload = encode(Snapshot(worker.incarnation, worker.seq, balance, {"get-data": worker.seq}, final=final))
+        snapshot = Snapshot(worker.incarnation, worker.seq, balance, {"get-data": worker.seq}, final=final)
+        write = worker.writer.everything if final or answer else worker.writer.heartbeat
+        payload = write(snapshot)
         letter = Letter(
             worker.presence.address,
             payload,
@@ -213,8 +223,8 @@ class ClusterMachine(RuleBasedStateMachine):
             worker.seq,
             self.now,
             final,
-            balance.running,
-            dict(balance.finalized),
+            balance,
+            payload.get("s", -1),
         )
         self.letters.append(letter)
         return letter
@@ -247,17 +257,65 @@ class ClusterMachine(RuleBasedStateMachine):
             letter.taken != self.now or letter.incarnation != worker.incarnation
         ):
             return
+        if self.cannot_be_read(worker, letter):
+            missed = self.cluster.missed
+            self.cluster.receive(letter.address, letter.payload, at=self.now)
+            assert self.cluster.missed == missed + 1
+            assert worker.presence.missed
+            return
         self.cluster.receive(letter.address, letter.payload, at=self.now)
         assert self.cluster.stale == stale
+        assert not worker.presence.missed
+        assert worker.presence.snapshot is not None
+        held = worker.presence.snapshot.balance
+        assert replace(held, finalized=+Counter(held.finalized), active=+Counter(held.active)) == replace(
+            letter.balance, finalized=+Counter(letter.balance.finalized), active=+Counter(letter.balance.active)
+        )
         if worker.recorded is not None and worker.recorded != letter.incarnation:
             self.ended.add(worker.recorded)
         worker.recorded, worker.recorded_seq = letter.incarnation, letter.seq
         worker.covered, worker.running = letter.taken, letter.running
         worker.said_goodbye = letter.final
         worker.refusals = 0
-        self.recorded[letter.incarnation] = letter.finalized
+        self.recorded[letter.incarnation] = dict(letter.balance.finalized)
         if letter.final and worker.left is not None:
             self.close(worker)
+
+    def cannot_be_read(self, worker, letter):
+        """Whether it tells what changed since a state that the scheduler does not have."""
+        return letter.since >= 0 and (worker.recorded != letter.incarnation or worker.recorded_seq < letter.since)
+
+    @rule(which=workers_)
+    def answer(self, which):
+        """A worker is asked for a snapshot."""
+        worker = self.pick(which)
+        letter = None if worker.closing else self.write(worker, answer=True)
+        if letter is not None:
+            self.deliver(letter)
+
+    @rule(which=workers_, lost=st.integers(1, REPEATS + 2))
+    def lose_heartbeats(self, which, lost):
+        """Some in a row are lost; the one that comes next is read unless those are too many."""
+        worker = self.pick(which)
+        if worker.ledger is None or worker.closing:
+            return
+        for _ in range(lost):
+            self.write(worker)
+        letter = self.write(worker)
+        if lost < REPEATS and worker.recorded == worker.incarnation and worker.recorded_seq == worker.seq - lost - 1:
+            assert not self.cannot_be_read(worker, letter)
+        self.deliver(letter)
+
+    @rule(which=workers_)
+    def ask_for_everything(self, which):
+        """Where a heartbeat could not be read, the next one can."""
+        worker = self.pick(which)
+        if worker.presence.missed and worker.ledger is not None and not worker.closing:
+            worker.writer.begin_anew()
+            letter = self.write(worker)
+            assert letter.since == -1
+            self.deliver(letter)
+            assert worker.off or not worker.presence.missed
 
     @rule(which=workers_, fate=st.sampled_from(["arrives", "arrives", "is lost", "arrives twice"]))
     def heartbeat(self, which, fate):
@@ -278,8 +336,15 @@ class ClusterMachine(RuleBasedStateMachine):
     def corrupted_letter(self, which):
         letter = self.letters[which % len(self.letters)]
         worker = self.reader(letter)
-        payload = {**letter.payload, "running": letter.running + 1}
-        if worker is None or worker.off:
+        numbers = letter.payload["a"]
+        payload = {**letter.payload, "a": [*numbers[:2], numbers[2] + 1, *numbers[3:]]}
+        if (
+            worker is None
+            or worker.off
+            or letter.incarnation in self.ended
+            or (worker.recorded == letter.incarnation and letter.seq <= worker.recorded_seq)
+            or self.cannot_be_read(worker, letter)
+        ):
             self.cluster.receive(letter.address, payload, at=self.now)
             return
         refused = self.cluster.refused
@@ -824,7 +889,7 @@ def test_an_older_instant_of_a_younger_snapshot_takes_no_time_back():
 
 def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
     cluster, _ = cluster_with_worker(1)
-    broken = idle_payload(1, 10, running=1)
+    broken = idle_payload(1, 10, seq=2, running=1)
     for at in (1, 2, 11, 12, 13):
         if at == 11:
             cluster.receive("tcp://a", idle_payload(1, 10), at=10)
@@ -869,41 +934,37 @@ def test_what_nobody_sent_is_counted_and_forgotten():
     assert (cluster.stale, totals(cluster)) == (1, {})
 
 
+ROW = (0, 0, 0, 0, 0, 1, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"elapsed": 9, "settled": {"idle": 18}}, "elapsed shrank from 10 to 9"),
-        ({"elapsed": 20, "settled": {"idle": 19}, "running": 21}, r"settled\['overhead'\] shrank from 1 to 0"),
-        ({"elapsed": 20, "settled": {"overhead": 1, "idle": 18}, "running": 21}, r"settled\['idle'\] shrank"),
-        ({"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "tasks": {}}, r"tasks\['succeeded'\] shrank"),
-        (
-            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "active": {"spill": 1}},
-            r"active\['overhead'\] shrank",
-        ),
-        (
-            {"elapsed": 20, "settled": {"overhead": 1, "idle": 39}, "prefixes": {"sum": [0, 0, 0, 0, 0, 1, 0, 0, 0]}},
-            r"prefixes\['inc'\] shrank",
-        ),
-        ({"nthreads": 4, "elapsed": 10, "settled": {"overhead": 1, "idle": 39}}, "nthreads is 4; expected 2"),
+        ({"elapsed": 9, "finalized": {"overhead": 1, "paused": 1, "idle": 16}}, "elapsed shrank from 10 to 9"),
+        ({"finalized": {"overhead": 1, "idle": 39}}, r"settled\['paused'\] shrank from 1 to 0"),
+        ({"finalized": {"overhead": 1, "paused": 1, "idle": 17}, "running": 21}, r"settled\['idle'\] shrank"),
+        ({"tasks": {}}, r"tasks\['succeeded'\] shrank"),
+        ({"active": {"spill": 1}}, r"active\['overhead'\] shrank"),
+        ({"prefixes": {"sum": ROW}}, r"prefixes\['inc'\] shrank"),
+        ({"prefixes": {"sum": ROW, "inc": (0,) * 9}}, r"prefixes\['inc'\] shrank"),
+        ({"nthreads": 4, "elapsed": 10}, "nthreads is 4; expected 2"),
     ],
 )
 def test_what_would_make_a_total_shrink_is_refused_by_name(changes, message):
     cluster, _ = cluster_with_worker(2)
     first = {
-        **idle_payload(2, 10),
-        "settled": {"overhead": 1, "idle": 19},
-        "prefixes": {"inc": [0, 0, 0, 0, 0, 1, 0, 0, 0]},
+        "finalized": {"overhead": 1, "paused": 1, "idle": 18},
+        "prefixes": {"inc": ROW},
         "tasks": {"succeeded": 1},
         "active": {"overhead": 1},
     }
-    cluster.receive("tcp://a", first, at=10)
-    if "overhead" not in changes["settled"]:
-        changes = {**changes, "prefixes": {}}
-    held = sum(ns for bucket, ns in changes["settled"].items() if bucket != "idle") + changes.get("running", 0)
-    changes = {"active": {"overhead": held}, **changes}
+    cluster.receive("tcp://a", idle_payload(2, 10, **first), at=10)
+    later = {**first, "seq": 2, "elapsed": 20, "finalized": {"overhead": 1, "paused": 1, "idle": 38}, **changes}
+    later = {"active": {"overhead": 1 + later.get("running", 0)}, **{k: v for k, v in later.items() if k != "active"}}
+    later.update({key: ns for key, ns in changes.items() if key == "active"})
     with pytest.raises(RefusedPayload, match=message):
-        cluster.receive("tcp://a", {**first, "seq": 2, **changes}, at=20)
-    assert totals(cluster) == {"overhead": 1, "idle": 19}
+        cluster.receive("tcp://a", idle_payload(later.pop("nthreads", 2), later.pop("elapsed"), **later), at=20)
+    assert totals(cluster) == {"overhead": 1, "paused": 1, "idle": 18}
 
 
 def watched(kernels: int, idle: int, uuid: str = "GPU-0") -> GpuTotals:

@@ -31,10 +31,8 @@ def test_what_a_slot_can_be_doing_is_a_bucket_that_only_grows() -> None:
 
 @given(st.integers(0, 5), st.integers(0, 5), st.sampled_from(["a", "b"]))
 def test_a_snapshot_is_stale_if_its_ledger_has_sent_a_later_one(seq: int, last: int, incarnation: str) -> None:
-    assert is_stale(idle(10, seq=seq, incarnation=incarnation), idle(10, seq=last)) is (
-        incarnation == "a" and seq <= last
-    )
-    assert not is_stale(idle(10, seq=seq), None)
+    assert is_stale(incarnation, seq, idle(10, seq=last)) is (incarnation == "a" and seq <= last)
+    assert not is_stale(incarnation, seq, None)
 
 
 @given(st.integers(0, 100 * SECOND), st.integers(0, 100 * SECOND))

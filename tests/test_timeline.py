@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.timeline import (
@@ -18,7 +19,7 @@ from dask_efficiency.timeline import (
     Timeline,
     TimelineRecorder,
 )
-from dask_efficiency.wire import Snapshot, encode, encode_not_measured
+from dask_efficiency.wire import Snapshot, encode_not_measured
 from tests.strategies import SECOND
 
 IDLE, CPU = (ACTIVITIES.index(name) for name in ("idle", "thread-cpu"))

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.details import Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
 from dask_efficiency.presence import Presence
 from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot
 from tests.strategies import idle_payload
 
 OPENED, CLOSED = 1_000, 2_000
@@ -374,7 +375,7 @@ def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
-    cluster.receive("a", {"schema": 3, "off": "it failed"}, at=1_500)
+    cluster.receive("a", {"schema": 4, "off": "it failed"}, at=1_500)
     cluster.accrue(at=CLOSED)
     accounts = window.close(cluster, {"a": "it is not metered"}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 2_000}

@@ -47,6 +47,7 @@ STRAGGLERS = "stragglers"
 
 #: Of workers, by the scheduler.
 SNAPSHOT = "snapshot"
+EVERYTHING = "everything"
 RECORD = "record"
 FLUSH = "flush"
 ASK_FINAL_SNAPSHOT = "last-words"

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
-#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall seconds and of the size in
-#: bytes, their squares and their product; the share of the wall time on the CPU, and its square.
+#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall time in
+#: :data:`MIN_WALL_SECONDS` and of the size in bytes, their squares and their product; the share of the wall time on the
+#: CPU, and its square. None is ever negative, so that all only grow.
 TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_size2", "log_product", "share", "share2")
 
-#: What is added up for each worker that this one fetches from: transfers; the logarithm of the seconds a byte, and its
-#: square; seconds.
+#: What is added up for each worker that this one fetches from: transfers; the logarithm of the time of a byte in
+#: :data:`MIN_SECONDS_A_BYTE`, and its square; seconds. None is ever negative, either.
 TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
 
 #: What is added up for the worker's process. The seconds that its threads waited for a core are -1 where the system
 #: does not tell them; of its CPU seconds, a part is that of its tasks.
 PROCESS_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
 
-#: How many prefixes, senders and running tasks a heartbeat names; this keeps the payload below 4 kB.
+#: How many prefixes, senders and running tasks are told of; this bounds what heartbeats carry.
 MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16
@@ -43,6 +41,9 @@ SIZE_LEARNING = 0.125
 
 #: The time of shorter tasks is mostly that of the clock.
 MIN_WALL_SECONDS = 1e-4
+
+#: No network moves a byte in less.
+MIN_SECONDS_A_BYTE = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,15 @@ class TaskRateCounter:
     """Adds up a worker's rates. The first task of each prefix is left out, as it imports and warms up."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, list[float]] = {}
-        self._transfers: dict[str, list[float]] = {}
+        #: By prefix :data:`TASK_SUMS`, and by sender :data:`TRANSFER_SUMS`; behind them, the turn of the last use.
+        self.tasks: dict[str, list[float]] = {}
+        self.transfers: dict[str, list[float]] = {}
         #: By prefix, the logarithm of the usual size of a task.
         self._usual_size: dict[str, float] = {}
         #: CPU seconds of all tasks, whether they count for the rates or not.
         self.cpu_seconds = 0.0
-        #: Grows with each use, and is kept behind the sums to tell which were used last.
-        self._turn = 0.0
+        #: Grows with each use.
+        self.turn = 0.0
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
@@ -97,12 +99,12 @@ class TaskRateCounter:
         seconds = wall / 1e9
         if seconds < MIN_WALL_SECONDS:
             return
-        sums = self._tasks.get(prefix)
+        sums = self.tasks.get(prefix)
         if sums is None:
-            self._begin(self._tasks, prefix, MAX_PREFIXES, TASK_SUMS)
+            self._begin(self.tasks, prefix, MAX_PREFIXES, TASK_SUMS)
             self._usual_size[prefix] = log(1.0 + nbytes)
             return
-        self._turn = sums[-1] = self._turn + 1
+        self.turn = sums[-1] = self.turn + 1
         log_size = log(1.0 + nbytes)
         usual = self._usual_size[prefix] or log_size
         larger = log_size - usual
@@ -113,7 +115,7 @@ class TaskRateCounter:
         share = min(1.0, cpu / wall)
         if n >= 5:
             seconds = min(seconds, MAX_TIMES_LONGER * sums[1] / n)
-        log_wall = log(seconds)
+        log_wall = log(seconds / MIN_WALL_SECONDS)
         sums[0] = n + 1.0
         sums[1] += seconds
         sums[2] += share * seconds
@@ -129,9 +131,9 @@ class TaskRateCounter:
         """Count data that came from another worker."""
         if nbytes < MIN_TRANSFER_BYTES or not seconds > 0:
             return
-        sums = self._transfers.get(sender) or self._begin(self._transfers, sender, MAX_SENDERS, TRANSFER_SUMS)
-        self._turn = sums[-1] = self._turn + 1
-        cost = log(seconds / nbytes)
+        sums = self.transfers.get(sender) or self._begin(self.transfers, sender, MAX_SENDERS, TRANSFER_SUMS)
+        self.turn = sums[-1] = self.turn + 1
+        cost = log(max(1.0, seconds / nbytes / MIN_SECONDS_A_BYTE))
         sums[0] += 1.0
         sums[1] += cost
         sums[2] += cost * cost
@@ -139,7 +141,7 @@ class TaskRateCounter:
 
     def usual(self, prefix: str) -> float:
         """Seconds that a task of a prefix usually takes here; 0.0 where that is not known."""
-        sums = self._tasks.get(prefix)
+        sums = self.tasks.get(prefix)
         return sums[1] / sums[0] if sums is not None and sums[0] > 1 else 0.0
 
     def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
@@ -147,74 +149,8 @@ class TaskRateCounter:
         if len(table) >= at_most:
             oldest = min(table, key=lambda each: table[each][-1])
             del table[oldest]
-            if table is self._tasks:
+            if table is self.tasks:
                 del self._usual_size[oldest]
-        table[name] = [0.0] * len(columns) + [self._turn]
+        self.turn += 1
+        table[name] = [0.0] * len(columns) + [self.turn]
         return table[name]
-
-    def encode(self, process: Sequence[float], running: Iterable[RunningTask] = ()) -> dict[str, Any]:
-        """The totals as plain data for msgpack."""
-        return {
-            "prefixes": list(self._tasks),
-            "tasks": _packed(sums[:-1] for sums in self._tasks.values()),
-            "senders": list(self._transfers),
-            "transfers": _packed(sums[:-1] for sums in self._transfers.values()),
-            "vitals": _packed([process]),
-            "running": [[task.prefix, task.seconds, task.nbytes] for task in running],
-        }
-
-
-def decode(payload: object) -> TaskRates:
-    """Check the totals that a heartbeat carries, and read them.
-
-    Raises
-    ------
-    RefusedPayload
-        On a missing or mistyped field, a number that is not finite, or too many names.
-    """
-    if not isinstance(payload, Mapping):
-        raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
-    prefixes = _names("prefixes", payload.get("prefixes"), MAX_PREFIXES)
-    senders = _names("senders", payload.get("senders"), MAX_SENDERS)
-    listed = payload.get("running")
-    if not isinstance(listed, (list, tuple)) or len(listed) > MAX_RUNNING:
-        raise RefusedPayload(f"pace: running is not a list of at most {MAX_RUNNING}")
-    return TaskRates(
-        prefixes,
-        _unpacked("tasks", payload.get("tasks"), len(prefixes), TASK_SUMS),
-        senders,
-        _unpacked("transfers", payload.get("transfers"), len(senders), TRANSFER_SUMS),
-        _unpacked("vitals", payload.get("vitals"), 1, PROCESS_SUMS)[0],
-        tuple(map(_running, listed)),
-    )
-
-
-def _packed(rows: Iterable[Sequence[float]]) -> bytes:
-    numbers = [number for row in rows for number in row]
-    return struct.pack(f"<{len(numbers)}d", *numbers)
-
-
-def _unpacked(name: str, value: object, rows: int, columns: Sequence[str]) -> NDArray[np.float64]:
-    expected = 8 * rows * len(columns)
-    if not isinstance(value, (bytes, bytearray, memoryview)) or len(value) != expected:
-        raise RefusedPayload(f"pace: {name} is not {expected} bytes")
-    numbers = np.frombuffer(value, dtype="<f8").reshape(rows, len(columns))
-    if not np.isfinite(numbers).all():
-        raise RefusedPayload(f"pace: {name} holds a number that is not finite")
-    return numbers
-
-
-def _names(field: str, value: object, at_most: int) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or len(value) > at_most:
-        raise RefusedPayload(f"pace: {field} is not a list of at most {at_most} names")
-    if not {str}.issuperset(map(type, value)) or max(map(len, value), default=0) > MAX_NAME_LENGTH:
-        raise RefusedPayload(f"pace: {field} has a name that is no text of at most {MAX_NAME_LENGTH} characters")
-    return tuple(value)
-
-
-def _running(entry: object) -> RunningTask:
-    if isinstance(entry, (list, tuple)) and len(entry) == 3:
-        prefix, seconds, nbytes = entry
-        if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
-            return RunningTask(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
-    raise RefusedPayload("pace: a running task is not a prefix, seconds and bytes")

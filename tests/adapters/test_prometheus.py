@@ -14,10 +14,11 @@ from dask_efficiency.causes import CAUSES
 from dask_efficiency.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger, Outcome, Used
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses, encode
+from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses
 from tests.adapters.prometheus_process import lint, needs_promtool
 
 SECOND = 1_000_000_000

@@ -19,7 +19,10 @@ from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, w
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
+from dask_efficiency.heartbeats import NUMBERS, encode
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
+from dask_efficiency.wire import Snapshot
 from tests.plugins.tasks import (
     Stopwatch,
     burn,
@@ -291,6 +294,12 @@ def test_a_cluster_whose_meter_failed_closes_cleanly(new_cluster, break_it, tmp_
 # -- what arrives from workers ---------------------------------------------------------------
 
 
+def with_numbers(honest: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A heartbeat with other numbers."""
+    numbers = [changes.get(name, number) for name, number in zip(NUMBERS, honest["a"], strict=False)]
+    return {**honest, "a": [*numbers, *honest["a"][len(NUMBERS) :]]}
+
+
 def hostile(kind: str, honest: dict[str, Any]) -> Any:
     """A payload that must not be booked."""
     if kind == "text":
@@ -302,34 +311,33 @@ def hostile(kind: str, honest: dict[str, Any]) -> Any:
     if kind == "another schema":
         return {**honest, "schema": 999}
     if kind == "NaN":
-        return {**honest, "elapsed": math.nan}
+        return with_numbers(honest, elapsed=math.nan)
     if kind == "infinite":
-        return {**honest, "running": math.inf}
+        return with_numbers(honest, running=math.inf)
     if kind == "negative":
-        return {**honest, "settled": {**honest["settled"], "idle": -1}}
+        return with_numbers(honest, **{"settled['idle']": -1})
     if kind == "does not add up":
-        return {**honest, "running": honest["running"] + 1}
+        return with_numbers(honest, running=honest["a"][NUMBERS.index("running")] + 1)
     if kind == "an unknown bucket":
-        return {**honest, "settled": {**honest["settled"], "coffee": 0}}
+        return {**honest, "a": [*honest["a"], 0]}
+    nthreads, elapsed = honest["a"][:2]
     if kind == "another number of threads":
-        return {**honest, "nthreads": 1, "elapsed": 2 * honest["elapsed"]}
+        return with_numbers(honest, nthreads=1, elapsed=2 * elapsed)
     if kind == "too many seconds":
         day = 24 * 3600 * 10**9
-        idle = honest["settled"]["idle"] + 2 * day
-        return {**honest, "elapsed": honest["elapsed"] + day, "settled": {**honest["settled"], "idle": idle}}
+        idle = honest["a"][NUMBERS.index("settled['idle']")] + nthreads * day
+        return with_numbers(honest, elapsed=elapsed + day, **{"settled['idle']": idle})
     if kind == "shrinking":
-        nothing = dict.fromkeys(honest["settled"], 0)
-        return {**honest, "seq": honest["seq"] + 10**6, "elapsed": 0, "settled": nothing, "running": 0, "prefixes": {}}
+        return encode(Snapshot(honest["i"], honest["n"] + 10**6, Ledger(nthreads, at=0).balance(at=0)))
     if kind == "too many prefixes":
-        row = next(iter(honest["prefixes"].values()), [0] * 7)
-        return {**honest, "prefixes": {f"prefix-{i}": [0] * len(row) for i in range(20_000)}}
+        return {**honest, "p": [each for i in range(20_000) for each in (i, f"prefix-{i}")]}
     if kind == "a long name":
-        return {**honest, "outside": {"x" * 1_000_000: 1}}
+        return {**honest, "t": [["x" * 1_000_000], [], ""]}
     if kind == "deep":
         deep: Any = []
         for _ in range(100):
             deep = [deep]
-        return {**honest, "settled": deep}
+        return {**honest, "a": deep}
     if kind == "off without a reason":
         return {"schema": 2, "off": 12}
     raise AssertionError(kind)

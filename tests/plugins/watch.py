@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency import efficiency_report
 from dask_efficiency.buckets import FINALIZED, Breakdown
+from dask_efficiency.heartbeats import decode
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
+from dask_efficiency.wire import NotMeasured
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
 RELATIVE, ABSOLUTE = 0.03, 0.015
@@ -142,8 +145,28 @@ def nothing_runs(client: Client) -> bool:
 
 
 def payloads(client: Client) -> dict[str, dict[str, Any]]:
-    """What each worker's heartbeat would carry now."""
-    return client.run(lambda dask_worker: dask_worker.metrics["efficiency"](dask_worker))
+    """What each worker answers when it is asked for a snapshot, by name; its heartbeats go on."""
+    answers = client.run(_ask_snapshot)
+    return {address: _shown(answer["snapshot"]) for address, answer in answers.items()}
+
+
+async def _ask_snapshot(dask_worker: Any) -> Any:
+    return await dask_worker.handlers["efficiency"]("snapshot")
+
+
+def _shown(payload: Any) -> dict[str, Any]:
+    snapshot = decode(payload)
+    if isinstance(snapshot, NotMeasured):
+        return {"off": snapshot.reason}
+    return {
+        "incarnation": snapshot.incarnation,
+        "nthreads": snapshot.balance.nthreads,
+        "elapsed": snapshot.balance.elapsed,
+        "running": snapshot.balance.running,
+        "settled": Counter(snapshot.balance.finalized),
+        "active": Counter(snapshot.balance.active),
+        "prefixes": dict(snapshot.balance.prefixes),
+    }
 
 
 def incarnations(client: Client) -> dict[str, str]:

@@ -10,7 +10,8 @@ import numpy as np
 from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, decode
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
+from tests.straggler.rates import arrived
 
 INTERVAL_SECONDS = 2.5
 HEARTBEAT_SECONDS = 1.25
@@ -124,7 +125,7 @@ class SimulatedCluster:
         running = [
             RunningTask(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began
         ]
-        rates = decode(counter.encode(tuple(map(float, self._process[name])), running))
+        rates = arrived(counter, tuple(map(float, self._process[name])), running)
         self.watch.receive(
             name,
             rates,

@@ -7,8 +7,9 @@ import pytest
 
 from dask_efficiency.straggler.interval import Interval
 from dask_efficiency.straggler.signals import RECEIVE, SEND
-from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRates, decode
+from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRates
 from dask_efficiency.straggler.transfers import MAX_WAIT_NS, MIN_TRANSFERS, TransferComparison
+from tests.straggler.rates import arrived
 
 WORKERS = [f"w{i}" for i in range(5)]
 SECOND = 1_000_000_000
@@ -20,7 +21,7 @@ def rates(receiver: str, times: int, cost: dict[tuple[str, str], float]) -> Task
     for sender in WORKERS:
         for _ in range(times if sender != receiver else 0):
             counter.transfer(sender, seconds=1e-2 * cost.get((sender, receiver), 1.0), nbytes=1_000_000)
-    return decode(counter.encode((0.0,) * 5))
+    return arrived(counter, (0.0,) * 5)
 
 
 def compared(comparison: TransferComparison, *, at: int) -> Interval:
@@ -54,7 +55,7 @@ def test_few_transfers_wait_for_more_but_not_for_ever(comparison: TransferCompar
     for worker, sender in zip(WORKERS, WORKERS[1:] + WORKERS[:1], strict=True):
         counter = TaskRateCounter()
         counter.transfer(sender, seconds=1.0, nbytes=1_000_000)
-        comparison.receive(worker, decode(counter.encode((0.0,) * 5)))
+        comparison.receive(worker, arrived(counter, (0.0,) * 5))
     assert np.isnan(compared(comparison, at=SECOND).residual).all()
     assert np.isfinite(compared(comparison, at=MAX_WAIT_NS + SECOND).residual[RECEIVE]).all()
 

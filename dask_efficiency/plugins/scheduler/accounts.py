@@ -44,6 +44,10 @@ MIN_SILENT_HEARTBEATS = 3
 RECENT_MOMENTS = 1_200
 
 
+#: A worker is asked for everything once in so many nanoseconds.
+ASK_AGAIN_NS = 10_000_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What the cluster had done by one instant, as far as heartbeats had come."""
@@ -91,6 +95,8 @@ class ClusterAccounts:
         Hears which workers come and go, and of their heartbeats.
     left_in_order
         Called with a worker that said that it closes, and is gone before its final snapshot came.
+    ask_everything
+        Called with the addresses of workers whose heartbeats must tell everything, as too many were lost.
     guard
         What the accounts' failures go no further than.
     """
@@ -103,6 +109,7 @@ class ClusterAccounts:
         windows: dict[str, ClusterWindow],
         recording: Recording,
         left_in_order: Callable[[Presence], object],
+        ask_everything: Callable[[list[str]], object],
         guard: Guard,
     ) -> None:
         self.scheduler = scheduler
@@ -112,6 +119,9 @@ class ClusterAccounts:
         self._options = options
         self._recording = recording
         self._left_in_order = left_in_order
+        self._ask_everything = ask_everything
+        #: When each worker may be asked for everything again, by address.
+        self._ask_again: dict[str, int] = {}
         #: Seconds since the epoch at which the accounts began.
         self.since = time.time()
         self.cluster = ClusterLedger(at=time.monotonic_ns())
@@ -191,6 +201,7 @@ class ClusterAccounts:
         self._servers.pop(address, None)
         self.work.worker_left(address)
         self._last_payload.pop(address, None)
+        self._ask_again.pop(address, None)
         presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
@@ -206,6 +217,7 @@ class ClusterAccounts:
         self.reconcile()
         self.idle.catch_up(at=at)
         now = time.time()
+        missed = []
         for address, ws in self.scheduler.workers.items():
             payload = ws.metrics.get(METRIC)
             if payload is None or payload is self._last_payload.get(address):
@@ -215,6 +227,12 @@ class ClusterAccounts:
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
             self._take_snapshot(address, payload, at - age)
             self.stragglers.take_heartbeat(address, ws, payload, at - age)
+            presence = self.cluster.present.get(address)
+            if presence is not None and presence.missed and at >= self._ask_again.get(address, at):
+                self._ask_again[address] = at + ASK_AGAIN_NS
+                missed.append(address)
+        if missed:
+            self._ask_everything(missed)
         self.stragglers.poll(at)
         self._polled = at
         heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))

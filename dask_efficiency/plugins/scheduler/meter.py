@@ -63,7 +63,14 @@ class ClusterMeter:
         self._workers = WorkerHalves(scheduler, session, self._options, windows)
         self._recording = Recording(scheduler, self._workers, self._options, self.transition, self._rebind)
         self.accounts = ClusterAccounts(
-            scheduler, session, self._options, windows, self._recording, self._ask_later, self.guard
+            scheduler,
+            session,
+            self._options,
+            windows,
+            self._recording,
+            self._ask_later,
+            self._ask_everything,
+            self.guard,
         )
         self._work = self.accounts.work
         self._present = self.accounts.cluster.present
@@ -224,6 +231,10 @@ class ClusterMeter:
     def _ask_later(self, presence: Presence) -> None:
         """Ask a worker that left in order for its final snapshot, should that not come by itself."""
         self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_leaving, presence)
+
+    def _ask_everything(self, addresses: list[str]) -> None:
+        """Have workers tell everything in their next heartbeats; nobody waits for that."""
+        self.scheduler._ongoing_background_tasks.call_soon(self._workers.ask_everything, addresses)
 
     async def _ask_leaving(self, presence: Presence) -> None:
         if presence in self.accounts.cluster.closing:

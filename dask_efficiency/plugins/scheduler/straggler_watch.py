@@ -15,11 +15,12 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.heartbeats import header
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import decode
+from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
 from dask_efficiency.straggler.wording import describe
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Stragglers:
         self._watch = StragglerWatch()
         #: Address to the name of the worker that is, or was last, there.
         self._names: dict[str, str] = {}
+        #: What heartbeats told of those that are there, by address.
+        self._rates: dict[str, ReceivedRates] = {}
         #: Workers whose task rates were refused, which is logged once.
         self._refused: set[str] = set()
         self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
@@ -75,24 +78,30 @@ class Stragglers:
 
     def worker_left(self, address: str) -> None:
         """A worker was removed."""
+        self._rates.pop(address, None)
         self._guard(self._watch.left, address, now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Take the task rates that a heartbeat carries, if it carries any."""
         if isinstance(payload, Mapping) and "pace" in payload:
-            self._guard(self._take_task_rates, address, ws, payload["pace"], at)
+            self._guard(self._take_task_rates, address, ws, payload, at)
 
-    def _take_task_rates(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
+    def _take_task_rates(self, address: str, ws: WorkerState, payload: Mapping[str, Any], at: int) -> None:
         presence = self._cluster.present.get(address)
         if presence is None:
             return
+        sender = header(payload)
         try:
-            rates = decode(payload)
+            found = read_task_rates(payload["pace"], sender[0] if sender else "", self._rates.get(address))
         except RefusedPayload as refusal:
             if address not in self._refused:
                 self._refused.add(address)
                 logger.warning("dask_efficiency refused the task rates of %s: %s", address, refusal)
             return
+        if isinstance(found, MissedRates):
+            presence.missed = True
+            return
+        self._rates[address] = found
         paused, spilling = (
             presence.activity.get(str(bucket), 0) / 1e9 / max(1, presence.nthreads)
             for bucket in (Bucket.PAUSED, Bucket.SPILL)
@@ -103,7 +112,7 @@ class Stragglers:
         gpu = presence.snapshot.gpu if presence.snapshot is not None else None
         kernels = gpu.kernels if gpu is not None else ()
         self._watch.receive(
-            address, rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
+            address, found.rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
         )
 
     def poll(self, at: int) -> None:

@@ -98,6 +98,10 @@ class WorkerHalves:
             message["limit"] = max(MIN_ROWS, MAX_ROWS // max(1, len(self._scheduler.workers)))
         return await self._broadcast(message, addresses)
 
+    async def ask_everything(self, addresses: list[str]) -> None:
+        """Have some workers tell everything in their next heartbeats; one that does not hear may be asked again."""
+        await self.ask(names.EVERYTHING, addresses=addresses)
+
     async def ask_final_snapshot(self, address: str) -> Any:
         """The final snapshot of a worker that left in order; None if it does not answer.
 

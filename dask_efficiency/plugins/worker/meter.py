@@ -13,11 +13,13 @@ from weakref import WeakKeyDictionary
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
+from dask_efficiency.heartbeats import HeartbeatWriter
 from dask_efficiency.ledger import Availability, Ledger, Outcome, Used, WindowBalance
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
     CLOSE,
+    EVERYTHING,
     FINAL_SNAPSHOT,
     FLUSH,
     METRIC,
@@ -38,7 +40,7 @@ from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.processors import encode_processors
 from dask_efficiency.slots import SlotTracker
-from dask_efficiency.wire import OWN_WORK, Snapshot, encode, encode_not_measured, encode_window
+from dask_efficiency.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +86,7 @@ class WorkerMeter:
         self._plugin = plugin
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
+        self._heartbeats = HeartbeatWriter()
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
         self._metrics = FineMetrics(worker.digests_total)
@@ -188,7 +191,7 @@ class WorkerMeter:
         self._final = {
             "worker": self.worker.address,
             "session": self.session,
-            "snapshot": encode(self._snapshot(at, final=True)),
+            "snapshot": self._heartbeats.everything(self._snapshot(at, final=True)),
             "windows": windows,
             **self._processors(),
         }
@@ -369,7 +372,7 @@ class WorkerMeter:
                 at = monotonic_ns()
                 self._gpu.name_running()
                 self._catch_up(at)
-                payload = encode(self._snapshot(at))
+                payload = self._heartbeats.heartbeat(self._snapshot(at))
                 if self._process_metrics is not None:
                     try:
                         core_wait = None if self._process is None else self._process.core_wait.all
@@ -395,7 +398,8 @@ class WorkerMeter:
         """Answer the scheduler, with profiles of at most ``limit`` rows.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
-        window is the recording or nothing, and ``flush`` what was recorded; ``last-words`` of a worker that closes.
+        window is the recording or nothing, and ``flush`` what was recorded; ``everything`` in the next heartbeats;
+        ``last-words`` of a worker that closes.
         """
         if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
@@ -405,6 +409,11 @@ class WorkerMeter:
             return {}
         if action == FLUSH:
             return self._flush()
+        if action == EVERYTHING:
+            self._heartbeats.begin_anew()
+            if self._process_metrics is not None:
+                self._process_metrics.begin_anew()
+            return {}
         if self.off is None:
             try:
                 if action == ASK_FINAL_SNAPSHOT:
@@ -412,7 +421,10 @@ class WorkerMeter:
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)
-                answer: dict[str, Any] = {"snapshot": encode(self._snapshot(at)), **self._processors()}
+                answer: dict[str, Any] = {
+                    "snapshot": self._heartbeats.everything(self._snapshot(at)),
+                    **self._processors(),
+                }
                 if action == OPEN:
                     self._open_window(window, at)
                 elif action == CLOSE:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins.worker.fine_metrics import SPILL_LABELS
 from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class ProcessMetrics:
 
     def __init__(self, worker: Worker) -> None:
         self.counter = TaskRateCounter()
+        self._writer = TaskRateWriter()
         self._worker = worker
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
@@ -52,7 +54,11 @@ class ProcessMetrics:
             for ts in longest[:MAX_RUNNING]
             if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
         ]
-        return self.counter.encode(totals, running)
+        return self._writer.heartbeat(self.counter, totals, running)
+
+    def begin_anew(self) -> None:
+        """The scheduler misses something: tell everything in the next heartbeats."""
+        self._writer.begin_anew()
 
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""

@@ -9,10 +9,11 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Balance, Ledger, Outcome
 from dask_efficiency.plugins.scheduler.accounts import Moment
 from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.wire import Snapshot, SnapshotCauses, encode
+from dask_efficiency.wire import Snapshot, SnapshotCauses
 
 SECOND = 1_000_000_000
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.scheduler.timelines import Timelines
 from dask_efficiency.timeline import TimelineRecorder
-from dask_efficiency.wire import Snapshot, encode
+from dask_efficiency.wire import Snapshot
 
 SECOND = 1_000_000_000
 

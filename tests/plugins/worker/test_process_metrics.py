@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugins.worker.process_metrics import MAX_INPUTS, ProcessMetrics, input_bytes
-from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, decode
+from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, read_task_rates
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, TaskRates
 
 SECOND = 1_000_000_000
 
@@ -16,6 +17,13 @@ def worker() -> Any:
     return SimpleNamespace(
         transfer_incoming_log=deque(maxlen=4), digests_total={}, state=SimpleNamespace(executing=set())
     )
+
+
+def decode(payload: Any) -> TaskRates:
+    """The rates as the scheduler has them."""
+    found = read_task_rates(payload)
+    assert isinstance(found, ReceivedRates)
+    return found.rates
 
 
 def transfer(who: str, duration: float = 0.1) -> dict[str, Any]:

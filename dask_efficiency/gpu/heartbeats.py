@@ -1,0 +1,313 @@
+"""GPU accounts in heartbeats: what changed of them, and the same read back and checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, mapping, short, text, whole
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
+
+#: Kernels whose names are remembered on both sides, should they come back among those that took most time.
+MAX_KERNELS = 200
+
+_COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
+_DEVICE_COUNTS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
+
+#: Ten thousand smaller numbers can be added up in 64 bits.
+MAX_SMALL = 1 << 49
+
+#: Nanoseconds by prefix, in one table: hidden ones, bounds, and from here on the shares of each device.
+_HIDDEN, _BOUNDS, _SHARES = range(3)
+
+Where = tuple[int, str]
+Kernel = tuple[str, str]
+
+
+class GpuWriter:
+    """A worker's GPU accounts as heartbeats carry them; see :class:`~dask_efficiency.packed.TableWriter`."""
+
+    def __init__(self, depth: int) -> None:
+        self._by_prefix: TableWriter[Where] = TableWriter(1, rising=True, depth=depth)
+        self._kernels: TableWriter[Kernel] = TableWriter(2, rising=False, depth=depth)
+        self._rows: dict[Kernel, tuple[int, int]] = {}
+        #: What seldom changes, and in which state it did.
+        self._kept: list[Any] | None = None
+        self._kept_at = -1
+        self._numbers: list[int] = []
+        self._readings: list[float] = []
+
+    def take(self, gpu: GpuTotals, seq: int) -> None:
+        """Note a state."""
+        kept = [
+            gpu.meter[:MAX_NAME_LENGTH],
+            gpu.description[:MAX_NAME_LENGTH],
+            [[device.uuid, device.name[:MAX_NAME_LENGTH]] for device in gpu.devices],
+            [[uuid, *row] for uuid, row in gpu.readings.items()],
+        ]
+        if kept != self._kept:
+            self._kept, self._kept_at = kept, seq
+        self._numbers = [getattr(gpu, name) for name in _COUNTS]
+        for device in gpu.devices:
+            self._numbers += [getattr(device, name) for name in _DEVICE_COUNTS]
+        self._readings = [number for row in gpu.readings.values() for number in row.values()]
+        rows: dict[Where, tuple[int]] = {}
+        for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
+            for prefix, ns in shares.items():
+                rows[at, prefix] = (ns,)
+        self._by_prefix.take(rows, seq)
+        self._take_kernels(gpu.kernels, seq)
+
+    def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
+        now: dict[Kernel, tuple[int, int]] = {}
+        for prefix, name, launches, ns in kernels:
+            key = prefix, name[:MAX_NAME_LENGTH]
+            before = now.get(key)
+            now[key] = (launches, ns) if before is None else (before[0] + launches, before[1] + ns)
+        if len(self._rows) <= MAX_KERNELS:
+            now = {**dict.fromkeys(self._rows, (0, 0)), **now}
+        self._rows = now
+        self._kernels.take(now, seq)
+
+    def mark(self) -> None:
+        """A payload with this state was sent."""
+        self._by_prefix.mark()
+        self._kernels.mark()
+
+    def write(self, since: int) -> tuple[dict[str, Any], str]:
+        """What changed after a state, -1 for all there is; and its part of the payload's text."""
+        shares, places = self._by_prefix.write(since)
+        kernels, names = self._kernels.write(since)
+        found: dict[str, Any] = {"a": list(self._numbers), "r": list(self._readings)}
+        if self._kept_at > since:
+            found["k"] = _copied(self._kept)
+        if places:
+            found["p"] = [list(each) if isinstance(each, tuple) else each for each in places]
+        if names:
+            found["n"] = [list(each) if isinstance(each, tuple) else each for each in names]
+        return found, shares + kernels
+
+
+def _copied(plain: Any) -> Any:
+    return [_copied(each) for each in plain] if isinstance(plain, list) else plain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldGpu:
+    """GPU accounts as the scheduler has them."""
+
+    totals: GpuTotals
+    by_prefix: Table[Where]
+    #: By place, whose nanoseconds they are.
+    where: NDArray[np.int64]
+    kernels: Table[Kernel]
+    kept: tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]
+
+
+def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
+    """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them.
+
+    Raises
+    ------
+    RefusedPayload
+        As of :func:`~dask_efficiency.gpu.plain.decode_gpu`.
+    """
+    given = mapping("gpu", payload)
+    kept = _kept(given["k"]) if "k" in given else last.kept if last is not None else _kept(None)
+    by_prefix = read_table(
+        "gpu.shares",
+        last.by_prefix if last is not None else None,
+        texts,
+        given.get("p"),
+        columns=1,
+        rising=True,
+        check=_where,
+    ).table
+    kernels = read_table(
+        "gpu.kernels",
+        last.kernels if last is not None else None,
+        texts,
+        given.get("n"),
+        columns=2,
+        rising=False,
+        check=_kernel,
+    ).table
+    if last is not None and by_prefix.names is last.by_prefix.names:
+        where = last.where
+    else:
+        where = np.array([-1 if name is None else name[0] for name in by_prefix.names], np.int64)
+    meter, description, known, sensors = kept
+    numbers = _numbers(given.get("a"), len(_COUNTS) + len(_DEVICE_COUNTS) * len(known))
+    if len(where) and where.max() >= _SHARES + len(known):
+        raise RefusedPayload(f"gpu.shares are of device {where.max() - _SHARES}; expected one of {len(known)}")
+    devices = []
+    for i, (uuid, name) in enumerate(known):
+        begin = len(_COUNTS) + len(_DEVICE_COUNTS) * i
+        counts = dict(zip(_DEVICE_COUNTS, numbers[begin : begin + len(_DEVICE_COUNTS)], strict=True))
+        shares = _ByPrefix(by_prefix, where, _SHARES + i)
+        devices.append(_checked(DeviceTotals(uuid, name, shares=shares, **counts), shares.sum))
+    totals = GpuTotals(
+        meter=meter,
+        description=description,
+        devices=tuple(devices),
+        kernels=_Kernels(kernels),
+        hidden=_ByPrefix(by_prefix, where, _HIDDEN),
+        bounds=_ByPrefix(by_prefix, where, _BOUNDS),
+        readings=_readings(given.get("r"), sensors),
+        **dict(zip(_COUNTS, numbers, strict=False)),
+    )
+    if totals.attributed_ns > totals.kernel_ns:
+        raise RefusedPayload(
+            f"gpu.attributed_ns is {totals.attributed_ns}; expected at most kernel_ns = {totals.kernel_ns}"
+        )
+    return HeldGpu(totals, by_prefix, where, kernels, kept)
+
+
+class _ByPrefix(Mapping[str, int]):
+    """A part of the table of nanoseconds by prefix; made when it is looked at."""
+
+    __slots__ = ("_found", "_of", "_table", "_where")
+
+    def __init__(self, table: Table[Where], where: NDArray[np.int64], of: int) -> None:
+        self._table, self._where, self._of = table, where, of
+        self._found: dict[str, int] | None = None
+
+    @property
+    def sum(self) -> int:
+        rows = self._table.rows[self._where == self._of]
+        return column_sums(rows, small=not len(rows) or int(rows.max()) < MAX_SMALL)[0]
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        if self._found is None:
+            names, rows = self._table.names, self._table.rows[:, 0].tolist()
+            self._found = {
+                name[1]: ns for name, ns in zip(names, rows, strict=True) if name is not None and name[0] == self._of
+            }
+        return self._found
+
+    def __getitem__(self, prefix: str) -> int:
+        return self._rows[prefix]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class _Kernels(Sequence[KernelTotals]):
+    """The kernels that took most time first; made when they are looked at."""
+
+    __slots__ = ("_found", "_table")
+
+    def __init__(self, table: Table[Kernel]) -> None:
+        self._table = table
+        self._found: tuple[KernelTotals, ...] | None = None
+
+    @property
+    def _rows(self) -> tuple[KernelTotals, ...]:
+        if self._found is None:
+            pairs = zip(self._table.names, self._table.rows.tolist(), strict=True)
+            found = [KernelTotals(*name, *row) for name, row in pairs if name is not None and any(row)]
+            # The sum of the others, whose name and prefix are the same, comes last.
+            found.sort(key=lambda kernel: (kernel.prefix == kernel.name, -kernel.ns, kernel.prefix, kernel.name))
+            self._found = tuple(found)
+        return self._found
+
+    @overload
+    def __getitem__(self, i: int) -> KernelTotals: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[KernelTotals]: ...
+    def __getitem__(self, i: int | slice) -> KernelTotals | Sequence[KernelTotals]:
+        return self._rows[i]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._rows == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment] # as of any sequence that is compared by what it holds
+
+
+def _checked(device: DeviceTotals, shares: int) -> DeviceTotals:
+    counted = device.kernels + device.copies + device.idle
+    if counted != device.elapsed:
+        raise RefusedPayload(
+            f"gpu.devices: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
+            f"expected elapsed = {device.elapsed} ns"
+        )
+    shared = shares + device.unattributed
+    if shared != device.kernels + device.copies:
+        raise RefusedPayload(
+            f"gpu.devices: {short(device.uuid)} has {shared} ns of shares and unattributed; "
+            f"expected kernels + copies = {device.kernels + device.copies} ns"
+        )
+    return device
+
+
+def _kept(
+    value: object,
+) -> tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]:
+    entries = listed("gpu.k", value)
+    if len(entries) != 4:
+        raise RefusedPayload(f"gpu.k is {short(value)}; expected a meter, its description, devices and readings")
+    devices = []
+    for entry in listed("gpu.devices", entries[2]):
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise RefusedPayload(f"gpu.devices has {short(entry)}; expected a uuid and a name")
+        devices.append((text("gpu.devices.uuid", entry[0]), text("gpu.devices.name", entry[1])))
+    uuids = [uuid for uuid, _ in devices]
+    if len(set(uuids)) < len(uuids):
+        raise RefusedPayload(f"gpu.devices has uuids {short(uuids)}; expected each once")
+    sensors = []
+    for entry in listed("gpu.readings", entries[3]):
+        names = tuple(text("gpu.readings", name) for name in listed("gpu.readings", entry))
+        if not names:
+            raise RefusedPayload("gpu.readings are of no device")
+        sensors.append(names)
+    return text("gpu.meter", entries[0]), text("gpu.description", entries[1]), tuple(devices), tuple(sensors)
+
+
+def _numbers(value: object, length: int) -> Sequence[int]:
+    numbers = listed("gpu.a", value)
+    if len(numbers) != length:
+        raise RefusedPayload(f"gpu.a has {len(numbers)} numbers; expected {length}")
+    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > MAX_NANOSECONDS:
+        for number in numbers:
+            whole("gpu.a", number)
+    return numbers
+
+
+def _readings(value: object, sensors: tuple[tuple[str, ...], ...]) -> dict[str, dict[str, float]]:
+    numbers = listed("gpu.readings", value)
+    expected = sum(map(len, sensors)) - len(sensors)
+    if len(numbers) != expected:
+        raise RefusedPayload(f"gpu.readings has {len(numbers)} numbers; expected {expected}")
+    if not {*map(type, numbers)} <= {int, float} or not all(map(math.isfinite, numbers)):
+        raise RefusedPayload(f"gpu.readings has {short(numbers)}; expected finite numbers")
+    found: dict[str, dict[str, float]] = {}
+    begin = 0
+    for uuid, *names in sensors:
+        found[uuid] = dict(zip(names, map(float, numbers[begin:]), strict=False))
+        begin += len(names)
+    return found
+
+
+def _where(name: str, value: object) -> Where:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise RefusedPayload(f"{name} has {short(value)}; expected whose nanoseconds they are and a prefix")
+    return whole(name, value[0]), text(name, value[1])
+
+
+def _kernel(name: str, value: object) -> Kernel:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise RefusedPayload(f"{name} has {short(value)}; expected a prefix and a kernel")
+    return text(name, value[0]), text(name, value[1])

@@ -1,0 +1,431 @@
+"""Heartbeats: snapshots as what changed in them, written on the worker and read on the scheduler.
+
+A heartbeat says after which of its worker's former states it tells all changes: the one before the last few, so that
+some may be lost. It fits whatever state since then the scheduler has; the first ones, and one every so often, tell
+everything. A scheduler that has none that fits asks for everything. Totals travel, not differences: what was lost,
+came twice or late cannot be counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import add, sub
+from typing import Any, NamedTuple
+
+from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES, name_of
+from dask_efficiency.checks import (
+    MAX_NANOSECONDS,
+    RefusedPayload,
+    flag,
+    listed,
+    mapping,
+    short,
+    text,
+    whole,
+)
+from dask_efficiency.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.ledger import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
+from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
+
+#: Heartbeats that each change is told in. The scheduler looks twice a second at what came last, so it may miss every
+#: other one where workers send two a second, and a connection that breaks loses one more.
+REPEATS = 4
+
+#: One heartbeat of so many tells everything, should asking for it fail.
+EVERYTHING = 128
+
+#: The numbers that travel in each heartbeat, in this order.
+_SETTLED = tuple(map(str, (*FREE_BUCKETS, *TASK_BUCKETS)))
+_TASKS = tuple(map(str, Outcome))
+_ACTIVE = tuple(map(str, ACTIVE_BUCKETS))
+_CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
+_CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
+NUMBERS = (
+    "nthreads",
+    "elapsed",
+    "running",
+    *(f"settled[{name!r}]" for name in _SETTLED),
+    *(f"tasks[{name!r}]" for name in _TASKS),
+    *(f"active[{name!r}]" for name in _ACTIVE),
+    *(f"causes.settled[{name!r}]" for name in _CAUSES),
+    *(f"causes.active[{name!r}]" for name in _CAUSES),
+)
+_HEAD = 3
+_AT_TASKS = _HEAD + len(_SETTLED)
+_AT_ACTIVE = _AT_TASKS + len(_TASKS)
+_AT_CAUSES = _AT_ACTIVE + len(_ACTIVE)
+_AT_ACTIVE_CAUSES = _AT_CAUSES + len(_CAUSES)
+_AT_OUTSIDE = len(NUMBERS)
+_AT_HELD = _HEAD + len(FREE_BUCKETS)
+_NONCPU, _OVERHEAD = (_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED)
+_ACTIVE_NONCPU, _ACTIVE_OVERHEAD = (_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED)
+_NONCPU_CAUSES = len(CAUSES[Bucket.THREAD_NONCPU])
+
+
+# -- on the worker ---------------------------------------------------------------------------------
+
+
+class Sent:
+    """Which heartbeats were sent, and so since which state the next one tells what changed."""
+
+    def __init__(self) -> None:
+        self._last: deque[int] = deque(maxlen=REPEATS)
+        self._heartbeats = 0
+
+    def since(self) -> int:
+        """A state's number; -1 where the next heartbeat tells everything."""
+        self._heartbeats += 1
+        everything = len(self._last) < REPEATS or self._heartbeats % EVERYTHING == 0
+        return -1 if everything else self._last[0]
+
+    def mark(self, seq: int) -> None:
+        """A heartbeat was made."""
+        self._last.append(seq)
+
+    def begin_anew(self) -> None:
+        """Tell everything in as many heartbeats as tell of a change."""
+        self._last.clear()
+
+
+class HeartbeatWriter:
+    """What a worker's heartbeats, and its answers, carry of its snapshots, which are given in order."""
+
+    def __init__(self) -> None:
+        self._sent = Sent()
+        self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS), rising=True, depth=REPEATS)
+        self._gpu: GpuWriter | None = None
+        #: The names of what is outside the slots and of the details, and why nobody samples; and since which state.
+        self._named: list[Any] | None = None
+        self._named_at = -1
+
+    def heartbeat(self, snapshot: Snapshot) -> dict[str, Any]:
+        """What changed in the last few heartbeats, or everything; fresh objects each time."""
+        payload = self._write(snapshot, self._sent.since())
+        self._sent.mark(snapshot.seq)
+        self._prefixes.mark()
+        if self._gpu is not None:
+            self._gpu.mark()
+        return payload
+
+    def everything(self, snapshot: Snapshot) -> dict[str, Any]:
+        """All of a snapshot, for an answer; fresh objects each time."""
+        return self._write(snapshot, -1)
+
+    def begin_anew(self) -> None:
+        """The scheduler misses something: tell everything in the next heartbeats."""
+        self._sent.begin_anew()
+
+    def _write(self, snapshot: Snapshot, since: int) -> dict[str, Any]:
+        balance, causes, seq = snapshot.balance, snapshot.causes, snapshot.seq
+        payload: dict[str, Any] = {"schema": SCHEMA, "i": snapshot.incarnation, "n": seq}
+        if since >= 0:
+            payload["s"] = since
+        if snapshot.final:
+            payload["f"] = True
+        payload["a"] = [
+            balance.nthreads,
+            balance.elapsed,
+            balance.running,
+            *map(balance.finalized.get, _SETTLED, repeat(0)),
+            *map(balance.tasks.get, _TASKS, repeat(0)),
+            *map(balance.active.get, _ACTIVE, repeat(0)),
+            *map(causes.finalized.get, _CAUSES, repeat(0)),
+            *map(causes.active.get, _CAUSES, repeat(0)),
+            *snapshot.outside.values(),
+            *snapshot.details.values(),
+        ]
+        self._prefixes.take(balance.prefixes, seq)
+        told, names = self._prefixes.write(since)
+        if names:
+            payload["p"] = names
+        named = [list(snapshot.outside), list(snapshot.details), causes.not_sampled]
+        if named != self._named:
+            self._named, self._named_at = named, seq
+        if self._named_at > since:
+            payload["t"] = named
+        if snapshot.gpu is not None:
+            if self._gpu is None:
+                self._gpu = GpuWriter(REPEATS)
+            self._gpu.take(snapshot.gpu, seq)
+            payload["g"], more = self._gpu.write(since)
+            told += more
+        payload["b"] = told
+        return payload
+
+
+# -- on the scheduler ------------------------------------------------------------------------------
+
+
+class Missed(NamedTuple):
+    """A heartbeat that tells of changes since a state which the scheduler does not have."""
+
+    incarnation: str
+    seq: int
+
+
+#: The names of what is outside the slots, and of the details, and why nobody samples.
+Texted = tuple[tuple[str, ...], tuple[str, ...], str]
+
+
+class Grown(NamedTuple):
+    """What a snapshot adds to the one before it, by name; what did not change is missing."""
+
+    finalized: dict[str, int]
+    tasks: dict[str, int]
+    active: dict[str, int]
+    #: Causes may shrink, where they were not known so well before.
+    causes: dict[str, int]
+    active_causes: dict[str, int]
+
+
+class Received(NamedTuple):
+    """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
+
+    snapshot: Snapshot
+    #: Its :data:`NUMBERS`, then those outside the slots and the details.
+    numbers: Sequence[int]
+    named: Texted
+    prefixes: Table[str]
+    #: By :data:`~dask_efficiency.ledger.TASK_BUCKETS`, nanoseconds of all prefixes.
+    sums: Sequence[int]
+    gpu: HeldGpu | None
+    #: By how much each of :data:`NUMBERS` grew.
+    grown: Sequence[int]
+    #: Places of the prefixes that grew (others may be among them), and by how much.
+    at: Rows
+    gained: Ints
+
+    def grown_by_name(self) -> Grown:
+        """What the accounts gained."""
+        grown = self.grown
+        return Grown(
+            _named(_SETTLED, grown[_HEAD:_AT_TASKS]),
+            _named(_TASKS, grown[_AT_TASKS:_AT_ACTIVE]),
+            _named(_ACTIVE, grown[_AT_ACTIVE:_AT_CAUSES]),
+            _named(_CAUSES, grown[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
+            _named(_CAUSES, grown[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
+        )
+
+
+def header(payload: object) -> tuple[str, int] | None:
+    """Whose payload it is, and which of its; None where that cannot be told."""
+    if isinstance(payload, Mapping) and type(payload.get("i")) is str and type(payload.get("n")) is int:
+        return payload["i"], payload["n"]
+    return None
+
+
+def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
+    """Check a payload and read it.
+
+    Parameters
+    ----------
+    payload
+        What a :class:`HeartbeatWriter` made, or :func:`~dask_efficiency.wire.encode_not_measured`.
+    last
+        What was read of this worker last, if anything was; an older payload than this must not come here.
+
+    Returns
+    -------
+    Received, NotMeasured or Missed
+        Of what is received the same holds as of what was sent in full: see below.
+
+    Raises
+    ------
+    RefusedPayload
+        On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
+        absurdly large number, too many or too long names, buckets that do not
+        add up to nthreads x elapsed, prefixes that do not add up to the buckets (to at most ``spill``) or that
+        shrank, or GPU accounts out of order.
+    """
+    fields = mapping("snapshot", payload)
+    check_schema(fields.get("schema"))
+    if "off" in fields:
+        return NotMeasured(text("off", fields["off"]))
+    incarnation, seq = text("i", fields.get("i")), whole("n", fields.get("n"))
+    known = last if last is not None and last.snapshot.incarnation == incarnation else None
+    base = None
+    if "s" in fields:
+        if known is None or known.snapshot.seq < whole("s", fields["s"]):
+            return Missed(incarnation, seq)
+        base = known
+    named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
+    outside, details, not_sampled = named
+    numbers = _numbers(fields.get("a"), len(outside), len(details))
+    grown = _grown(numbers, known.numbers) if known is not None else numbers
+    texts = Texts("b", fields.get("b"))
+    change = read_table(
+        "prefixes",
+        base.prefixes if base is not None else None,
+        texts,
+        fields.get("p"),
+        columns=len(TASK_BUCKETS),
+        rising=True,
+        check=text,
+    )
+    prefixes, at, gained, small = change
+    if base is None or gained is None:
+        at, gained = _gained("prefixes", prefixes, known.prefixes if known is not None else None)
+        sums = column_sums(prefixes.rows, small=small and base is None)
+    else:
+        sums = list(map(add, base.sums, column_sums(gained, small=small)))
+    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS], strict=True):
+        # A free slot, which is no prefix's, may wait for spilling too.
+        if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
+            raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
+    gpu = None
+    if "g" in fields:
+        gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
+    texts.end()
+    causes = SnapshotCauses(
+        _Named(_CAUSES, numbers, _AT_CAUSES),
+        _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
+        not_sampled,
+    )
+    balance = Balance(
+        nthreads=numbers[0],
+        elapsed=numbers[1],
+        running=numbers[2],
+        finalized=_Named(_SETTLED, numbers, _HEAD),
+        prefixes=RowView(prefixes),
+        tasks=_Named(_TASKS, numbers, _AT_TASKS),
+        active=_Named(_ACTIVE, numbers, _AT_ACTIVE),
+    )
+    snapshot = Snapshot(
+        incarnation=incarnation,
+        seq=seq,
+        balance=balance,
+        outside=dict(zip(outside, numbers[_AT_OUTSIDE:], strict=False)),
+        details=dict(zip(details, numbers[_AT_OUTSIDE + len(outside) :], strict=True)),
+        final=flag("f", fields.get("f", False)),
+        gpu=None if gpu is None else gpu.totals,
+        causes=causes,
+    )
+    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
+
+
+def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
+    """All :data:`NUMBERS`, which add up, and so many more."""
+    if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + outside + details:
+        raise RefusedPayload(f"a is {short(value)}; expected {len(NUMBERS)} + {outside} + {details} numbers")
+    numbers: Sequence[int] = value
+    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > MAX_NANOSECONDS:
+        names = (*NUMBERS, *["outside"] * outside, *["details"] * details)
+        for name, number in zip(names, numbers, strict=True):
+            whole(name, number)
+    nthreads, elapsed, running = numbers[:_HEAD]
+    recorded = sum(numbers[_HEAD:_AT_TASKS]) + running
+    if recorded != nthreads * elapsed:
+        raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
+    held = sum(numbers[_AT_HELD:_AT_TASKS]) + running
+    active = sum(numbers[_AT_ACTIVE:_AT_CAUSES])
+    if active != held:
+        raise RefusedPayload(f"active holds {active} ns; expected {held}, as settled and running")
+    for name, begin, whole_of in (
+        ("settled", _AT_CAUSES, (_NONCPU, _OVERHEAD)),
+        ("active", _AT_ACTIVE_CAUSES, (_ACTIVE_NONCPU, _ACTIVE_OVERHEAD)),
+    ):
+        middle = begin + _NONCPU_CAUSES
+        parts = sum(numbers[begin:middle]), sum(numbers[middle : begin + len(_CAUSES)])
+        for bucket, told, at in zip(_CAUSED, parts, whole_of, strict=True):
+            if told and told != numbers[at]:
+                raise RefusedPayload(
+                    f"causes.{name} holds {told} ns of {str(bucket)!r}; expected {numbers[at]}, as in the accounts"
+                )
+    return numbers
+
+
+def _grown(now: Sequence[int], then: Sequence[int]) -> Sequence[int]:
+    """By how much each of :data:`NUMBERS` grew; refuses accounts that shrank."""
+    grown = list(map(sub, now[:_AT_OUTSIDE], then))
+    if grown[1] < 0:
+        raise RefusedPayload(f"elapsed shrank from {then[1]} to {now[1]} ns")
+    if min(grown[_HEAD:_AT_CAUSES]) < 0:
+        at = next(i for i in range(_HEAD, _AT_CAUSES) if grown[i] < 0)
+        raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}")
+    return grown
+
+
+class _Named(Mapping[str, int]):
+    """Some of the numbers by name, those that are not 0; made when they are looked at."""
+
+    __slots__ = ("_begin", "_found", "_names", "_numbers")
+
+    def __init__(self, names: Sequence[str], numbers: Sequence[int], begin: int) -> None:
+        self._names, self._numbers, self._begin = names, numbers, begin
+        self._found: dict[str, int] | None = None
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        if self._found is None:
+            self._found = _named(self._names, self._numbers[self._begin : self._begin + len(self._names)])
+        return self._found
+
+    def __getitem__(self, name: str) -> int:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _named(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:
+    return {name: n for name, n in zip(names, numbers, strict=True) if n}
+
+
+def _texts(value: object) -> Texted:
+    entries = listed("t", value)
+    if len(entries) != 3:
+        raise RefusedPayload(f"t is {short(value)}; expected names, names and a text")
+    outside, details, not_sampled = entries
+    return _names("outside", outside), _names("details", details), text("causes.not_sampled", not_sampled)
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    names = tuple(text(name, each) for each in listed(name, value))
+    if len(set(names)) < len(names):
+        raise RefusedPayload(f"{name} has a name twice: {short(names)}")
+    return names
+
+
+def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Rows, Ints]:
+    """By how much each row of a table grew that was told in full, or under other names.
+
+    Raises
+    ------
+    RefusedPayload
+        If one shrank.
+    """
+    at = slice(0, len(now.rows))
+    if then is None:
+        return at, now.rows
+    places = {each: place for place, each in enumerate(now.names)}
+    gained = now.rows.copy()
+    for former, each in enumerate(then.names):
+        place = places.get(each)
+        before = then.rows[former]
+        if place is not None:
+            gained[place] -= before
+        if (gained[place] < 0 if place is not None else before != 0).any():
+            after = tuple(now.rows[place].tolist()) if place is not None else ()
+            raise RefusedPayload(f"{name}[{each!r:.80}] shrank from {tuple(before.tolist())} to {after}")
+    return at, gained
+
+
+def encode(snapshot: Snapshot) -> dict[str, Any]:
+    """All of a single snapshot."""
+    return HeartbeatWriter().everything(snapshot)
+
+
+def decode(payload: object) -> Snapshot | NotMeasured:
+    """Read what :func:`encode` made; raises :class:`RefusedPayload` as :func:`read`."""
+    found = read(payload)
+    if isinstance(found, Missed):
+        raise RefusedPayload(f"s is {short(mapping('snapshot', payload)['s'])}; expected all of a snapshot")
+    return found if isinstance(found, NotMeasured) else found.snapshot

@@ -1,0 +1,189 @@
+"""Task rates in heartbeats: what changed of them, written on the worker and read on the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, short, text, whole
+from dask_efficiency.heartbeats import REPEATS, Sent
+from dask_efficiency.packed import Table, TableWriter, Texts, read_table
+from dask_efficiency.straggler.task_rates import (
+    MAX_PREFIXES,
+    MAX_RUNNING,
+    MAX_SENDERS,
+    PROCESS_SUMS,
+    TASK_SUMS,
+    TRANSFER_SUMS,
+    RunningTask,
+    TaskRateCounter,
+    TaskRates,
+)
+
+#: Sums travel as whole multiples of these, by :data:`~dask_efficiency.straggler.task_rates.TASK_SUMS` and
+#: ``TRANSFER_SUMS``: 4 us; 2**-14 for logarithms and 2**-10 for their squares, so that a variance of three tasks is off
+#: by less than 0.001, where 0.04 is assumed before any is known.
+TASK_UNITS = np.array([1.0, *[2.0**-18] * 2, 2.0**-14, 2.0**-10, 2.0**-14, *[2.0**-10] * 4])
+TRANSFER_UNITS = np.array([1.0, 2.0**-14, 2.0**-10, 2.0**-18])
+
+
+class TaskRateWriter:
+    """What a worker's heartbeats carry of its task rates, which are given in order."""
+
+    def __init__(self) -> None:
+        self._sent = Sent()
+        self._seq = 0
+        self._tasks: TableWriter[str] = TableWriter(len(TASK_SUMS), rising=True, depth=REPEATS)
+        self._transfers: TableWriter[str] = TableWriter(len(TRANSFER_SUMS), rising=True, depth=REPEATS)
+        #: The counter's turn at the last heartbeat.
+        self._turn = -1.0
+
+    def heartbeat(
+        self, counter: TaskRateCounter, process: Sequence[float], running: Iterable[RunningTask] = ()
+    ) -> dict[str, Any]:
+        """What changed in the last few heartbeats, or everything; fresh objects each time."""
+        self._seq += 1
+        since = self._sent.since()
+        for writer, sums, units in (
+            (self._tasks, counter.tasks, TASK_UNITS),
+            (self._transfers, counter.transfers, TRANSFER_UNITS),
+        ):
+            changed = [name for name, row in sums.items() if row[-1] > self._turn]
+            values = np.array([sums[name] for name in changed]).reshape(len(changed), len(units) + 1)
+            writer.take_changed(sums.keys(), changed, np.rint(values[:, :-1] / units).astype(np.int64), self._seq)
+        self._turn = counter.turn
+        tasks, prefixes = self._tasks.write(since)
+        transfers, senders = self._transfers.write(since)
+        payload: dict[str, Any] = {
+            "n": self._seq,
+            "v": list(process),
+            "r": [[self._tasks.place(task.prefix, task.prefix), task.seconds, task.nbytes] for task in running],
+            "b": tasks + transfers,
+        }
+        if since >= 0:
+            payload["s"] = since
+        if prefixes:
+            payload["p"] = prefixes
+        if senders:
+            payload["t"] = senders
+        self._tasks.mark()
+        self._transfers.mark()
+        self._sent.mark(self._seq)
+        return payload
+
+    def begin_anew(self) -> None:
+        """The scheduler misses something: tell everything in the next heartbeats."""
+        self._sent.begin_anew()
+
+
+class ReceivedRates(NamedTuple):
+    """A worker's task rates as the scheduler has them."""
+
+    #: The ledger with which they came.
+    incarnation: str
+    seq: int
+    rates: TaskRates
+    tasks: Table[str]
+    transfers: Table[str]
+
+
+class MissedRates(NamedTuple):
+    """Task rates that tell of changes since a state which the scheduler does not have."""
+
+
+def read_task_rates(
+    payload: object, incarnation: str = "", last: ReceivedRates | None = None
+) -> ReceivedRates | MissedRates:
+    """Check the task rates that a heartbeat carries, and read them.
+
+    Parameters
+    ----------
+    payload
+        What :meth:`TaskRateWriter.heartbeat` returned.
+    incarnation
+        Of the snapshot with which they came.
+    last
+        What was read of this worker last, if anything was.
+
+    Raises
+    ------
+    RefusedPayload
+        On a missing or mistyped field, a number that is not finite, or too many names.
+    """
+    if not isinstance(payload, Mapping):
+        raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
+    seq = whole("pace.n", payload.get("n"))
+    base = None
+    if "s" in payload:
+        since = whole("pace.s", payload["s"])
+        if last is None or last.incarnation != incarnation or not since <= last.seq < seq:
+            return MissedRates()
+        base = last
+    texts = Texts("pace.b", payload.get("b"))
+    tasks = _table("pace.tasks", base.tasks if base else None, texts, payload.get("p"), TASK_SUMS, MAX_PREFIXES)
+    transfers = _table(
+        "pace.transfers", base.transfers if base else None, texts, payload.get("t"), TRANSFER_SUMS, MAX_SENDERS
+    )
+    texts.end()
+    rates = TaskRates(
+        *_named(tasks, TASK_UNITS, base and (base.tasks, base.rates.prefixes, base.rates.tasks)),
+        *_named(transfers, TRANSFER_UNITS, base and (base.transfers, base.rates.senders, base.rates.transfers)),
+        _process(payload.get("v")),
+        tuple(_running(entry, tasks.names) for entry in _listed("running", payload.get("r"), MAX_RUNNING)),
+    )
+    return ReceivedRates(incarnation, seq, rates, tasks, transfers)
+
+
+def _table(
+    name: str, table: Table[str] | None, texts: Texts, renamed: object, columns: Sequence[str], at_most: int
+) -> Table[str]:
+    found = read_table(name, table, texts, renamed, columns=len(columns), rising=True, check=text).table
+    # A name takes its place before the one that it replaces leaves another.
+    if len(found.names) - len(found.free) > at_most or len(found.names) > 2 * at_most:
+        raise RefusedPayload(f"{name} has {len(found.names)} names; expected at most {at_most}")
+    return found
+
+
+def _named(
+    table: Table[str],
+    units: NDArray[np.float64],
+    before: tuple[Table[str], tuple[str, ...], NDArray[np.float64]] | None,
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """The names and sums of a table; what is as before is the same object."""
+    if before is not None and before[0] is table:
+        return before[1], before[2]
+    sums = table.rows * units
+    if table.free:
+        sums = np.delete(sums, table.free, axis=0)
+    if before is not None and before[0].names is table.names:
+        return before[1], sums
+    return tuple(name for name in table.names if name is not None), sums
+
+
+def _process(value: object) -> NDArray[np.float64]:
+    numbers = _listed("process", value, len(PROCESS_SUMS))
+    if len(numbers) != len(PROCESS_SUMS) or not {*map(type, numbers)} <= {int, float}:
+        raise RefusedPayload(f"pace: process is {short(value)}; expected {len(PROCESS_SUMS)} numbers")
+    if not all(map(isfinite, numbers)):
+        raise RefusedPayload(f"pace: process is {short(value)}; expected finite numbers")
+    return np.array(numbers, np.float64)
+
+
+def _listed(name: str, value: object, at_most: int) -> Sequence[Any]:
+    if not isinstance(value, (list, tuple)) or len(value) > at_most:
+        raise RefusedPayload(f"pace: {name} is {short(value)}; expected a list of at most {at_most}")
+    return value
+
+
+def _running(entry: object, names: Sequence[str | None]) -> RunningTask:
+    if isinstance(entry, (list, tuple)) and len(entry) == 3:
+        prefix, seconds, nbytes = entry
+        if type(prefix) is int and 0 <= prefix < len(names):
+            prefix = names[prefix]
+        if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
+            return RunningTask(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
+    raise RefusedPayload(f"pace: a running task is {short(entry)}; expected a prefix, seconds and bytes")

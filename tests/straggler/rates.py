@@ -1,0 +1,15 @@
+"""What the scheduler has of a worker's task rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, TaskRates
+
+
+def arrived(counter: TaskRateCounter, process: Sequence[float], running: Iterable[RunningTask] = ()) -> TaskRates:
+    """A counter's rates after they have travelled."""
+    found = read_task_rates(TaskRateWriter().heartbeat(counter, process, running))
+    assert isinstance(found, ReceivedRates)
+    return found.rates

@@ -1,0 +1,638 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import CAUSES, NAMES, fit
+from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.heartbeats import (
+    EVERYTHING,
+    NUMBERS,
+    REPEATS,
+    HeartbeatWriter,
+    Missed,
+    Received,
+    decode,
+    encode,
+    header,
+    read,
+)
+from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome
+from dask_efficiency.packed import MAX_ROWS
+from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
+from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots
+
+# A failing state machine is shrunk for up to five minutes before it says how it failed.
+pytestmark = pytest.mark.timeout(400)
+
+
+def through_msgpack(payload: Any) -> Any:
+    """As Dask sends it."""
+    return msgpack.unpackb(msgpack.packb(payload, use_bin_type=True), strict_map_key=False, use_list=False)
+
+
+def ledger_with_everything() -> Ledger:
+    """Four slots: one held, one frozen task, tasks settled of two prefixes, a window open."""
+    ledger = Ledger(4, at=0)
+    for i, outcome in enumerate(Outcome):
+        ledger.reserve(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
+        hold = ledger.release(i, at=120 + 100 * i)
+        assert hold is not None
+        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, library=5, spill=20)
+    ledger.spilled(1, start=425, stop=427)
+    ledger.reserve("frozen", "inc", at=430)
+    ledger.release("frozen", at=440)
+    ledger.reserve("running", "inc", at=450)
+    ledger.observe(Availability.RUNNING, 1, 1, at=460)
+    return ledger
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """Of a worker of four threads that did something of everything; of changes, some are of its balance."""
+    balance = ledger_with_everything().balance(at=500)
+    of_balance = {name: changes.pop(name) for name in list(changes) if hasattr(balance, name)}
+    made = Snapshot("a", 1, replace(balance, **of_balance), {"get-data": 3}, {"io": 4})
+    return replace(made, **changes)
+
+
+def payload(**changes: Any) -> dict[str, Any]:
+    """The same as it travels in full, with some fields of that changed."""
+    return {**encode(snapshot()), **changes}
+
+
+def with_number(name: str, value: Any) -> dict[str, Any]:
+    """A payload with another number in one place."""
+    numbers = list(encode(snapshot())["a"])
+    numbers[NUMBERS.index(name)] = value
+    return payload(a=numbers)
+
+
+def some(counts: Mapping[str, int]) -> dict[str, int]:
+    """Those that are not 0."""
+    return {name: n for name, n in counts.items() if n}
+
+
+def normal(found: Snapshot | NotMeasured) -> Snapshot:
+    """As snapshots are compared: what is 0 may be missing, and kernels come in any order."""
+    assert isinstance(found, Snapshot)
+    balance = found.balance
+    gpu = found.gpu
+    if gpu is not None:
+        rows: Counter[tuple[str, str, str]] = Counter()
+        for kernel in gpu.kernels:
+            rows[kernel.prefix, kernel.name, "launches"] += kernel.launches
+            rows[kernel.prefix, kernel.name, "ns"] += kernel.ns
+        gpu = replace(gpu, kernels=tuple(sorted((+rows).items())))  # type: ignore[arg-type] # to compare
+    return replace(
+        found,
+        balance=replace(
+            balance, finalized=some(balance.finalized), tasks=some(balance.tasks), active=some(balance.active)
+        ),
+        causes=SnapshotCauses(some(found.causes.finalized), some(found.causes.active), found.causes.not_sampled),
+        gpu=gpu,
+    )
+
+
+# -- what is in order ------------------------------------------------------------------------------
+
+
+@given(snapshots())
+def test_a_snapshot_survives_the_wire(made):
+    assert normal(decode(encode(made))) == normal(made)
+    assert normal(decode(through_msgpack(encode(made)))) == normal(made)
+
+
+def test_a_real_ledger_survives_the_wire():
+    made = snapshot(final=True)
+    assert normal(decode(through_msgpack(encode(made)))) == normal(made)
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=3 * MAX_NAME_LENGTH))
+def test_a_reason_survives_the_wire_cut_to_length(reason):
+    assert decode(through_msgpack(encode_not_measured(reason))) == NotMeasured(reason[:MAX_NAME_LENGTH])
+
+
+@given(snapshots())
+def test_what_travels_can_be_shown_as_json_as_dask_does_for_its_http_api(made):
+    json.dumps(encode(made))
+
+
+def test_an_encoded_snapshot_is_a_fresh_object_that_shares_nothing():
+    gpu = GpuTotals("cupti", devices=(DeviceTotals("GPU-0"),), readings={"GPU-0": {"power_watts": 1.0}})
+    made = snapshot(gpu=gpu)
+    writer = HeartbeatWriter()
+    first, second = writer.heartbeat(made), writer.heartbeat(replace(made, seq=2))
+    assert {**first, "n": 2} == second
+
+    def empty(value: Any) -> None:
+        for inner in value.values() if isinstance(value, dict) else value:
+            if isinstance(inner, (dict, list)):
+                empty(inner)
+        value.clear()
+
+    empty(first)
+    assert normal(decode(second)) == normal(replace(made, seq=2))
+    assert normal(decode(writer.everything(replace(made, seq=3)))) == normal(replace(made, seq=3))
+
+
+def test_whose_payload_it_is_can_be_told_without_reading_it():
+    assert header(payload()) == ("a", 1)
+    assert header(encode_not_measured("x")) is None
+    for garbage in (None, 3, {}, {"i": 1, "n": 1}, {"i": "a", "n": "1"}, {"i": "a", "n": True}):
+        assert header(garbage) is None
+
+
+# -- what changed ----------------------------------------------------------------------------------
+
+
+class Worker:
+    """A worker that has some prefixes, and sends heartbeats."""
+
+    def __init__(self, prefixes: int = 50) -> None:
+        self.ledger = Ledger(2, at=0)
+        self.writer = HeartbeatWriter()
+        self.seq = 0
+        self.at = 0
+        for i in range(prefixes):
+            self.run(f"read-parquet-{i}")
+
+    def run(self, prefix: str) -> None:
+        self.ledger.reserve("task", prefix, at=self.at)
+        self.at += SECOND // 10
+        hold = self.ledger.release("task", at=self.at)
+        assert hold is not None
+        self.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=hold.ns // 2, wall=hold.ns)
+
+    def snapshot(self) -> Snapshot:
+        self.seq += 1
+        self.at += SECOND // 2
+        return Snapshot("a", self.seq, self.ledger.balance(at=self.at), {"get-data": self.seq})
+
+    def heartbeat(self) -> dict[str, Any]:
+        made: dict[str, Any] = through_msgpack(self.writer.heartbeat(self.snapshot()))
+        return made
+
+
+def received(payload: Any, last: Received | None = None) -> Received:
+    found = read(payload, last)
+    assert isinstance(found, Received)
+    return found
+
+
+def size(payload: Any) -> int:
+    return len(msgpack.packb(payload))
+
+
+def test_a_heartbeat_tells_what_changed_and_names_nothing_twice():
+    worker = Worker()
+    for _ in range(REPEATS):
+        last = received(worker.heartbeat())
+    worker.run("read-parquet-7")
+    worker.run("new")
+    told = worker.heartbeat()
+    assert "s" in told
+    assert "read-parquet" not in repr(told)
+    assert "new" in repr(told)
+    last = received(told, last)
+    assert last.snapshot.balance.prefixes == worker.ledger.balance(at=worker.at).prefixes
+    for _ in range(REPEATS):
+        told = worker.heartbeat()
+        last = received(told, last)
+    assert "new" not in repr(told)
+    assert size(told) < 500
+
+
+def test_the_first_heartbeats_and_one_every_so_often_tell_everything():
+    worker = Worker(1)
+    whole = [i for i in range(1, 2 * EVERYTHING + 1) if "s" not in worker.heartbeat()]
+    assert whole == [*range(1, REPEATS + 1), EVERYTHING, 2 * EVERYTHING]
+
+
+def test_after_a_request_as_many_heartbeats_tell_everything_as_tell_of_a_change():
+    worker = Worker(1)
+    for _ in range(REPEATS + 3):
+        worker.heartbeat()
+    worker.writer.begin_anew()
+    assert ["s" in worker.heartbeat() for _ in range(REPEATS + 1)] == [False] * REPEATS + [True]
+
+
+@pytest.mark.parametrize("lost", range(REPEATS + 1))
+def test_some_heartbeats_in_a_row_can_be_lost_and_one_more_is_noticed(lost):
+    worker = Worker(3)
+    last = None
+    for _ in range(2 * REPEATS):
+        last = received(worker.heartbeat(), last)
+    for i in range(lost):
+        worker.run(f"read-parquet-{i % 3}")
+        worker.heartbeat()
+    told = worker.heartbeat()
+    if lost < REPEATS:
+        found = received(told, last).snapshot
+        assert normal(found) == normal(replace(found, balance=worker.ledger.balance(at=worker.at)))
+    else:
+        assert read(told, last) == Missed("a", worker.seq)
+
+
+def test_a_heartbeat_of_another_ledger_or_for_a_scheduler_that_knows_nothing_is_missed():
+    worker = Worker(1)
+    for _ in range(REPEATS):
+        last = received(worker.heartbeat())
+    told = worker.heartbeat()
+    assert isinstance(read(told, last), Received)
+    assert isinstance(read(told), Missed)
+    assert isinstance(read({**told, "i": "b"}, last), Missed)
+    with pytest.raises(RefusedPayload, match="expected all of a snapshot"):
+        decode(told)
+
+
+class HeartbeatMachine(RuleBasedStateMachine):
+    """Heartbeats and answers are lost, or come late or twice: what is read is always what the worker had sent then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writer = HeartbeatWriter()
+        self.last: Received | None = None
+        self.incarnation = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self.writer = HeartbeatWriter()
+        self.incarnation += 1
+        self.seq = 0
+        self.prefixes: dict[str, tuple[int, ...]] = {}
+        self.counts: dict[str, int] = {}
+        self.gpu: GpuTotals | None = None
+        self.elapsed = 0
+        self.letters: list[tuple[dict[str, Any], Snapshot]] = []
+
+    @rule()
+    def new_ledger(self) -> None:
+        self.begin()
+
+    @rule(
+        prefix=names, row=st.lists(st.sampled_from([0, 1, 127, 128, 1 << 30, 1 << 52, 1 << 57]), min_size=9, max_size=9)
+    )
+    def work(self, prefix: str, row: list[int]) -> None:
+        before = self.prefixes.get(prefix, (0,) * 9)
+        if max(before) < 1 << 58:
+            self.prefixes[prefix] = tuple(a + b for a, b in zip(before, row, strict=True))
+
+    @rule(name=names, n=st.integers(0, 1 << 40))
+    def count(self, name: str, n: int) -> None:
+        self.counts[name] = self.counts.get(name, 0) + n
+
+    @rule()
+    def forget_counts(self) -> None:
+        self.counts.clear()
+
+    @rule(
+        prefix=st.sampled_from(["x", "y", "(running)"]),
+        kernel=st.sampled_from(["gemm", "add", "(other)"]),
+        ns=st.integers(0, 1 << 33),
+        falls=st.booleans(),
+        device=st.integers(0, 1),
+    )
+    def use_gpu(self, prefix: str, kernel: str, ns: int, falls: bool, device: int) -> None:
+        gpu = self.gpu or GpuTotals("cupti")
+        devices = list(gpu.devices)
+        if device >= len(devices):
+            devices.append(DeviceTotals(f"GPU-{len(devices)}", "H100"))
+            device = len(devices) - 1
+        one = devices[device]
+        shares = dict(one.shares)
+        moved = shares.pop("(running)", 0) if falls else 0
+        shares[prefix] = shares.get(prefix, 0) + ns + moved
+        devices[device] = replace(one, elapsed=one.elapsed + ns, kernels=one.kernels + ns, shares=shares)
+        kernels = {(k.prefix, k.name): k for k in gpu.kernels}
+        before = kernels.get((prefix, kernel), KernelTotals(prefix, kernel, 0, 0))
+        kernels[prefix, kernel] = KernelTotals(prefix, kernel, before.launches + 1, before.ns + ns)
+        if falls:
+            kernels.pop(next(iter(kernels)))
+        self.gpu = replace(
+            gpu,
+            devices=tuple(devices),
+            kernels=tuple(kernels.values()),
+            kernel_ns=gpu.kernel_ns + ns,
+            hidden={**gpu.hidden, prefix: gpu.hidden.get(prefix, 0) + ns // 3},
+            readings={"GPU-0": {"power_watts": float(ns)}},
+        )
+
+    def snapshot(self) -> Snapshot:
+        self.seq += 1
+        sums = [sum(column) for column in zip(*self.prefixes.values(), strict=True)] or [0] * 9
+        held = sum(sums)
+        self.elapsed = max(self.elapsed + 1, held)
+        idle = self.elapsed - held
+        finalized = {**dict(zip(map(str, TASK_BUCKETS), sums, strict=True)), "idle": idle}
+        made = idle_snapshot(1, self.elapsed)
+        balance = replace(made.balance, finalized=finalized, active={"overhead": held}, prefixes=dict(self.prefixes))
+        return replace(
+            made,
+            incarnation=str(self.incarnation),
+            seq=self.seq,
+            balance=balance,
+            outside=dict(self.counts),
+            details={name: n // 2 for name, n in self.counts.items()},
+            gpu=self.gpu,
+        )
+
+    @rule(fate=st.sampled_from(["comes", "comes", "is lost", "comes twice"]), answer=st.integers(0, 3))
+    def send(self, fate: str, answer: int) -> None:
+        made = self.snapshot()
+        sent = through_msgpack(self.writer.heartbeat(made) if answer else self.writer.everything(made))
+        self.letters.append((sent, made))
+        if fate != "is lost":
+            self.deliver(sent, made)
+        if fate == "comes twice":
+            self.deliver(sent, made)
+
+    @rule(which=st.integers(0, 100))
+    def a_late_one_comes(self, which: int) -> None:
+        if self.letters:
+            self.deliver(*self.letters[which % len(self.letters)])
+
+    @rule()
+    def ask(self) -> None:
+        self.writer.begin_anew()
+
+    def deliver(self, sent: dict[str, Any], made: Snapshot) -> None:
+        last = self.last
+        of_it = last is not None and last.snapshot.incarnation == made.incarnation
+        if of_it and made.seq <= last.snapshot.seq:  # type: ignore[union-attr] # there is one
+            return  # as presence.is_stale says
+        found = read(sent, last)
+        since = sent.get("s", -1)
+        if since >= 0 and not (of_it and last.snapshot.seq >= since):  # type: ignore[union-attr] # there is one
+            assert found == Missed(made.incarnation, made.seq)
+            return
+        assert isinstance(found, Received)
+        assert normal(found.snapshot) == normal(made)
+        before = last.snapshot.balance.prefixes if of_it else {}  # type: ignore[union-attr] # there is one
+        gained = dict(zip(places(found), found.gained.tolist(), strict=True))
+        for place, name in enumerate(found.prefixes.names):
+            assert name is not None
+            now, then = made.balance.prefixes[name], before.get(name, (0,) * 9)
+            assert gained.get(place, [0] * 9) == [a - b for a, b in zip(now, then, strict=True)]
+        self.last = found
+
+    @invariant()
+    def what_is_held_is_a_snapshot_of_a_worker(self) -> None:
+        if self.last is not None:
+            balance = self.last.snapshot.balance
+            assert sum(balance.finalized.values()) + balance.running == balance.nthreads * balance.elapsed
+
+
+def places(found: Received) -> list[int]:
+    """Places of the rows that were told."""
+    return list(range(found.at.stop)) if isinstance(found.at, slice) else found.at.tolist()
+
+
+TestHeartbeatMachine = HeartbeatMachine.TestCase
+TestHeartbeatMachine.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+# -- what is not in order --------------------------------------------------------------------------
+
+NO_NUMBERS = [None, "1", -1, 1.0, float("nan"), float("inf"), True, 1 << 63, MAX_NANOSECONDS + 1, [], {}]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize(
+    "name", ["nthreads", "elapsed", "running", "settled['idle']", "tasks['failed']", "active['spill']"]
+)
+def test_a_number_out_of_order_is_refused_by_name(name, value):
+    with pytest.raises(RefusedPayload) as refusal:
+        decode(with_number(name, value))
+    assert str(refusal.value).startswith(f"{name} is ")
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+def test_a_number_out_of_order_beside_the_accounts_is_refused(value):
+    numbers = payload()["a"]
+    with pytest.raises(RefusedPayload, match="^details is "):
+        decode(payload(a=[*numbers[:-1], value]))
+    with pytest.raises(RefusedPayload, match="^outside is "):
+        decode(payload(a=[*numbers[:-2], value, numbers[-1]]))
+    with pytest.raises(RefusedPayload, match="^n is "):
+        decode(payload(n=value))
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, 3, "1", 1.0, True, [1]], ids=repr)
+def test_another_schema_is_refused(value):
+    with pytest.raises(RefusedPayload, match="^schema is .*; expected 4"):
+        decode(payload(schema=value))
+
+
+@pytest.mark.parametrize("field", ["i", "n", "a", "b", "t"])
+def test_a_missing_field_is_refused_by_name(field):
+    broken = payload()
+    del broken[field]
+    with pytest.raises(RefusedPayload, match=f"^{field} is None"):
+        decode(broken)
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()])
+def test_a_payload_that_is_no_mapping_is_refused(value):
+    with pytest.raises(RefusedPayload, match="^snapshot is .*; expected a mapping"):
+        decode(value)
+
+
+@pytest.mark.parametrize("value", [None, 1, 0, "True"], ids=repr)
+def test_a_last_word_that_is_neither_true_nor_false_is_refused(value):
+    with pytest.raises(RefusedPayload, match="^f is "):
+        decode(payload(f=value))
+
+
+@pytest.mark.parametrize("value", [1, b"a", "a" * (MAX_NAME_LENGTH + 1)], ids=lambda v: repr(v)[:20])
+def test_a_name_out_of_order_is_refused_by_its_field(value):
+    outside, details, _ = payload()["t"]
+    for field, broken in (
+        ("i", {"i": value}),
+        ("outside", {"t": [[value], details, ""]}),
+        ("details", {"t": [outside, [value], ""]}),
+        ("causes.not_sampled", {"t": [outside, details, value]}),
+        ("names of prefixes", {"p": [0, value, 1, "b", 2, "c"]}),
+    ):
+        with pytest.raises(RefusedPayload, match=f"^{field} is "):
+            decode(payload(**broken))
+    with pytest.raises(RefusedPayload, match="^off is "):
+        decode({"schema": 4, "off": value})
+
+
+def test_names_in_two_places_or_at_none_are_refused():
+    for broken, message in (
+        ({"p": [0, "a", 1, "a"]}, "prefixes has a name in two places"),
+        ({"p": [0, "a"]}, "prefixes has a row at 1; expected one of 1"),
+        ({"p": [0, "a", 1, None]}, "prefixes has a row without a name"),
+        ({"p": [0, "a", 1, "b", 2]}, "expected places and names in turn"),
+        ({"p": [0, "a", -1, "b"]}, "expected a whole number"),
+        ({"p": [0, "a", MAX_ROWS, "b"]}, f"prefixes has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
+        ({"t": [["x", "x"], [], ""]}, "outside has a name twice"),
+        ({"t": [["x"], ["y", "z"], ""]}, r"^a is .*; expected \d+ \+ 1 \+ 2 numbers"),
+    ):
+        with pytest.raises(RefusedPayload, match=message):
+            decode(payload(**broken))
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+@pytest.mark.parametrize("field", ["running", "elapsed", "nthreads"])
+def test_accounts_that_are_off_by_one_are_refused(field, off_by):
+    with pytest.raises(RefusedPayload, match="^the buckets hold .* expected nthreads x elapsed = "):
+        decode(with_number(field, getattr(snapshot().balance, field) + off_by))
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+@pytest.mark.parametrize("bucket", [b for b, ns in snapshot().balance.finalized.items() if ns])
+def test_a_bucket_that_is_off_by_one_is_refused(bucket, off_by):
+    with pytest.raises(RefusedPayload, match="^the buckets hold "):
+        decode(with_number(f"settled[{bucket!r}]", snapshot().balance.finalized[bucket] + off_by))
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+@pytest.mark.parametrize("bucket", [i for i in range(9) if TASK_BUCKETS[i] != "spill"])
+def test_prefixes_that_do_not_add_up_to_the_buckets_are_refused(bucket, off_by):
+    prefixes = {prefix: list(row) for prefix, row in snapshot().balance.prefixes.items()}
+    row = next(row for row in prefixes.values() if row[bucket])
+    row[bucket] += off_by
+    with pytest.raises(RefusedPayload, match="^prefixes hold "):
+        decode(encode(snapshot(prefixes=prefixes)))
+
+
+def test_what_changed_must_add_up_too():
+    worker = Worker(3)
+    for _ in range(REPEATS):
+        last = received(worker.heartbeat())
+    worker.run("read-parquet-1")
+    told = worker.heartbeat()
+    text = told["b"]
+    for i in range(2, len(text)):
+        for changed in (chr((ord(text[i]) + 1) % 128), chr(ord(text[i]) ^ 64)):
+            try:
+                found = received({**told, "b": text[:i] + changed + text[i + 1 :]}, last)
+            except RefusedPayload:
+                continue
+            assert places(found) != places(received(told, last))  # another name is as good
+    for broken in (text[:-1], text + "\0", "", "\x7f" * len(text), text.replace(text[-1], "\xe9"), None, text.encode()):
+        with pytest.raises(RefusedPayload):
+            read({**told, "b": broken}, last)
+    assert isinstance(read(told, last), Received)
+
+
+def test_prefixes_hold_at_most_the_spilling_for_free_slots_wait_for_it_too():
+    balance = snapshot().balance
+    i = TASK_BUCKETS.index(Bucket.SPILL)
+    of_free_slots = balance.finalized["spill"] - sum(row[i] for row in balance.prefixes.values())
+    assert of_free_slots == 2
+    prefixes = {prefix: list(row) for prefix, row in balance.prefixes.items()}
+    row = next(row for row in prefixes.values() if row[i])
+    row[i] += of_free_slots
+    assert isinstance(decode(encode(snapshot(prefixes=prefixes))), Snapshot)
+    row[i] += 1
+    with pytest.raises(RefusedPayload, match="^prefixes hold "):
+        decode(encode(snapshot(prefixes=prefixes)))
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+def test_activities_that_do_not_add_up_to_the_time_held_are_refused(off_by):
+    with pytest.raises(RefusedPayload, match="^active holds "):
+        decode(with_number("active['overhead']", snapshot().balance.active["overhead"] + off_by))
+
+
+def test_too_many_names_are_refused():
+    many = {str(i): 0 for i in range(MAX_NAMES)}
+    for field in ("outside", "details"):
+        assert decode(idle_payload(1, 5, **{field: many}))
+        with pytest.raises(RefusedPayload, match=f"expected a list of at most {MAX_NAMES}"):
+            decode(idle_payload(1, 5, **{field: {**many, "more": 0}}))
+    rows = {str(i): (0,) * 9 for i in range(MAX_ROWS)}
+    assert decode(idle_payload(1, 5, prefixes=rows))
+    with pytest.raises(RefusedPayload, match="expected places and names in turn"):
+        decode(payload(p=[0, "a"] * (MAX_ROWS + 1)))
+
+
+def test_a_name_may_be_as_long_as_the_limit():
+    assert decode(encode(snapshot(outside={"a" * MAX_NAME_LENGTH: 1})))
+
+
+def test_a_refusal_stays_short_whatever_it_refuses():
+    longest = ["x" * 900 + str(i) for i in range(MAX_NAMES)]
+    for broken in (
+        payload(t=[longest, [], ""]),
+        payload(p=longest),
+        with_number("running", "y" * 10**6),
+        with_number("running", [0] * 10**6),
+        payload(b="y" * 10**6),
+    ):
+        with pytest.raises(RefusedPayload) as refusal:
+            decode(broken)
+        assert len(str(refusal.value)) < 1_000
+
+
+def test_a_payload_nested_too_deeply_to_print_is_refused():
+    nested: Any = []
+    for _ in range(2 * sys.getrecursionlimit()):
+        nested = [nested]
+    for broken in (with_number("running", nested), payload(schema=nested), payload(i=nested)):
+        with pytest.raises(RefusedPayload, match="too large to show"):
+            decode(broken)
+
+
+def test_a_number_of_too_many_digits_to_print_is_refused():
+    with pytest.raises(RefusedPayload, match="too large to show"):
+        decode(with_number("running", 1 << 100_000))
+
+
+@given(plain_data)
+def test_no_object_makes_decoding_raise_anything_else(garbage):
+    for each in (garbage, through_msgpack(garbage)):
+        with pytest.raises(RefusedPayload):
+            decode(each)
+
+
+@given(st.sampled_from(sorted([*payload(), "f", "g", "s"])), plain_data, st.booleans())
+def test_garbage_in_a_field_is_read_or_refused(field, garbage, after):
+    worker = Worker(3)
+    last = None
+    told = payload()
+    if after:
+        for _ in range(REPEATS):
+            last = received(worker.heartbeat())
+        told = worker.heartbeat()
+    try:
+        found = read({**told, field: garbage}, last)
+    except RefusedPayload:
+        return
+    assert isinstance(found, Received | Missed | NotMeasured)
+
+
+def causes_of(**changes: int) -> SnapshotCauses:
+    balance = snapshot().balance
+    whole = {
+        cause: ns
+        for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
+        for cause, ns in fit({CAUSES[bucket][0]: 3}, bucket, balance.finalized[bucket]).items()
+    }
+    return SnapshotCauses({**whole, **changes})
+
+
+def test_causes_add_up_to_the_accounts_or_are_missing():
+    found = decode(encode(snapshot(causes=causes_of())))
+    assert isinstance(found, Snapshot)
+    assert found.causes == causes_of()
+    for name in causes_of().finalized:
+        broken = causes_of(**{name: causes_of().finalized[name] + 1})
+        with pytest.raises(RefusedPayload, match=r"^causes\.settled holds "):
+            decode(encode(snapshot(causes=broken)))
+    assert set(causes_of().finalized) <= set(NAMES)
