@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
@@ -33,20 +33,15 @@ TURN_SECONDS = 2.0
 SENDERS = 16
 KERNELS = 50
 
+#: What stands for the names of a worker's ledger and of its GPU in what workers of one kind send.
+INCARNATION = "ledger" * 5
+GPU = "GPU-of-the-worker"
+
 #: Seconds of a worker's life before its first heartbeat.
 FIRST_SECONDS = 0.1
 
 #: How many times as long as the others the first worker takes.
 SLOW = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a kind of worker knows of itself at a heartbeat."""
-
-    snapshot: Snapshot
-    #: As a heartbeat carries them, with senders by number.
-    rates: Mapping[str, Any]
 
 
 class Kind:
@@ -73,17 +68,17 @@ class Kind:
         self._at = self._beats = self._tasks = 0
         self._kernel_ns = 0
         self._process = [0.0] * 5
-        #: The last report, and the beats before it that some workers have yet to send.
-        self.reports: dict[int, Report] = {}
+        #: What the last heartbeats carry, as some workers have yet to send them.
+        self._payloads: dict[int, bytes] = {}
 
-    def report(self, beat: int, interval: float) -> Report:
-        """What is known at a beat; beats come in order, and the last three are remembered."""
-        while beat not in self.reports:
+    def payload(self, beat: int, interval: float) -> bytes:
+        """What a worker's heartbeat of this number carries; they come in order, and the last are remembered."""
+        while beat not in self._payloads:
             # The first one comes soon after a worker has joined.
             self._work(round((interval if self._beats else FIRST_SECONDS) * SECOND))
-            self.reports[self._beats] = self._report()
-            self.reports.pop(self._beats - 4, None)
-        return self.reports[beat]
+            self._payloads[self._beats] = msgpack.packb(self._encode())
+            self._payloads.pop(self._beats - 4, None)
+        return self._payloads[beat]
 
     def _work(self, elapsed: int) -> None:
         """Run a task of each active prefix or so, one after the other on each thread."""
@@ -107,14 +102,21 @@ class Kind:
                 self._kernel_ns += took // 8
                 self._tasks += 1
         for sender in range(SENDERS):
-            self._rates.transfer(str(sender), seconds=self._random.lognormvariate(-4, 0.2), nbytes=1_000_000)
+            self._rates.transfer(
+                f"tcp://10.0.0.{1 + sender}:40000", seconds=self._random.lognormvariate(-4, 0.2), nbytes=1_000_000
+            )
         seconds = elapsed / SECOND
         for i, gained in enumerate((0.1, 1e7, 0.02, 3.0, 2.5)):
             self._process[i] += gained * seconds
         self._at += elapsed
         self._beats += 1
 
-    def _report(self) -> Report:
+    def _encode(self) -> dict[str, Any]:
+        """As the worker's half does."""
+        running = [RunningTask(f"step{self._first % self._prefixes:04}", 0.5, 1e6)] * NTHREADS
+        return {**encode(self._snapshot()), "pace": self._rates.encode(self._process, running)}
+
+    def _snapshot(self) -> Snapshot:
         balance = self._ledger.balance(at=self._at)
         causes = SnapshotCauses(_causes(balance.finalized), _causes(balance.active))
         outside = {OWN_WORK: self._at // 100, OTHER_CPU: self._at // 50}
@@ -122,16 +124,14 @@ class Kind:
         details = {CORE_WAIT: self._at // 40, "thread-noncpu: disk": self._at // 60}
         details |= {f"spill: {kind}": self._at // 90 for kind in ("disk-read", "disk-write", "serialize", "compress")}
         gpu = self._gpus() if self._gpu else None
-        snapshot = Snapshot("", self._beats, balance, outside, details, gpu=gpu, causes=causes)
-        running = [RunningTask(f"step{self._first % self._prefixes:04}", 0.5, 1e6)] * NTHREADS
-        return Report(snapshot, self._rates.encode(self._process, running))
+        return Snapshot(INCARNATION, self._beats, balance, outside, details, gpu=gpu, causes=causes)
 
     def _gpus(self) -> GpuTotals:
         busy = min(self._kernel_ns, self._at)
         names = [f"step{(self._first + i) % self._prefixes:04}" for i in range(ACTIVE_PREFIXES)]
         shares = dict.fromkeys(names, busy // ACTIVE_PREFIXES)
         rest = busy - sum(shares.values())
-        device = DeviceTotals("", "NVIDIA L4", self._at, busy, 0, self._at - busy, shares, unattributed=rest)
+        device = DeviceTotals(GPU, "NVIDIA L4", self._at, busy, 0, self._at - busy, shares, unattributed=rest)
         kernels = tuple(
             KernelTotals(
                 names[i], f"void gemm_kernel_{i:03}<float, 128, 64, true>", self._tasks, self._kernel_ns // KERNELS
@@ -145,7 +145,7 @@ class Kind:
             kernels,
             kernel_ns=self._kernel_ns,
             attributed_ns=self._kernel_ns - rest,
-            readings={"": {"utilisation_ratio": 0.5, "memory_used_bytes": 1e9}},
+            readings={GPU: {"utilisation_ratio": 0.5, "memory_used_bytes": 1e9}},
         )
 
 
@@ -184,21 +184,10 @@ class FakeWorker:
     def payload(self, interval: float) -> tuple[dict[str, Any], int]:
         """What its next heartbeat carries for the plugin, as it arrives, and its bytes."""
         self.beat += 1
-        report = self.kind.report(self.beat, interval)
-        snapshot = replace(report.snapshot, incarnation=f"{self.number:032}")
-        if snapshot.gpu is not None:
-            uuid = f"GPU-{self.number:08}-0000"
-            devices = tuple(replace(device, uuid=uuid) for device in snapshot.gpu.devices)
-            readings = {uuid: snapshot.gpu.readings[""]}
-            snapshot = replace(snapshot, gpu=replace(snapshot.gpu, devices=devices, readings=readings))
-        encoded = self._encode(snapshot, report.rates)
-        packed = msgpack.packb(encoded)
+        packed = self.kind.payload(self.beat, interval)
+        for name in (INCARNATION, GPU):
+            packed = packed.replace(name.encode(), f"{self.number:0{len(name)}}".encode())
         return msgpack.unpackb(packed, use_list=False, strict_map_key=False), len(packed)
-
-    def _encode(self, snapshot: Snapshot, rates: Mapping[str, Any]) -> dict[str, Any]:
-        """As the worker's half encodes it."""
-        senders = [f"tcp://10.0.0.{1 + int(sender)}:40000" for sender in rates["senders"]]
-        return {**encode(snapshot), "pace": {**rates, "senders": senders}}
 
 
 def workers(count: int, prefixes: int, *, gpu: bool) -> list[FakeWorker]:
