@@ -13,9 +13,11 @@ import msgpack
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.heartbeats import HeartbeatWriter
 from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
-from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode
+from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses
 
 NTHREADS = 4
 SECOND = 1_000_000_000
@@ -61,6 +63,7 @@ class Kind:
         self._random = random.Random(number)
         self._ledger = Ledger(NTHREADS, at=0)
         self._rates = TaskRateCounter()
+        self._snapshots, self._rate_writer = HeartbeatWriter(), TaskRateWriter()
         self._prefixes = prefixes
         self._first = number % SPREAD
         self._gpu = gpu
@@ -114,7 +117,8 @@ class Kind:
     def _encode(self) -> dict[str, Any]:
         """As the worker's half does."""
         running = [RunningTask(f"step{self._first % self._prefixes:04}", 0.5, 1e6)] * NTHREADS
-        return {**encode(self._snapshot()), "pace": self._rates.encode(self._process, running)}
+        payload = self._snapshots.heartbeat(self._snapshot())
+        return {**payload, "pace": self._rate_writer.heartbeat(self._rates, self._process, running)}
 
     def _snapshot(self) -> Snapshot:
         balance = self._ledger.balance(at=self._at)
