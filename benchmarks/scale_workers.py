@@ -29,7 +29,7 @@ KINDS = 40
 #: seconds it takes until one of them is over.
 ACTIVE_PREFIXES = 50
 SPREAD = 40
-TURN_SECONDS = 2.0
+TURN_SECONDS = 10.0
 
 #: Senders that a worker fetches from, and kernels that its GPU runs.
 SENDERS = 16
