@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
@@ -292,9 +292,10 @@ class ClusterLedger:
         """Nanoseconds by what every slot was doing, by :data:`ACTIVITIES`, running tasks included."""
         return dict(self._activity)
 
-    def activity_by_worker(self) -> dict[str, dict[str, int]]:
-        """The same by worker name; an activity without time may be missing."""
-        return {name: dict(row) for name, row in self._activity_names.items()}
+    def activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """The same by worker name, of all that ever were or of these; an activity without time may be missing."""
+        rows = self._activity_names
+        return {name: dict(rows[name]) for name in (rows if names is None else names) if name in rows}
 
     def causes_by_worker(self) -> dict[str, dict[str, int]]:
         """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""

@@ -62,7 +62,7 @@ class StragglerWatch:
     def __init__(self, *, window_seconds: float = 240.0) -> None:
         self._window_ns = round(window_seconds * 1e9)
         self._comparison = IntervalComparison()
-        self._history = History(self._comparison.capacity)
+        self._history = History(self._comparison.capacity, self._window_ns)
         self._scoring = LiveScoring(self._window_ns)
         self._hosts: dict[str, str] = {}
         self._groups: dict[str, Hashable] = {}

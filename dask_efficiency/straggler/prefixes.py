@@ -140,8 +140,10 @@ class PrefixComparison:
     def grow(self, rows: int) -> None:
         """Make room for so many workers."""
         more = rows - len(self._now)
-        empty = np.zeros((more, MAX_PREFIXES, len(TASK_SUMS)))
-        self._now, self._base = (np.concatenate([sums, empty]) for sums in (self._now, self._base))
+        # What is new of these is not touched yet: with thousands of workers that takes longer than all the rest.
+        now, base = (np.zeros((rows, *self._now.shape[1:])) for _ in range(2))
+        now[: len(self._now)], base[: len(self._base)] = self._now, self._base
+        self._now, self._base = now, base
         self._compared_until = np.concatenate([self._compared_until, np.zeros(more)])
         self._usual = np.concatenate([self._usual, np.full((MAX_PREFIXES, more), np.nan)], axis=1)
         self._known = np.concatenate([self._known, np.zeros((MAX_PREFIXES, more))], axis=1)
@@ -193,7 +195,8 @@ class PrefixComparison:
         if not columns:
             return
         self._version += 1
-        for part in _parts(np.arange(len(self._now))):
+        there = np.array(sorted(self._workers), np.intp)
+        for part in _parts(there):
             picked = np.ix_(part, np.array(columns))
             self._now[picked] = self._base[picked] = 0.0
             yield len(part) // CLEARED_AT_ONCE

@@ -46,7 +46,7 @@ async def scraped(scheduler: Scheduler) -> bytes:
 
 def test_a_scrape_has_each_metric_once_with_ours_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
-        async with Scheduler(port=0, host="127.0.0.1", dashboard=False) as scheduler:
+        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
             before = await scraped(scheduler)
             plugin = EfficiencyPlugin()
             await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
