@@ -19,9 +19,8 @@ import asyncio
 import gc
 import os
 import statistics
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,13 +32,11 @@ from distributed.worker_state_machine import ExecuteSuccessEvent
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
-from dask_efficiency.plugins.worker.executor import ActorTimer, TaskMeter, ThreadRun
 from dask_efficiency.plugins.worker.meter import WorkerMeter
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
-from dask_efficiency.plugins.worker.submit import MeteredSubmit, WorkerCalls
+from dask_efficiency.plugins.worker.task_meter import Run, TaskMeter, _metered
 from dask_efficiency.trace.batch import RUN, encode
 
 #: What a no-op task goes through on a worker, and on the scheduler.
@@ -87,7 +84,6 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
         long_running=set(),
         waiting=set(),
         constrained=[],
-        threads={},
         stimulus_log=[None],
         transition_counter=0,
     )
@@ -98,14 +94,17 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
         metrics={},
         handlers={},
         executors={},
+        active_threads={},
+        data={},
         address="bench",
         log_event=lambda topic, message: None,
         transfer_incoming_log=(),
     )
     plugin = EfficiencyWorkerPlugin("0", "bench", 100, [])  # type: ignore[no-untyped-call]
-    hook = WorkerMeter(worker, plugin).transition  # type: ignore[arg-type]
+    meter = WorkerMeter(worker, plugin)  # type: ignore[arg-type]
+    hook, runs = meter.transition, meter._threads.meter.done
     if recorded:
-        hook = asyncio.run(_recorder(worker)).transition
+        hook = asyncio.run(_recorder(worker, runs)).transition
     keys = [f"no_op-{i}" for i in range(tasks)]
 
     def drive(hook: Callable[[str, str, str], Any]) -> float:
@@ -119,10 +118,7 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
                     state.executing.add(ts)
                 elif start == "executing":
                     state.executing.discard(ts)
-                    run = ThreadRun(1)
-                    run.used = time.monotonic_ns(), time.monotonic_ns(), 0
-                    run.handed = 0, 0
-                    state.threads[key] = run
+                    runs[key] = time.monotonic_ns(), time.monotonic_ns(), 0, 1, 1
                     state.stimulus_log[:] = [
                         ExecuteSuccessEvent(
                             key=key, run_id=0, value=None, start=0.0, stop=0.0, nbytes=0, type=None, stimulus_id=""
@@ -135,8 +131,8 @@ def worker_hooks(tasks: int, *, recorded: bool = False) -> float:
     return _difference(lambda: drive(hook), lambda: drive(lambda key, start, finish: None))
 
 
-async def _recorder(worker: Any) -> WorkerRecorder:
-    recorder = WorkerRecorder(worker, "bench")
+async def _recorder(worker: Any, runs: Mapping[Any, Run]) -> WorkerRecorder:
+    recorder = WorkerRecorder(worker, "bench", runs, print)
     recorder.stop()
     return recorder
 
@@ -170,41 +166,33 @@ class _Task:
 
 
 def thread_measurement(tasks: int) -> float:
-    """Microseconds of measuring a task inside its thread, from its submission on."""
-    executor: Any = _InlineExecutor()
-    table: dict[Any, Any] = {}
-    args = (None, {}, {}, "no_op", table, None, 0.0)
-    ident = threading.get_ident()
+    """Microseconds of measuring a task inside its thread."""
+    table: dict[int, Any] = {}
 
-    def func(*args: Any) -> dict[str, Any]:
-        return {"op": "task-finished", "thread": ident}
+    def run_task(*args: Any) -> None:
+        pass
 
-    def task() -> dict[str, Any]:  # as upstream submits one
-        return func(*args)
-
-    def drive(submit: Callable[..., Any]) -> float:
+    def drive(run_task: Callable[..., Any]) -> float:
         began = time.thread_time_ns()
         for _ in range(tasks):
-            submit(task)
+            run_task(None, None, None, "no_op", table, None, 0.0)
         return (time.thread_time_ns() - began) / tasks / 1000
 
-    own = executor.submit
-    MeteredSubmit.attach(executor, WorkerCalls(table, TaskMeter(failed=print), ActorTimer()))
-    return _difference(lambda: drive(executor.submit), lambda: drive(own))
-
-
-class _InlineExecutor:
-    """Runs what is submitted at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        return fn(*args)
+    metered = _metered({id(table): TaskMeter(table)}, run_task)
+    return _difference(lambda: drive(metered), lambda: drive(run_task))
 
 
 def scheduler_hooks(tasks: int) -> float:
     """Microseconds of the scheduler's hooks a task."""
     keys = [f"no_op-{i}" for i in range(tasks)]
     new = SimpleNamespace(nbytes=-1)
-    scheduler: Any = SimpleNamespace(workers={}, task_prefixes={}, stream_handlers={}, tasks=dict.fromkeys(keys, new))
+    scheduler: Any = SimpleNamespace(
+        workers={},
+        task_prefixes={},
+        stream_handlers={},
+        tasks=dict.fromkeys(keys, new),
+        _task_prefix_count_global={"no_op": 1},
+    )
 
     def drive(hook: Callable[[str, str, str, str], Any]) -> float:
         began = time.thread_time_ns()
@@ -214,7 +202,7 @@ def scheduler_hooks(tasks: int) -> float:
         return (time.thread_time_ns() - began) / tasks / 1000
 
     def metered() -> float:
-        return drive(WorkTracker(scheduler, ClusterLedger(at=0), {}).transition)
+        return drive(WorkTracker(scheduler, ClusterLedger(at=0), {}).hook(print))
 
     return _difference(metered, lambda: drive(lambda key, start, finish, stimulus_id: None))
 
@@ -276,16 +264,17 @@ def scheduler_recorder(tasks: int) -> float:
                 recorder.transition(key, start, finish, stimulus_id=finished, **(told if finish == "memory" else {}))
             recorder.released("client", [key])
             if not i % len(rows):
-                recorder.event(BATCHES, message)
+                recorder.take_batch(message)
         return (time.thread_time_ns() - began) / tasks / 1000
 
     nothing = SimpleNamespace(
-        **dict.fromkeys(("graph_taken_in", "transition", "released", "event"), lambda *args, **kwargs: None)
+        **dict.fromkeys(("graph_taken_in", "transition", "released", "take_batch"), lambda *args, **kwargs: None)
     )
 
     def recorded() -> float:
         recorder = asyncio.run(_cluster_recorder(scheduler))
-        recorder.released = lambda client, released: recorder._released({"client": client, "keys": released})
+        recorder.transition = recorder.hook(lambda *args: None)
+        recorder.released = lambda client, released: recorder._recorder.released(1, client, released)
         spent = drive(recorder)
         assert recorder.off is None
         return spent

@@ -20,7 +20,15 @@ from dask_efficiency.gpu.totals import KernelTotals
 from dask_efficiency.plugins.scheduler.meter import POLL_MS
 from dask_efficiency.plugins.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rates import TASK_SUMS, TRANSFER_SUMS, TaskRateCounter, decode
+from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
+from dask_efficiency.straggler.task_rates import (
+    MIN_SECONDS_A_BYTE,
+    MIN_WALL_SECONDS,
+    TASK_SUMS,
+    TRANSFER_SUMS,
+    RunningTask,
+    TaskRateCounter,
+)
 
 CLAIMED_POLL_MS = 5.0
 CLAIMED_MB = 30.0
@@ -42,27 +50,30 @@ class Payloads:
         self._process = np.zeros((workers, 5))
         self._kernels = [(f"prefix-{i % prefixes}", f"kernel-{i}") for i in range(kernels)]
         self._launches = np.zeros(workers, np.int64)
+        self._counters = [TaskRateCounter() for _ in range(workers)]
+        self._writers = [TaskRateWriter() for _ in range(workers)]
 
     def next(self, worker: int, seconds: float) -> dict[str, object]:
         """The next heartbeat's, after so many seconds of work."""
         n = 20.0
         wall = self._rng.lognormal(-1 + 0.7 * (worker == 0), 0.1, len(self._prefixes))
-        log, share = np.log(wall), 0.95
+        log, share = np.log(wall / MIN_WALL_SECONDS), 0.95
         rows = (n, n * wall, share * n * wall, n * log, n * (log**2 + 0.01), n * 14, n * 196, n * 14 * log)
         for column, gained in enumerate((*rows, n * share, n * share**2)):
             self._tasks[worker, :, column] += gained
-        cost = self._rng.normal(-18, 0.2, SENDERS)
+        cost = self._rng.normal(-18, 0.2, SENDERS) - np.log(MIN_SECONDS_A_BYTE)
         for column, moved in enumerate((5, 5 * cost, 5 * (cost**2 + 0.04), 0.1)):
             self._transfers[worker, :, column] += moved
         self._process[worker] += (0.1 * seconds, 1e7 * seconds, 0.02 * seconds, 0.9 * seconds, 0.8 * seconds)
-        return {
-            "prefixes": list(self._prefixes),
-            "tasks": self._tasks[worker].tobytes(),
-            "senders": self._senders[worker],
-            "transfers": self._transfers[worker].tobytes(),
-            "vitals": self._process[worker].tobytes(),
-            "running": [[self._prefixes[0], 1.0, 1e6]],
-        }
+        counter = self._counters[worker]
+        counter.turn += 1
+        for table, names, sums in (
+            (counter.tasks, self._prefixes, self._tasks[worker]),
+            (counter.transfers, self._senders[worker], self._transfers[worker]),
+        ):
+            table.update({name: [*row, counter.turn] for name, row in zip(names, sums.tolist(), strict=True)})
+        running = [RunningTask(self._prefixes[0], 1.0, 1e6)]
+        return self._writers[worker].heartbeat(counter, self._process[worker].tolist(), running)
 
     def kernels(self, worker: int) -> list[KernelTotals]:
         """What the snapshot says of GPU kernels, which take the first worker twice as long."""
@@ -81,6 +92,7 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
     interval = float(heartbeat_interval(workers))
     interval_seconds = max(INTERVAL_SECONDS, 2 * interval)
     comparing, others = [], []
+    last: list[ReceivedRates | None] = [None] * workers
     polls_in_all = int(seconds * 1e3 / POLL_MS)
     due = np.linspace(0, interval, workers, endpoint=False)
     for poll in range(1, polls_in_all + 1):
@@ -93,7 +105,10 @@ def polls(workers: int, prefixes: int, kernels: int, seconds: float) -> tuple[li
         began = time.thread_time()
         at = round(now * 1e9)
         for i, payload, of_gpu in arrived:
-            watch.receive(f"tcp://{i}", decode(payload), at=at, paused=0.0, lag=0.02, kernels=of_gpu)
+            found = read_task_rates(payload, last=last[i])
+            assert isinstance(found, ReceivedRates)
+            last[i] = found
+            watch.receive(f"tcp://{i}", found.rates, at=at, paused=0.0, lag=0.02, kernels=of_gpu)
         watch.poll(at=at, now=now, interval_seconds=interval_seconds)
         took = 1e3 * (time.thread_time() - began)
         (comparing if was_comparing or watch.comparing else others).append(took)

@@ -4,19 +4,20 @@
 
 - ``bytecodes`` (the default): the bytecodes of the package that the event loop and the client's side execute for each
   task, by function. They are counted, not timed, so another program on the machine changes nothing.
-- ``instructions``: of the whole process, under valgrind's callgrind, without the plugin, metering, and recording.
-- ``cpu``: CPU time of the whole process, in paired, interleaved runs.
+- ``instructions``: of the whole process, under valgrind's cachegrind, without the plugin, metering, and recording. With
+  ``--by-function``, also by how much each C function of Python and its libraries executes more than without.
+- ``cpu``: CPU time of the whole process, in interleaved runs, each beside one without.
 
-Scheduler, worker (one thread) and client share one process, so that nothing escapes the count. Dask's own monitors are
-slowed to minutes. There is one heartbeat, and one poll of the scheduler's meter, for every 200 tasks, as there would be
-at full speed: a program under callgrind is some fifty times slower, and polls by the clock would be counted fifty times
-too often. Two sizes are run and subtracted, so that start-up drops out.
+``--modes`` are those of :mod:`benchmarks.one_process`, which says how they are made comparable. Two sizes are run and
+subtracted, so that start-up drops out. Under valgrind, timers of the event loop follow a clock that is slowed down as
+much as the program is. The thread that samples why threads wait limits itself to a share of a core by its own CPU
+clock, and is counted as it is: at full speed it takes half as much.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import os
 import re
 import resource
@@ -25,28 +26,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-MODES = ("off", "on", "trace")
+from benchmarks.one_process import HEARTBEAT_SECONDS, MODES, WORK, run, session
 
-#: Tasks of one heartbeat.
-BATCH = 200
+#: Numbers of tasks that are subtracted from one another; whole heartbeats.
+COUNTED = (400, 1_400)
+TIMED = (400, 3_400)
 
-#: Sizes that are subtracted from one another, by what is counted.
-SIZES = {"instructions": (400, 1_400), "cpu": (1_000, 7_000)}
-
-_QUIET = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "60s",
-    "distributed.admin.system-monitor.interval": "60s",
-    "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.worker.memory.monitor-interval": "60s",
-    "distributed.scheduler.active-memory-manager.start": False,
-    "distributed.scheduler.work-stealing": False,
-    "distributed.diagnostics.nvml": False,
-}
+#: How much slower a program is under cachegrind: 0.24 G instructions a second, of 4.3 G without.
+SLOWNESS = 18.0
 
 
 class Bytecodes:
@@ -85,112 +80,202 @@ class Bytecodes:
             print(f"{executed / tasks:8.1f} {self.calls[code] / tasks:6.2f}  {where}: {code.co_qualname}")
 
 
-def run(mode: str, tasks: int, bytecodes: Bytecodes | None = None) -> None:
-    """Compute so many no-op tasks."""
-    import dask
-    import distributed.scheduler
-    from distributed import Client, Scheduler, Worker
+class Used(NamedTuple):
+    """CPU and wall microseconds a task, and CPU milliseconds however many tasks there are."""
 
-    from dask_efficiency import EfficiencyPlugin
-    from dask_efficiency.plugins.scheduler import meter as scheduler_meter
+    cpu: float
+    wall: float
+    once: float
 
-    dask.config.set(_QUIET)
-    distributed.scheduler.heartbeat_interval = lambda workers: 600
-    scheduler_meter.POLL_MS = 3_600_000  # polled below
+
+def bytecodes(mode: str, tasks: int) -> None:
+    """Print the bytecodes of so many no-op tasks in a mode, in this process."""
+    counted = Bytecodes()
 
     async def work() -> None:
-        async with (
-            Scheduler(dashboard_address=None, port=0, host="127.0.0.1") as scheduler,
-            Worker(scheduler.address, nthreads=1) as worker,
-            Client(scheduler.address, asynchronous=True) as client,
-        ):
-            if mode != "off":
-                await client.register_plugin(EfficiencyPlugin(trace=mode == "trace"))
+        async with session(MODES[mode], WORK["no-op"]) as here:
+            await here.compute(2 * WORK["no-op"].batch)
+            counted.start()
+            await here.compute(tasks)
+            counted.stop()
 
-            async def compute(tasks: int) -> None:
-                for first in range(0, tasks, BATCH):
-                    futures = client.map(abs, range(first, first + BATCH), pure=False)
-                    await client.gather(futures)
-                    del futures
-                    await worker.heartbeat()
-                    if mode != "off":
-                        scheduler.plugins[EfficiencyPlugin.name]._meter._poll()
-
-            if bytecodes is None:
-                await compute(tasks)
-                return
-            await compute(2 * BATCH)
-            bytecodes.start()
-            await compute(tasks)
-            bytecodes.stop()
-
-    asyncio.run(work())
+    run(work)
+    counted.print(tasks)
 
 
-def in_a_process(mode: str, tasks: int, *before: str) -> str:
-    """What a process prints that computes so many tasks."""
-    command = [*before, sys.executable, "-m", "benchmarks.task_cost", "one", mode, str(tasks)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": "0"})
+def _compute(mode: str, work: str, tasks: int) -> None:
+    """Compute so many tasks: what runs under valgrind."""
+
+    async def computed() -> None:
+        async with session(MODES[mode], WORK[work], SLOWNESS) as here:
+            await here.compute(tasks)
+            _end()
+
+    run(computed, SLOWNESS)
+
+
+def _timed(mode: str, work: str, small: int, large: int) -> None:
+    """Print what a task takes by the difference of two sizes, once warm."""
+
+    async def computed() -> None:
+        async with session(MODES[mode], WORK[work]) as here:
+            await here.compute(WORK[work].batch)
+            found = []
+            for tasks in (small, large):
+                gc.collect()
+                before = _clocks()
+                await here.compute(tasks)
+                found.append([stop - start for stop, start in zip(_clocks(), before, strict=True)])
+            each = [(b - a) / (large - small) for a, b in zip(*found, strict=True)]
+            print("USED", *(one * 1e6 for one in each), (found[0][0] - small * each[0]) * 1e3)
+            _end()
+
+    run(computed)
+
+
+def _clocks() -> tuple[float, float]:
+    """CPU seconds of this process and of those that it waited for, and the wall clock."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime, time.perf_counter()
+
+
+def _end() -> None:
+    """End at once: taking a cluster down takes as long as it likes."""
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _in_a_process(arguments: Iterable[object], *before: str) -> str:
+    command = [*before, sys.executable, "-m", "benchmarks.task_cost", *map(str, arguments)]
+    # Threads of OpenBLAS, one for each core, spin while they start.
+    environment = os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         sys.exit(done.stderr[-2_000:])
     return done.stdout + done.stderr
 
 
-def instructions(mode: str, tasks: int) -> int:
-    """Instructions of a whole process, under callgrind."""
+def instructions(mode: str, tasks: int, work: str = "no-op") -> Counter[str]:
+    """Instructions of a whole process under cachegrind, by C function."""
     with tempfile.NamedTemporaryFile() as out:
-        said = in_a_process(mode, tasks, "valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}")
-    found = re.search(r"Collected : (\d+)", said)
-    assert found is not None, said[-2_000:]
-    return int(found.group(1))
-
-
-def cpu(mode: str, tasks: int) -> float:
-    """CPU seconds of a whole process."""
-    return float(in_a_process(mode, tasks).rpartition("CPU ")[2].split()[0])
-
-
-def compared(what: str, repeats: int) -> None:
-    """Print what a task costs in each mode, and what the plugin adds: medians of interleaved runs, and the spread."""
-    measure, unit, scale = (instructions, "k instructions", 1e3) if what == "instructions" else (cpu, "us of CPU", 1e-6)
-    small, large = SIZES[what]
-    found: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for _ in range(repeats):
-        for mode in MODES:
-            found[mode].append((measure(mode, large) - measure(mode, small)) / (large - small) / scale)
-    for mode in MODES:
-        added = sorted(here / off - 1 for here, off in zip(found[mode], found["off"], strict=True))
-        print(
-            f"{mode:6} {statistics.median(found[mode]):9.1f} {unit} a task  {statistics.median(added):+.2%}"
-            f"  [{added[0]:+.2%}, {added[-1]:+.2%}] in {repeats} runs",
-            flush=True,
+        _in_a_process(
+            ["compute", mode, work, tasks],
+            "valgrind",
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            f"--cachegrind-out-file={out.name}",
         )
+        return _by_function(Path(out.name).read_text(errors="replace"))
+
+
+def _by_function(text: str) -> Counter[str]:
+    """Read what cachegrind wrote: lines of instructions, below the name of their function."""
+    counted: Counter[str] = Counter()
+    function = ""
+    for line in text.splitlines():
+        if line.startswith("fn="):
+            function = line[3:]
+        elif line[:1].isdigit():
+            counted[function] += int(line.split()[1])
+    total = re.search(r"^summary: (\d+)", text, re.MULTILINE)
+    assert total is not None, "cachegrind wrote no summary"
+    assert counted.total() == int(total.group(1))
+    return counted
+
+
+def instructions_a_task(mode: str, work: str, sizes: tuple[int, int]) -> Counter[str]:
+    """Instructions of one task, by C function; of less than one they are dropped."""
+    small, large = (instructions(mode, tasks, work) for tasks in sizes)
+    each = {name: (large[name] - small[name]) // (sizes[1] - sizes[0]) for name in {*small, *large}}
+    return Counter({name: count for name, count in each.items() if count})
+
+
+def used(mode: str, work: str, sizes: tuple[int, int]) -> Used:
+    """What tasks take in a process of its own."""
+    said = _in_a_process(["timed", mode, work, *sizes])
+    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", said, re.MULTILINE)[-1]))
+
+
+def print_compared(modes: Sequence[str], found: dict[str, list[float]], unit: str) -> None:
+    """Print each mode's median and range, and the median and range of what it has more than the first."""
+    base = found[modes[0]]
+    for mode in modes:
+        here = sorted(found[mode])
+        added = sorted(mine - without for mine, without in zip(found[mode], base, strict=True))
+        middle = statistics.median(here)
+        line = f"{mode:14} {middle:9.1f} {unit} a task, {(here[-1] - here[0]) / middle:.2%} between runs"
+        if mode != modes[0]:
+            share = statistics.median(added) / statistics.median(base)
+            line += f"; {statistics.median(added):+9.1f} = {share:+.2%}  [{added[0]:+.1f}, {added[-1]:+.1f}]"
+        print(line, flush=True)
+
+
+def print_functions(base: Counter[str], other: Counter[str], rows: int = 30) -> None:
+    """Print the C functions that execute more instructions a task than in the first mode."""
+    more = Counter(other)
+    more.subtract(base)
+    print(f"{sum(more.values()) / 1e3:+9.1f} k instructions a task in all")
+    for name, count in sorted(more.items(), key=lambda item: -abs(item[1]))[:rows]:
+        print(f"{count / 1e3:+9.2f} k  of {base[name] / 1e3:9.2f} k  {name}")
 
 
 def main() -> None:
     """Print the costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="bytecodes", choices=["bytecodes", "instructions", "cpu", "one"])
+    parser.add_argument("what", nargs="?", default="bytecodes")
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--tasks", type=int, default=1_000, help=f"counted, of bytecodes; a multiple of {BATCH}")
+    parser.add_argument("--modes", nargs="+", choices=MODES, metavar="MODE", help=f"of {', '.join(MODES)}")
+    parser.add_argument("--work", choices=WORK, default="no-op", help="what the tasks do (default no-op)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each mode, of which the median is taken")
+    parser.add_argument("--jobs", type=int, default=1, help="modes whose instructions are counted at the same time")
+    parser.add_argument("--by-function", action="store_true", help="instructions by C function, too")
+    parser.add_argument("--tasks", type=int, default=1_000, help="of which bytecodes are counted; whole heartbeats")
     args = parser.parse_args()
-    if args.what == "one":
-        run(args.rest[0], int(args.rest[1]))
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        print(f"CPU {used.ru_utime + used.ru_stime:.4f}", flush=True)
-        os._exit(0)
-    if args.what == "bytecodes":
-        for mode in MODES[1:]:
-            print(f"-- {'recording' if mode == 'trace' else 'metering'}")
-            counted = Bytecodes()
-            tasks = -(-args.tasks // BATCH) * BATCH
-            run(mode, tasks, counted)
-            counted.print(tasks)
-        return
-    if args.what == "instructions" and shutil.which("valgrind") is None:
+    if args.what == "compute":
+        _compute(args.rest[0], args.rest[1], int(args.rest[2]))
+    elif args.what == "timed":
+        _timed(args.rest[0], args.rest[1], *map(int, args.rest[2:]))
+    elif args.what == "bytecodes":
+        batch = WORK["no-op"].batch
+        for mode in args.modes or ("on", "trace"):
+            print(f"-- {MODES[mode].title}", flush=True)
+            print(_in_a_process(["count-bytecodes", mode, -(-args.tasks // batch) * batch]).partition("distributed")[0])
+    elif args.what == "count-bytecodes":
+        bytecodes(args.rest[0], int(args.rest[1]))
+        _end()
+    elif args.what == "instructions":
+        _print_instructions(args.modes or ("off", "on", "trace"), args)
+    elif args.what == "cpu":
+        modes = args.modes or ("off", "on", "trace")
+        rounds = [{mode: used(mode, args.work, TIMED) for mode in modes} for _ in range(args.repeats)]
+        for clock in ("cpu", "wall"):
+            figures = {mode: [getattr(one[mode], clock) for one in rounds] for mode in modes}
+            print_compared(modes, figures, f"us of {clock.replace('cpu', 'CPU')}")
+    else:
+        parser.error(f"what is {args.what!r}; expected bytecodes, instructions or cpu")
+
+
+def _print_instructions(modes: Sequence[str], args: argparse.Namespace) -> None:
+    if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed: it counts the instructions")
-    compared(args.what, args.repeats)
+    batch = WORK[args.work].batch
+    with ThreadPoolExecutor(args.jobs) as pool:
+        jobs = [
+            {mode: pool.submit(instructions_a_task, mode, args.work, _sizes(args.work)) for mode in modes}
+            for _ in range(args.repeats)
+        ]
+        rounds = [{mode: job.result() for mode, job in one.items()} for one in jobs]
+    print(f"one heartbeat, of {HEARTBEAT_SECONDS} s, for every {batch} tasks")
+    print_compared(modes, {mode: [one[mode].total() / 1e3 for one in rounds] for mode in modes}, "k instructions")
+    if args.by_function:
+        for mode in modes[1:]:
+            print(f"-- {MODES[mode].title}")
+            print_functions(rounds[0][modes[0]], rounds[0][mode])
+
+
+def _sizes(work: str) -> tuple[int, int]:
+    """Tasks that are counted: fewer of those that work."""
+    return COUNTED if WORK[work].batch > 100 else (50, 150)
 
 
 if __name__ == "__main__":

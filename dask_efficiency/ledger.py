@@ -93,8 +93,12 @@ class Used(NamedTuple):
 
 _NOTHING = Used(0, 0)
 
-#: A reservation that ended, what became of its task, and what that used, as in :class:`Used`.
-Ended = tuple[SlotReservation, Outcome, tuple[int, int, int, int, int]]
+#: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
+Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
+
+
+#: Of several tasks: their number, and nanoseconds of CPU and of wall time in their threads, and in their slots.
+PlainSums = list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,8 @@ class Ledger:
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
+        #: Whether something names free slots; else they are idle.
+        self._named = False
         self._free = [0] * len(UNHELD_BUCKETS)
         #: Times of spilling since the accounts were reported last, oldest first: start, stop, and how many of the
         #: slots that were free then may still turn out to have waited.
@@ -222,11 +228,11 @@ class Ledger:
         self._availability = availability
         self._waiting = waiting
         self._constrained = constrained
+        self._named = availability is not _TAKES_TASKS or waiting > 0 or constrained > 0
 
     def turn(self, availability: Availability, *, at: int) -> None:
         """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
-        self._advance(at)
-        self._availability = availability
+        self.observe(availability, self._waiting, self._constrained, at=at)
 
     def spilled(self, ready: int, *, start: int, stop: int) -> None:
         """The worker's event loop spilled or read back, and could give no task to a free slot.
@@ -280,11 +286,17 @@ class Ledger:
         """
         if key in self._held or key in self._excess:
             return None
+        slots = self.slots_free
         if at > self._at:
-            self._advance(at)
+            if slots:
+                if self._named:
+                    self._name(slots, at - self._at)
+                else:
+                    self._free[_IDLE] += slots * (at - self._at)
+            self._at = at
         reservation = SlotReservation(prefix, span, recomputed, self._at)
-        if self.slots_free:
-            self.slots_free -= 1
+        if slots:
+            self.slots_free = slots - 1
             self._held[key] = reservation
         else:
             self._excess[key] = reservation
@@ -301,24 +313,24 @@ class Ledger:
         reservation = self._held.pop(key, None)
         if reservation is None:
             reservation = self._excess.pop(key, None)
-            if reservation is None:
-                return None
-            reservation.ns = 0
-        else:
-            if at > self._at:
-                if self.slots_free:
-                    self._advance(at)
-                else:
-                    self._at = at
-            reservation.ns = self._at - reservation.start
-            if self._excess:
-                waiting, promoted = next(iter(self._excess.items()))
-                del self._excess[waiting]
-                promoted.start = self._at
-                self._held[waiting] = promoted
+            if reservation is not None:
+                reservation.ns = 0
+                self._ended[reservation] = None
+            return reservation
+        if at > self._at:
+            if self.slots_free:
+                self._advance(at)
             else:
-                self.slots_free += 1
+                self._at = at
+        reservation.ns = self._at - reservation.start
         self._ended[reservation] = None
+        if self._excess:
+            waiting, promoted = next(iter(self._excess.items()))
+            del self._excess[waiting]
+            promoted.start = self._at
+            self._held[waiting] = promoted
+        else:
+            self.slots_free += 1
         return reservation
 
     def finalize(
@@ -349,7 +361,7 @@ class Ledger:
         spill
             Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
         """
-        self.finalize_many([(reservation, outcome, Used(cpu, wall, gpu, library, spill))])
+        self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
 
     def finalize_many(self, tasks: Iterable[Ended]) -> None:
         """Record released reservations for good, each once.
@@ -357,9 +369,10 @@ class Ledger:
         Measurements are clamped to the time held, in the order CPU, GPU, library threads, non-CPU, spill; overhead
         is the rest: so the sum is exact whatever they say.
         """
-        for reservation, outcome, (cpu, wall, gpu, library, spill) in tasks:
-            del self._ended[reservation]
-            row = self._prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
+        ended, prefixes = self._ended, self._prefixes
+        for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
+            del ended[reservation]
+            row = prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
             left = reservation.ns
             # Conditions, not min and max, and none of them for most tasks: this runs for every one.
             if 0 <= cpu <= wall <= left and not gpu and not library and not spill:
@@ -400,6 +413,29 @@ class Ledger:
             if self._windows:
                 self._finalize_in_windows(reservation, outcome, [0] * i + [reservation.ns])
 
+    def finalize_plain(self, reservations: Sequence[SlotReservation], sums: Mapping[str, PlainSums]) -> None:
+        """Record released reservations for good whose tasks succeeded and only ran in their threads.
+
+        Parameters
+        ----------
+        reservations
+            Each once, none of them recomputed, or counted in the activity view so far.
+        sums
+            What they used, by prefix. Of each task's time in its slot its thread took a part, and the CPU a part of
+            that.
+        """
+        if self._windows:
+            raise RuntimeError("windows are open: tasks are to be finalized one by one")
+        ended = self._ended
+        for reservation in reservations:
+            del ended[reservation]
+        for prefix, (tasks, cpu, wall, held) in sums.items():
+            row = self._prefixes.get(prefix) or self._new_prefix(prefix)
+            row[0] += cpu
+            row[3] += wall - cpu
+            row[5] += held - wall
+            self._succeeded += tasks
+
     def _finalize_in_windows(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
         """Record the part of a reservation that lies in each open window."""
         for window in self._windows.values():
@@ -414,7 +450,7 @@ class Ledger:
         """Release and finalize every reservation in one way: the worker closes with tasks running."""
         for key in [*self._held, *self._excess]:
             self.release(key, at=at)
-        self.finalize_many([(reservation, outcome, _NOTHING) for reservation in self._ended])
+        self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
 
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
@@ -487,13 +523,13 @@ class Ledger:
 
     def _advance(self, at: int) -> None:
         """Charge the free slots for the time since the last call."""
-        elapsed = at - self._at
-        if elapsed <= 0:
-            return
-        self._at = at
-        slots = self.slots_free
-        if not slots:
-            return
+        if at > self._at:
+            if self.slots_free:
+                self._name(self.slots_free, at - self._at)
+            self._at = at
+
+    def _name(self, slots: int, elapsed: int) -> None:
+        """Charge so many free slots for so long."""
         free = self._free
         if self._availability is not _TAKES_TASKS:
             free[_PAUSED if self._availability is Availability.PAUSED else _RETIRING] += slots * elapsed

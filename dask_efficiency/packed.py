@@ -125,20 +125,26 @@ class TableWriter(Generic[Name]):
             self._free.append(place)
             self._names[place] = None
             self._renamed[place] = seq
-        missing = len(self._names) - len(self._rows)
-        more = np.zeros((missing, self._columns), np.int64)
+        if not at and not gone:
+            return
         # Another array each time, as marked states stay what they are.
-        now = np.concatenate([self._rows, more])
-        now[at] = values
-        now[gone] = 0
+        known, missing = len(self._rows), len(self._names) - len(self._rows)
         if missing:
+            more = np.zeros((missing, self._columns), np.int64)
+            now = np.concatenate([self._rows, more])
             self._changed = np.concatenate([self._changed, more[:, 0]])
+        else:
+            now = self._rows.copy()
+        now[at] = values
+        self._changed[at] = seq
+        if gone:
+            now[gone] = 0
+            self._changed[gone] = seq
         if self._rising:
-            fell = (now[: len(self._rows)] < self._rows).any(axis=1)
+            fell = now[:known] < self._rows
             if fell.any():
-                self._renamed.update(dict.fromkeys(np.flatnonzero(fell).tolist(), seq))
+                self._renamed.update(dict.fromkeys(np.flatnonzero(fell.any(axis=1)).tolist(), seq))
         self._rows = now
-        self._changed[at] = self._changed[gone] = seq
 
     def mark(self) -> None:
         """A payload with this state was sent: later ones may rely on it."""
@@ -157,14 +163,15 @@ class TableWriter(Generic[Name]):
             self._renamed = {place: seq for place, seq in self._renamed.items() if seq > since}
             renamed = list(self._renamed)
         values = self._rows[at]
-        if self._rising and since >= 0 and self._marked:
+        grown = values
+        if self._rising and since >= 0 and self._marked and len(at):
             oldest = self._marked[0]
-            base = np.zeros_like(self._rows)
-            base[: len(oldest)] = oldest
-            base[renamed] = 0
-            grown = values - base[at]
-        else:
-            grown = values
+            if renamed or len(oldest) < len(self._rows):  # of those that are renamed the reader has nothing
+                base = np.zeros_like(self._rows)
+                base[: len(oldest)] = oldest
+                base[renamed] = 0
+                oldest = base
+            grown = values - oldest[at]
         return _write(at, values, grown), _names(renamed, self._names)
 
     def place(self, name: Name, default: Default) -> int | Default:
@@ -191,15 +198,22 @@ def _write(at: NDArray[np.intp], values: Ints, grown: Ints) -> str:
     count, columns = values.shape
     if not count:
         return str(bytes(_COUNT + 1 + columns), "ascii")
-    table = np.empty((count, 1 + columns), np.int64)
-    table[:, 0] = at - _ARANGE[:count]
-    table[1:, 0] -= table[:-1, 0].copy()
-    gaps = int(table[:, 0].max())
-    table[:, 1:] = values
-    digits = bytes([_digits(gaps), *map(_digits, np.bitwise_or.reduce(grown, axis=0).tolist())])
-    layout = _layout(digits)
-    body = (table.take(layout.column, axis=1) >> layout.shift) & 127
-    return str(bytes((count & 127, count >> 7)) + digits + body.astype(np.uint8).tobytes(), "ascii")
+    digits = [*map(_digits, np.bitwise_or.reduce(grown, axis=0).tolist())]
+    if at[-1] == count - 1:  # the first ones, without a gap
+        head = bytes((count & 127, count >> 7, 0, *digits))
+        layout = _layout(head[_COUNT:])
+        body = values.take(layout.column - 1, axis=1)
+    else:
+        table = np.empty((count, 1 + columns), np.int64)
+        table[:, 0] = at - _ARANGE[:count]
+        table[1:, 0] -= table[:-1, 0].copy()
+        table[:, 1:] = values
+        head = bytes((count & 127, count >> 7, _digits(int(table[:, 0].max())), *digits))
+        layout = _layout(head[_COUNT:])
+        body = table.take(layout.column, axis=1)
+    body >>= layout.shift
+    body &= 127
+    return str(head + body.astype(np.uint8).tobytes(), "ascii")
 
 
 def _digits(number: int) -> int:

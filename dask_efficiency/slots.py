@@ -136,6 +136,7 @@ class SlotTracker:
         self._long_running: Collection[Any] = state.long_running
         self._ledger = ledger
         self._user = user
+        self._ended = user.ended
         #: Who records a trace; None while nobody does.
         self.recorder: SlotRecorder | None = None
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
@@ -144,20 +145,14 @@ class SlotTracker:
         self._seceded = {ts.key: Seceded(None, None, at) for ts in state.long_running}
         self._seceded_ns = 0
         for ts in state.executing:
-            self._take(ts, at)
+            self.taken(ts, at)
 
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:
         """A task changed its state, ``at`` monotonic nanoseconds."""
         if finish == "executing":
-            self._take(self._tasks[key], at)
-        elif start == "executing" and finish == "memory":  # nearly all ends, and its thread is done
-            reservation = self._ledger.release(key, at=at)
-            if reservation is not None:
-                outcome = _SUCCEEDED
-                if key in self._discarded:
-                    self._discarded.remove(key)
-                    outcome = Outcome.CANCELLED
-                self._end(key, self._tasks.get(key), reservation, outcome)
+            self.taken(self._tasks[key], at)
+        elif start == "executing" and finish == "memory":
+            self.succeeded(key, self._tasks.get(key), at)
         elif start in AT_WORK:
             self._move(key, start, finish, at)
 
@@ -169,18 +164,28 @@ class SlotTracker:
         """The tasks that left their slots and run."""
         return list(self._seceded.values())
 
-    def _take(self, ts: Any, at: int) -> None:
+    def taken(self, ts: Any, at: int) -> None:
+        """A task became ``executing``."""
         annotations = ts.annotations
         prefix = ts.prefix
-        reservation = self._ledger.reserve(
-            ts.key,
-            prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH],
-            ts.span_id or "",
-            recomputed=RECOMPUTED in annotations if annotations else False,
-            at=at,
-        )
+        if len(prefix) > MAX_PREFIX_LENGTH:
+            prefix = prefix[:MAX_PREFIX_LENGTH]
+        recomputed = RECOMPUTED in annotations if annotations else False
+        reservation = self._ledger.reserve(ts.key, prefix, ts.span_id or "", recomputed=recomputed, at=at)
         if reservation is not None and self.recorder is not None:
             self.recorder.taken(ts, reservation)
+
+    def succeeded(self, key: Any, ts: Any, at: int) -> None:
+        """A task went from ``executing`` to ``memory``, as nearly all do; ``ts`` is None if it is forgotten already."""
+        reservation = self._ledger.release(key, at=at)
+        if reservation is not None:
+            outcome = _SUCCEEDED
+            if self._discarded and key in self._discarded:
+                self._discarded.remove(key)
+                outcome = Outcome.CANCELLED
+            if self.recorder is not None:
+                self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+            self._ended(key, ts, reservation, outcome, None)
 
     def _move(self, key: Any, start: str, finish: str, at: int) -> None:
         ts = self._tasks.get(key)
@@ -202,20 +207,17 @@ class SlotTracker:
             if left is None:
                 reservation = self._ledger.release(key, at=at)
                 assert reservation is not None
-                self._end(key, ts, reservation, outcome)
+                if self.recorder is not None:
+                    self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+                self._ended(key, ts, reservation, outcome, None)
                 return
             self._seceded_ns += at - left.at
             if self.recorder is not None:
                 self.recorder.ended(key, ts, None, at)
             if left.reservation is not None:
-                self._user.ended(key, ts, left.reservation, outcome, left.used)
+                self._ended(key, ts, left.reservation, outcome, left.used)
         elif event is SlotEvent.NOT_STORED and finish == "error":
             self._user.not_stored(key)
-
-    def _end(self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome) -> None:
-        if self.recorder is not None:
-            self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
-        self._user.ended(key, ts, reservation, outcome, None)
 
     def _had(self, key: Any) -> Had:
         if key in self._seceded:

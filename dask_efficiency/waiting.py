@@ -88,7 +88,7 @@ class WaitingSums:
         self._all = _Samples()
         #: Of each key from the first :data:`LIBRARY` sample of any on: that, and all else as one.
         self._computed: dict[Key, _Samples] = {}
-        self._any_library = False
+        self.any_library = False
         self._stopped = False
         #: What was reported, by prefix, and of the activity view.
         self._reported: dict[str, Row] = {}
@@ -106,8 +106,8 @@ class WaitingSums:
         ns
             For how long, more than 0.
         """
-        if cause == LIBRARY or self._any_library:
-            self._any_library = True
+        if cause == LIBRARY or self.any_library:
+            self.any_library = True
             samples = self._computed.get(key) or _new(self._computed, key, _Samples(), MAX_KEYS)
             samples.add(LIBRARY if cause == LIBRARY else UNKNOWN, ns)
             if cause == LIBRARY:
@@ -143,14 +143,14 @@ class WaitingSums:
         int
             0 to ``waited``.
         """
-        if not self._any_library:
+        if not self.any_library:
             return 0
         samples = self._computed.get(key)
         return samples.take(waited).get(LIBRARY, 0) if samples is not None else 0
 
     def library_so_far(self, key: Key, waited: int) -> int:
         """The same of a task that is not finalized; it uses nothing up."""
-        if not self._any_library:
+        if not self.any_library:
             return 0
         samples = self._computed.get(key)
         return samples.split(waited).get(LIBRARY, 0) if samples is not None else 0

@@ -274,7 +274,7 @@ class HeartbeatMachine(RuleBasedStateMachine):
         self.prefixes: dict[str, tuple[int, ...]] = {}
         self.counts: dict[str, int] = {}
         self.gpu: GpuTotals | None = None
-        self.elapsed = 0
+        self.idle = 0
         self.letters: list[tuple[dict[str, Any], Snapshot]] = []
 
     @rule()
@@ -333,10 +333,9 @@ class HeartbeatMachine(RuleBasedStateMachine):
         self.seq += 1
         sums = [sum(column) for column in zip(*self.prefixes.values(), strict=True)] or [0] * 9
         held = sum(sums)
-        self.elapsed = max(self.elapsed + 1, held)
-        idle = self.elapsed - held
-        finalized = {**dict(zip(map(str, TASK_BUCKETS), sums, strict=True)), "idle": idle}
-        made = idle_snapshot(1, self.elapsed)
+        self.idle += 1
+        finalized = {**dict(zip(map(str, TASK_BUCKETS), sums, strict=True)), "idle": self.idle}
+        made = idle_snapshot(1, held + self.idle)
         balance = replace(made.balance, finalized=finalized, active={"overhead": held}, prefixes=dict(self.prefixes))
         return replace(
             made,

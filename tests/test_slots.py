@@ -84,7 +84,7 @@ class Worker:
         self.recorder: WorkerRecorder | None = None
 
     def record(self) -> None:
-        self.recorder = WorkerRecorder(self, "recording", pytest.fail)  # type: ignore[arg-type]
+        self.recorder = WorkerRecorder(self, "recording", {}, pytest.fail)  # type: ignore[arg-type]
         self.tracker.recorder = self.recorder
 
     def log_event(self, topic: str, message: Any) -> None:

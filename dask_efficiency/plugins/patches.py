@@ -1,4 +1,4 @@
-"""Every replacement of something that is Dask's, Tornado's, zict's or an executor's, and how it is put back.
+"""Every replacement of something that is Dask's, Tornado's or zict's, and how it is put back.
 
 Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
 missing where upstream changed: that one thing is not measured then, and nothing breaks.
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any
 
 from distributed import protocol
+from distributed.comm import utils as comm_utils
 from tornado.iostream import IOStream, SSLIOStream
 
 #: An object and the name of its attribute, or a dictionary or list and its key.
@@ -41,6 +43,7 @@ class Patch:
 
 
 _DISTRIBUTED = "distributed 2026.8.0"
+_TORNADO = "tornado 6.6.1"
 
 
 def _stream_handler(op: str, *, why: str, without: str, until: str) -> Patch:
@@ -89,32 +92,79 @@ TICK = Patch(
     why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",
     without="a trace does not say when event loops were blocked",
     until="the recording ends",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
+    checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
 )
-DATA_MOVES = Patch(
-    what="IOStream and SSLIOStream.read_from_fd and .write_to_fd, distributed.protocol.dumps and .loads",
-    why="nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
-    "transfer: in the recorded transfers both look the same",
-    without="a transfer that keeps the event loop busy is shown as `worker-loop`",
-    until="the last recording in the process ends",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1",
-    places=lambda _: [
-        (IOStream, "read_from_fd"),
-        (IOStream, "write_to_fd"),
-        (SSLIOStream, "read_from_fd"),
-        (SSLIOStream, "write_to_fd"),
-        (protocol, "dumps"),
-        (protocol, "loads"),
-    ],
+_WHY_DATA = (
+    "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
+    "transfer: in the recorded transfers both look the same"
 )
-SUBMIT = Patch(
-    what="Executor.submit of each of a worker's thread pools",
-    why="CPU time can only be read inside a task's thread, and users' own executors must stay the objects they know",
+_WITHOUT_DATA = "a transfer that keeps the event loop busy is shown as `worker-loop`"
+_UNTIL_DATA = "the last recording in the process ends"
+
+SERIALIZE = Patch(
+    what="distributed.protocol.dumps and .loads",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_DISTRIBUTED,
+    places=lambda _: [(protocol, "dumps"), (protocol, "loads")],
+)
+OFFLOAD = Patch(
+    what="distributed.comm.utils.offload",
+    why="a loop that waits while Dask's thread for large messages (de)serialises moves data, too",
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_DISTRIBUTED,
+    places=lambda _: [(comm_utils, "offload")],
+)
+READ = Patch(
+    what="IOStream.read_from_fd and SSLIOStream.read_from_fd",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_TORNADO,
+    places=lambda _: [(IOStream, "read_from_fd"), (SSLIOStream, "read_from_fd")],
+)
+WRITE = Patch(
+    what="IOStream.write_to_fd and SSLIOStream.write_to_fd",
+    why=_WHY_DATA,
+    without=_WITHOUT_DATA,
+    until=_UNTIL_DATA,
+    checked=_TORNADO,
+    places=lambda _: [(IOStream, "write_to_fd"), (SSLIOStream, "write_to_fd")],
+)
+RUN_TASK = Patch(
+    what="distributed.worker._run_task",
+    why="CPU time can only be read inside a task's thread; it is upstream's function that runs each task there",
     without="CPU time of the tasks is not measured, and the report says so",
-    until="the last metered worker that uses the executor goes",
-    checked=f"{_DISTRIBUTED}, Python 3.11",
-    places=lambda executor: [(executor, "submit")],
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda module: [(module, "_run_task")],
+)
+RUN_ACTOR = Patch(
+    what="distributed.worker._run_actor",
+    why="no hook says when a method of an actor runs",
+    without="`actor methods` are missing outside the slots",
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda module: [(module, "_run_actor")],
+)
+TRANSITIONS = Patch(
+    what="WorkerState._TRANSITIONS_TABLE",
+    why="a plugin's hook is called for every transition of every task, most of which mean nothing for slots",
+    without="metering a task costs more",
+    until="the last metered worker of the process goes",
+    checked=_DISTRIBUTED,
+    places=lambda state: [(state, "_TRANSITIONS_TABLE")],
+)
+PLUGINS = Patch(
+    what="Worker.plugins, and the same of its WorkerState",
+    why="the state machine looks for a hook of each plugin at every transition of every task",
+    without="metering a task costs more",
+    until="the meter on the worker goes, or a recording begins",
+    checked=_DISTRIBUTED,
+    places=lambda worker: [(worker, "plugins"), (worker.state, "plugins")],
 )
 READ_BACK = Patch(
     what="zict.Buffer.slow_to_fast",
@@ -169,8 +219,14 @@ PATCHES = (
     STEAL_RESPONSE,
     WORKER_STATUS_CHANGE,
     TICK,
-    DATA_MOVES,
-    SUBMIT,
+    SERIALIZE,
+    OFFLOAD,
+    READ,
+    WRITE,
+    RUN_TASK,
+    RUN_ACTOR,
+    TRANSITIONS,
+    PLUGINS,
     READ_BACK,
     WRITE_OUT,
     EVICT,
@@ -254,11 +310,15 @@ def _own(owner: Any, name: Any) -> Any:
             return owner[name]
         except LookupError:
             return _ABSENT
-    return type(owner) if name == "__class__" else vars(owner).get(name, _ABSENT)
+    if name == "__class__":
+        return type(owner)
+    if _is_slot(owner, name):
+        return getattr(owner, name, _ABSENT)
+    return vars(owner).get(name, _ABSENT)
 
 
 def _set(owner: Any, name: Any, value: Any) -> None:
-    if isinstance(owner, type) or name == "__class__":
+    if isinstance(owner, type) or name == "__class__" or _is_slot(owner, name):
         setattr(owner, name, value)
         return
     items = owner if isinstance(owner, (dict, list)) else vars(owner)
@@ -266,3 +326,7 @@ def _set(owner: Any, name: Any, value: Any) -> None:
         del items[name]
     else:
         items[name] = value
+
+
+def _is_slot(owner: Any, name: Any) -> bool:
+    return isinstance(name, str) and isinstance(getattr(type(owner), name, None), MemberDescriptorType)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -53,8 +54,9 @@ class TaskRateWriter:
             (self._transfers, counter.transfers, TRANSFER_UNITS),
         ):
             changed = [name for name, row in sums.items() if row[-1] > self._turn]
-            values = np.array([sums[name] for name in changed]).reshape(len(changed), len(units) + 1)
-            writer.take_changed(sums.keys(), changed, np.rint(values[:, :-1] / units).astype(np.int64), self._seq)
+            numbers = chain.from_iterable(map(sums.__getitem__, changed))
+            values = np.fromiter(numbers, np.float64).reshape(len(changed), len(units) + 1)[:, :-1] / units
+            writer.take_changed(sums.keys(), changed, np.rint(values, out=values).astype(np.int64), self._seq)
         self._turn = counter.turn
         tasks, prefixes = self._tasks.write(since)
         transfers, senders = self._transfers.write(since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -44,6 +44,10 @@ MIN_WALL_SECONDS = 1e-4
 
 #: No network moves a byte in less.
 MIN_SECONDS_A_BYTE = 1e-15
+
+
+#: A task's prefix, nanoseconds in its thread and on the CPU, and bytes of its input or output.
+RatedTask = tuple[str, int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,11 @@ class TaskRateCounter:
         self.cpu_seconds = 0.0
         #: Grows with each use.
         self.turn = 0.0
+
+    def add(self, tasks: Iterable[RatedTask]) -> None:
+        """Count tasks that succeeded."""
+        for prefix, wall, cpu, nbytes in tasks:
+            self.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""

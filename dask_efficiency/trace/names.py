@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 #: Different names at most; later ones share one.
 MAX_NAMES = 10_000
 
@@ -14,8 +17,6 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        #: The number of a name that has one.
-        self.known = self._numbers.get
 
     def number(self, name: str) -> int:
         """The number of a name, a new one if it has none."""
@@ -26,6 +27,11 @@ class Names:
                 del self._numbers[name[:MAX_NAME_LENGTH]]
                 number = self._numbers.setdefault("(other)", len(self._numbers))
         return number
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The numbers of names."""
+        numbers = [*map(self._numbers.get, names)]
+        return [*map(self.number, names)] if None in numbers else cast("list[int]", numbers)
 
     def all(self) -> list[str]:
         """The names in the order of their numbers."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain, compress, count, filterfalse, repeat
+from operator import itemgetter, methodcaller, ne
+from typing import Any, NamedTuple, cast
 
 from dask_efficiency.trace.batch import Batch
 from dask_efficiency.trace.chapter import Chapter
@@ -15,10 +17,13 @@ from dask_efficiency.trace.schema import STATES, Series
 from dask_efficiency.trace.tables import MISSING
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
-_CODES = {start: {finish: i * len(STATES) + j for j, finish in enumerate(STATES)} for i, start in enumerate(STATES)}
+_CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
 
 #: Stimuli whose time was read from the clock of the worker that sent the message.
 _OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
+
+#: Nanoseconds since the epoch that no stimulus was made in: steal-7 has no time in it.
+_NO_TIME = 10**17
 
 #: Transitions for each task that a chapter has room for.
 TRANSITIONS_A_TASK = 8
@@ -26,11 +31,36 @@ TRANSITIONS_A_TASK = 8
 #: Columns of a worker's heartbeat, after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
+#: Transitions that are kept as they came, before they are written into columns together: so few that the garbage
+#: collector, which comes after 700 new objects, seldom visits them.
+MAX_KEPT = 128
 
-#: What the scheduler knows of a task when it is first met: its prefix, the name of its span, its priority (the
-#: user's, the graph's, the order in the graph), the keys of its dependencies, and its constraints, as in
-#: :attr:`~dask_efficiency.trace.run_trace.TraceTables.constraints`; None where it has none.
-TaskFacts = tuple[str, str, tuple[int, int, int], Sequence[Any], Mapping[str, Any] | None]
+_NO_PRIORITY = (0, 0, 0)
+
+#: Tasks of a graph that are read at once.
+_PIECE = 1_000
+
+#: A transition as it is kept: when, the number of the task, start and finish, the stimulus, the number of the worker,
+#: the run that begins or the size of the result, and what Dask says when a run did what (else None).
+Kept = tuple[int, int, str, str, str, int, int, Sequence[Mapping[str, Any]] | None]
+
+
+class TaskFacts(NamedTuple):
+    """What the scheduler knows of tasks when they are first met, in columns."""
+
+    prefixes: Sequence[str]
+    #: Names of their spans.
+    spans: Sequence[str]
+    #: The user's, the graph's, and the order in the graph.
+    priorities: Sequence[Sequence[int]]
+    #: Keys of what each needs; empty where none of them needs anything.
+    dependencies: Sequence[Sequence[Any]]
+    #: As in :attr:`~dask_efficiency.trace.run_trace.TraceTables.constraints`, by position, of those that have any.
+    constraints: Mapping[int, Mapping[str, Any]]
+
+
+_ACTION, _START, _STOP = map(itemgetter, ("action", "start", "stop"))
+_KIND_AND_TIME = methodcaller("rpartition", "-")
 
 
 class Recorder:
@@ -38,24 +68,36 @@ class Recorder:
 
     It keeps two chapters. When the newer one is full, the older one is dropped and counted.
 
+    Transitions of tasks that it has read may be appended to :attr:`kept` as they come: they are written into columns
+    before anything else is noted whose order matters. :meth:`make_room` is to be called when there are
+    :data:`MAX_KEPT`, so a chapter may become longer than half by so many.
+
     Parameters
     ----------
     read
-        Gives what the scheduler knows of a task, by key; None where it knows none.
+        Gives what the scheduler knows of tasks, by their keys; None where it does not know all of them.
     max_tasks
         Tasks kept at most; at least half of them are the latest.
     """
 
-    def __init__(self, read: Callable[[Any], TaskFacts | None], *, max_tasks: int) -> None:
+    def __init__(self, read: Callable[[Sequence[Any]], TaskFacts | None], *, max_tasks: int) -> None:
         self._read = read
+        #: Numbers of the newer chapter's tasks that were read, by key. It stays the same dictionary.
+        self.ids: dict[Any, int] = {}
+        #: Of those that are known only as dependencies of others so far.
+        self._unread: dict[Any, int] = {}
+        #: Transitions of tasks in ``ids`` that are to be written. It stays the same list.
+        self.kept: list[Kept] = []
+        #: When a client let go of which keys, to be written.
+        self._releases: list[tuple[int, str, Sequence[Any]]] = []
         self.limit(max_tasks)
         self._older: Chapter | None = None
-        self._begin(Chapter())
+        self._newer = Chapter()
+        self._stimulus_id = ""
         self._stimulus = MISSING
         #: The graph that is being taken in, and by which stimulus.
         self._taking_in: tuple[str, int] = "", MISSING
         self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
-        self._known_prefix, self._known_span, self._known_kind = self.prefixes.known, self.spans.known, self.kinds.known
         self.dropped: Counter[str] = Counter()
 
     def limit(self, max_tasks: int) -> None:
@@ -63,61 +105,79 @@ class Recorder:
         self._half = max(1, max_tasks // 2)
         self._full_log = TRANSITIONS_A_TASK * self._half
 
-    def _begin(self, chapter: Chapter) -> None:
-        self._newer = chapter
-        self._stimulus_id = ""
-        #: What a transition needs of the chapter, looked up once: there is one for every step of every task.
-        self._log: tuple[Any, ...] = chapter.ids.get, chapter.unread, *chapter.log.appends
-        #: As long as the log.
-        self._log_at = chapter.log.columns["at"]
-
     # -- tasks -------------------------------------------------------------------------------
 
     def _meet(self, key: Any, graph: int = MISSING) -> int:
         """Number a task that is new in this chapter, or read what was known only as a dependency; give its number."""
-        chapter = self._newer
-        ids = chapter.ids
-        task = ids.get(key)
-        facts = self._read(key)
+        facts = self._read((key,))
+        task = self._unread.get(key)
         if facts is None:
-            return self._number(key) if task is None else task
-        prefix, span, priority, dependencies, constraints = facts
-        prefix_number, span_number = self._known_prefix(prefix), self._known_span(span)
-        if prefix_number is None:
-            prefix_number = self.prefixes.number(prefix)
-        if span_number is None:
-            span_number = self.spans.number(span)
+            return self._number(key, self.ids) if task is None else task
         if task is None:
-            task = ids[key] = len(ids)
-            add_prefix, add_span, add_graph = chapter.tasks.appends
-            add_prefix(prefix_number)
-            add_span(span_number)
-            add_graph(graph)
-            chapter.priority.extend(priority)
-        else:
-            chapter.unread.discard(task)
-            prefixes, spans, graphs = chapter.tasks.columns.values()
-            prefixes[task], spans[task], graphs[task] = prefix_number, span_number, graph
-            chapter.priority[3 * task : 3 * task + 3] = array("q", priority)
-        if constraints:
-            chapter.constraints[task] = dict(constraints)
-        add_task, add_dependency = chapter.edges.appends
-        for dependency in dependencies:
-            needed = ids.get(dependency)
-            if needed is None:
-                needed = self._number(dependency)
-                chapter.unread.add(needed)
-            add_task(task)
-            add_dependency(needed)
+            self._add([key], facts, graph)
+            return self.ids[key]
+        del self._unread[key]
+        self.ids[key] = task
+        prefixes, spans, graphs = self._newer.tasks.columns.values()
+        (prefixes[task],) = self.prefixes.numbers(facts.prefixes)
+        (spans[task],) = self.spans.numbers(facts.spans)
+        graphs[task] = graph
+        for dependency in chain.from_iterable(facts.dependencies):
+            if dependency not in self.ids and dependency not in self._unread:
+                self._number(dependency, self._unread)
+        self._newer.priority[3 * task : 3 * task + 3] = array("q", facts.priorities[0])
+        self._know([key], facts)
         return task
 
-    def _number(self, key: Any) -> int:
-        """Number a task of which nothing else is known yet."""
-        chapter = self._newer
-        task = chapter.ids[key] = len(chapter.ids)
-        chapter.tasks.append(MISSING, MISSING, MISSING)
-        chapter.priority.extend((0, 0, 0))
+    def _number(self, key: Any, numbers: dict[Any, int]) -> int:
+        """Number a task of which nothing else is known."""
+        task = numbers[key] = len(self._newer.keys)
+        self._newer.keys.append(key)
+        self._newer.tasks.append(MISSING, MISSING, MISSING)
+        self._newer.priority.extend(_NO_PRIORITY)
         return task
+
+    def _add(self, keys: list[Any], facts: TaskFacts, graph: int) -> None:
+        """Number tasks that are new in this chapter, and what they need as it is first needed."""
+        chapter, first = self._newer, len(self._newer.keys)
+        prefixes, spans = self.prefixes.numbers(facts.prefixes), self.spans.numbers(facts.spans)
+        priorities, graphs = facts.priorities, [graph] * len(keys)
+        new = self._new_keys(keys, facts.dependencies) if facts.dependencies else keys
+        numbers = dict(zip(new, count(first), strict=False))
+        if new != keys:
+            position = dict(zip(keys, count(), strict=False))
+            rows = [position.get(key, MISSING) for key in new]
+            # What is not read yet has the last row.
+            known = [*zip(prefixes, spans, graphs, priorities, strict=True), (MISSING, MISSING, MISSING, _NO_PRIORITY)]
+            prefixes, spans, graphs, priorities = map(list, zip(*[known[row] for row in rows], strict=True))
+            unread = [key for key, row in zip(new, rows, strict=True) if row == MISSING]
+            self._unread.update(zip(unread, map(numbers.pop, unread), strict=True))
+        priority = array("q", chain.from_iterable(priorities))
+        chapter.tasks.extend(prefixes, spans, graphs)
+        chapter.priority.extend(priority)
+        chapter.keys += new
+        self.ids.update(numbers)
+        self._know(keys, facts)
+
+    def _new_keys(self, keys: list[Any], dependencies: Sequence[Sequence[Any]]) -> list[Any]:
+        """Those that have no number yet, each followed by what it needs."""
+        each_and_its_own = chain.from_iterable(zip(zip(keys, strict=True), dependencies, strict=True))
+        unnumbered = filterfalse(self.ids.__contains__, dict.fromkeys(chain.from_iterable(each_and_its_own)))
+        return list(filterfalse(self._unread.__contains__, unnumbered))
+
+    def _know(self, keys: Sequence[Any], facts: TaskFacts) -> None:
+        """Note what numbered tasks need, and how they are constrained."""
+        ids, unread = self.ids, self._unread
+        for position, constraints in facts.constraints.items():
+            self._newer.constraints[ids[keys[position]]] = dict(constraints)
+        if facts.dependencies:
+            tasks = chain.from_iterable(map(repeat, map(ids.__getitem__, keys), map(len, facts.dependencies)))
+            needed = chain.from_iterable(facts.dependencies)
+            if unread:
+                needed_tasks: Iterable[int] = [ids[key] if key in ids else unread[key] for key in needed]
+            else:
+                needed_tasks = map(ids.__getitem__, needed)
+            self._newer.edges.extend(tasks, needed_tasks)
 
     def graph(
         self, keys: Iterable[Any], wanted: Collection[Any], *, client: str, stimulus_id: str, received: int, at: int
@@ -135,23 +195,38 @@ class Recorder:
         at
             Now.
         """
-        self._turn_over()
+        self.make_room()
+        self.catch_up()
         chapter = self._newer
         graphs = chapter.tables["graphs"]
         number = chapter.first_graph + len(graphs)
         graphs.append(self.clients.number(client), received, at)
         self._taking_in = stimulus_id, number
+        keys, wanted = list(dict.fromkeys(keys)), set(wanted)
+        for first in range(0, len(keys), _PIECE):
+            self._take_in(keys[first : first + _PIECE], wanted, number)
+
+    def _take_in(self, keys: list[Any], wanted: set[Any], graph: int) -> None:
+        """Meet tasks of a graph: all at once where they are new and there is room for them and what they need."""
+        ids = self.ids
+        if ids.keys().isdisjoint(keys) and self._unread.keys().isdisjoint(keys):
+            facts = self._read(keys)
+            if facts is not None:
+                needed = sum(map(len, facts.dependencies))
+                if len(self._newer.keys) + len(keys) + needed <= self._half:
+                    self._add(keys, facts, graph)
+                    self._newer.wanted.update(map(ids.__getitem__, filter(wanted.__contains__, keys)))
+                    return
         for key in keys:
-            task = chapter.ids.get(key)
-            if task is None or task in chapter.unread:
-                if len(chapter.ids) >= self._half:
-                    self._turn_over()
-                    chapter = self._newer
-                task = self._meet(key, number)
-            elif chapter.tasks.columns["graph"][task] == MISSING:
-                chapter.tasks.columns["graph"][task] = number
+            task = ids.get(key)
+            if task is None:
+                if len(self._newer.keys) >= self._half:
+                    self.make_room()
+                task = self._meet(key, graph)
+            elif self._newer.tasks.columns["graph"][task] == MISSING:
+                self._newer.tasks.columns["graph"][task] = graph
             if key in wanted:
-                chapter.wanted.add(task)
+                self._newer.wanted.add(task)
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -169,31 +244,59 @@ class Recorder:
         extra
             Number of the run that begins, or size of the result that is there; else MISSING.
         """
+        self.catch_up()
         if stimulus_id != self._stimulus_id:
-            self._stimulate(stimulus_id, worker)
-        number, unread, add_at, add_task, add_worker, add_code, add_extra = self._log
-        task = number(key)
+            if len(self._newer.log) >= self._full_log:
+                self.make_room()
+            self._stimulate([stimulus_id], [worker], [len(self._newer.log)])
+        task = self.ids.get(key)
         if task is None:
-            if finish == "forgotten":  # it was there before the recording
+            task = self._unread.get(key)
+            if finish != "forgotten":
+                task = self._meet(key)
+            elif task is None:  # it was there before the recording
                 return
-            task = self._meet(key)
-        elif unread and task in unread and finish != "forgotten":
-            self._meet(key)
-        add_at(at)
-        add_task(task)
-        add_worker(worker)
-        add_code(_CODES[start][finish])
-        add_extra(extra)
+        self._newer.log.append(at, task, worker, _CODES[start, finish], extra)
+
+    def catch_up(self) -> None:
+        """Write what was kept."""
+        if self.kept:
+            ats, tasks, starts, finishes, stimuli, workers, extras, computed = zip(*self.kept, strict=True)
+            self.kept.clear()
+            log = self._newer.log
+            first = len(log)
+            begins = list(map(ne, stimuli, (self._stimulus_id, *stimuli)))
+            if True in begins:
+                rows = list(compress(count(first), begins))
+                self._stimulate(list(compress(stimuli, begins)), list(compress(workers, begins)), rows)
+            codes = map(_CODES.__getitem__, zip(starts, finishes, strict=True))
+            log.extend(ats, tasks, workers, codes, extras)
+            rows = list(compress(count(first), computed))
+            if rows:
+                self._write_computed(rows, list(filter(None, computed)))
+        if self._releases:
+            self._write_releases()
 
     def computed(self, start: float, stop: float) -> None:
         """When Dask says that the run which the next transition ends began and stopped, in seconds since the epoch."""
-        add_row, add_start, add_stop = self._newer.computed.appends
-        add_row(len(self._log_at))
-        add_start(start)
-        add_stop(stop)
+        self.catch_up()
+        self._newer.computed.append(len(self._newer.log), start, stop)
+
+    def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
+        """Write when Dask says that the threads of runs began and stopped, by the row of the log that ends each."""
+        last = [reported[-1] for reported in startstops]
+        if any(map(ne, map(_ACTION, last), repeat("compute"))):
+            found = [
+                (row, next((part for part in reversed(reported) if part["action"] == "compute"), None))
+                for row, reported in zip(rows, startstops, strict=True)
+            ]
+            rows = [row for row, part in found if part is not None]
+            last = [part for _, part in found if part is not None]
+        self._newer.computed.extend(rows, map(_START, last), map(_STOP, last))
 
     def processing_again(self, at: int, key: Any, worker: int, run_id: int, *, stimulus_id: str | None) -> None:
         """A task was given to another worker; or, without a stimulus, was processing when the recording began."""
+        self.catch_up()
         cause = self._stimulus_id if stimulus_id is None else stimulus_id
         self.transition(at, key, "processing", "processing", cause, worker, run_id)
 
@@ -201,39 +304,46 @@ class Recorder:
         """A run that begins computes a result again that was lost."""
         self._newer.tables["recomputed"].append(run_id)
 
-    def _stimulate(self, stimulus_id: str, worker: int) -> None:
-        """Another stimulus begins."""
-        if len(self._log_at) >= self._full_log:
-            self._turn_over()
+    def _stimulate(self, stimulus_ids: Sequence[str], workers: Sequence[int], rows: Sequence[int]) -> None:
+        """Other stimuli begin, each with a row of the log and the worker of that."""
         stimuli = self._newer.stimuli
-        self._stimulus_id = stimulus_id
-        self._stimulus = self._newer.first_stimulus + len(stimuli)
-        kind, _, when = stimulus_id.rpartition("-")
-        number = self._known_kind(kind)
-        if number is None:
-            number = self.kinds.number(kind)
-        try:
-            made = int(float(when) * 1e9)
-        except (OverflowError, ValueError):
-            made = 0
-        add_kind, add_at, add_graph, add_row, add_worker = stimuli.appends
-        add_kind(number)
-        add_at(made if made > 10**17 else MISSING)  # steal-7 has no time in it
-        add_graph(self._taking_in[1] if stimulus_id == self._taking_in[0] else MISSING)
-        add_row(len(self._log_at))
-        add_worker(worker if kind in _OF_WORKERS else MISSING)
+        kinds, _, times = zip(*map(_KIND_AND_TIME, stimulus_ids), strict=True)
+        graphs = [MISSING] * len(rows)
+        taken_in, graph = self._taking_in
+        if taken_in in stimulus_ids:
+            graphs = [graph if stimulus_id == taken_in else MISSING for stimulus_id in stimulus_ids]
+        stimuli.extend(
+            self.kinds.numbers(kinds),
+            _made(times),
+            graphs,
+            rows,
+            [worker if kind in _OF_WORKERS else MISSING for kind, worker in zip(kinds, workers, strict=True)],
+        )
+        self._stimulus_id = stimulus_ids[-1]
+        self._stimulus = self._newer.first_stimulus + len(stimuli) - 1
 
     def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
         """A client wants these no more."""
-        releases = self._newer.tables["releases"]
-        number = self.clients.number(client)
-        for key in keys:
-            task = self._newer.ids.get(key)
-            if task is not None:
-                releases.append(at, number, task)
+        self._releases.append((at, client, keys))
+        if len(self._releases) >= MAX_KEPT or len(keys) >= MAX_KEPT:
+            self.catch_up()
+
+    def _write_releases(self) -> None:
+        releases, self._releases = self._releases, []
+        keys = [*chain.from_iterable(keys for _, _, keys in releases)]
+        tasks = [*map(self.ids.get, keys)]
+        if None in tasks:
+            tasks = [self._unread.get(key) if task is None else task for key, task in zip(keys, tasks, strict=True)]
+        ats = chain.from_iterable([at] * len(keys) for at, _, keys in releases)
+        clients = chain.from_iterable([self.clients.number(client)] * len(keys) for _, client, keys in releases)
+        known = [task is not None for task in tasks]
+        self._newer.tables["releases"].extend(
+            *(compress(column, known) for column in (ats, clients, cast("list[int]", tasks)))
+        )
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
         """A worker came, went, paused or resumed; the stimulus is what removed it."""
+        self.catch_up()
         self._newer.tables["worker_events"].append(at, worker, change)
         if stimulus_id is not None and stimulus_id == self._stimulus_id:
             self._newer.tables["removals"].append(self._stimulus)
@@ -244,41 +354,47 @@ class Recorder:
 
     def heartbeat(self, at: int, worker: int, values: Sequence[float]) -> None:
         """How a worker is: the columns :data:`SERIES`."""
-        self._turn_over()
+        self.make_room()
         self._newer.tables["series"].append(at, worker, *values)
 
     def batch(self, worker: int, senders: list[int], batch: Batch) -> None:
         """A worker's rows came."""
-        self._turn_over()
+        self.make_room()
         self._newer.batches.append((worker, senders, batch))
         self._newer.batch_rows += len(batch.runs) + len(batch.transfers)
 
-    def _turn_over(self) -> None:
-        """Begin a new chapter if this one is full, and drop the oldest."""
+    def make_room(self) -> None:
+        """Write what was kept if that is much; begin a new chapter if this one is full, and drop the oldest."""
         full, half = self._newer, self._half
+        if len(self.kept) >= MAX_KEPT:
+            self.catch_up()
         if (
-            len(full.ids) < half
-            and len(full.log) < self._full_log
+            len(full.keys) < half
+            and len(full.log) + len(self.kept) < self._full_log
             and full.batch_rows < self._full_log
             and len(full.tables["series"]) < self._full_log
         ):
             return
+        self.catch_up()
         if self._older is not None:
             counts = self._older.counts()
-            counts["tasks"] -= sum(key in full.ids for key in self._older.ids)  # these live on
+            living = (self.ids.__contains__, self._unread.__contains__)
+            counts["tasks"] -= sum(sum(map(lives, self._older.keys)) for lives in living)
             self.dropped.update(counts)
         self._older = full
-        self._begin(
-            Chapter(
-                first_graph=full.first_graph + len(full.tables["graphs"]),
-                first_stimulus=full.first_stimulus + len(full.stimuli),
-            )
+        self.ids.clear()
+        self._unread.clear()
+        self._stimulus_id = ""
+        self._newer = Chapter(
+            first_graph=full.first_graph + len(full.tables["graphs"]),
+            first_stimulus=full.first_stimulus + len(full.stimuli),
         )
 
     # -- what there is -----------------------------------------------------------------------
 
     def freeze(self) -> Frozen:
         """All that is there now; quick, as it is made on the event loop: what only grows is copied later."""
+        self.catch_up()
         chapters = [chapter for chapter in (self._older, self._newer) if chapter is not None]
         facts = {
             "prefixes": self.prefixes.all(),
@@ -288,3 +404,12 @@ class Recorder:
             "dropped": dict(self.dropped),
         }
         return Frozen(chapters, facts)
+
+
+def _made(times: Sequence[str]) -> list[int]:
+    """The instants at which stimuli were made, nanoseconds since the epoch, by the last parts of their ids."""
+    try:
+        made = [int(at * 1e9) for at in map(float, times)]
+    except (OverflowError, ValueError):
+        return [MISSING] if len(times) == 1 else [_made([at])[0] for at in times]
+    return made if min(made) > _NO_TIME else [at if at > _NO_TIME else MISSING for at in made]

@@ -103,7 +103,7 @@ def _frozen(chapter: Chapter) -> _Part:
             for table, growing in chapter.tables.items()
             for name, column in growing.columns.items()
         },
-        keys=list(chapter.ids),
+        keys=list(chapter.keys),
         wanted=set(chapter.wanted),
         constraints=dict(chapter.constraints),
         batches=list(chapter.batches),

@@ -141,7 +141,7 @@ def test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured(client)
     assert report.details["thread-noncpu: CPU not measured"] == between(told["wall"], window.most)
 
 
-def test_a_thread_pool_that_came_later_is_accounted_for_without_its_cpu(client):
+def test_a_thread_pool_that_came_later_is_measured_like_any(client):
     first = addresses(client)[0]
 
     def add_pool(dask_worker):
@@ -154,6 +154,7 @@ def test_a_thread_pool_that_came_later_is_accounted_for_without_its_cpu(client):
     finally:
         client.run(lambda dask_worker: dask_worker.executors.pop("late").shutdown(), workers=[first])
     row = report.by_prefix["half_and_half"]
+    assert row["thread-cpu"] == near(told["cpu"])
     assert row["thread-cpu"] + row["thread-noncpu"] == between(told["wall"], window.most)
 
 

@@ -6,22 +6,23 @@ import ast
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import distributed.worker
 import pytest
 import zict
 from distributed import Client, Scheduler
 from distributed.spill import SpillBuffer
-from distributed.worker import _run_actor, _run_task
 from hypothesis import given
 from hypothesis import strategies as st
+from tornado.iostream import IOStream, SSLIOStream
 
 import dask_efficiency.plugins
 from dask_efficiency.plugins import patches
 from dask_efficiency.plugins.patches import PATCHES, Patch, Replacements
+from dask_efficiency.plugins.worker import task_meter
 
 # -- what an upgrade of upstream broke -------------------------------------------------------------
 
@@ -74,21 +75,33 @@ def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:
     assert 0 < tick.callback_time < 1_000, "expected milliseconds between two ticks"
 
 
-def test_what_moves_data() -> None:
-    for owner, name in patches.DATA_MOVES.places(None):
-        assert inspect.isfunction(vars(owner).get(name)), patches.DATA_MOVES.without
+@pytest.mark.parametrize(
+    "patch",
+    [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE],
+    ids=lambda patch: patch.what,
+)
+def test_what_moves_data(patch: Patch) -> None:
+    for owner, name in patch.places(None):
+        assert inspect.isfunction(vars(owner).get(name)), patch.without
 
 
-def test_the_submit_of_an_executor() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        replacements = Replacements()
-        assert replacements.put(patches.SUBMIT, executor, lambda submit: lambda fn: submit(fn)), patches.SUBMIT.without
-        assert executor.submit(int).result() == 0
-        replacements.put_back()
-        assert "submit" not in vars(executor)
-    # By this table each call finds its worker.
-    assert takes(_run_task, "active_threads"), patches.SUBMIT.without
-    assert takes(_run_actor, "active_threads"), patches.SUBMIT.without
+def test_what_a_stream_is_given_to_read_and_write() -> None:
+    for stream in (IOStream, SSLIOStream):
+        assert list(inspect.signature(stream.read_from_fd).parameters) == ["self", "buf"]
+        assert list(inspect.signature(stream.write_to_fd).parameters) == ["self", "data"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "names"),
+    [(patches.RUN_TASK, task_meter._OF_TASK), (patches.RUN_ACTOR, task_meter._OF_METHOD)],
+    ids=lambda value: value.what if isinstance(value, Patch) else "",
+)
+def test_what_runs_tasks_and_methods_of_actors_in_threads(patch: Patch, names: tuple[str, ...]) -> None:
+    ((module, name),) = patch.places(distributed.worker)
+    assert tuple(inspect.signature(vars(module)[name]).parameters) == names, patch.without
+    # It is looked up where it stands each time, with arguments by position.
+    executing = inspect.getsource(distributed.Worker)
+    assert f" {name},\n" in executing, patch.without
 
 
 def test_what_reads_a_result_back(spill_buffer: SpillBuffer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import multiprocessing
@@ -12,17 +13,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.request import urlopen
 
 import dask
+import distributed.worker
 import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.cluster import MAX_REFUSALS
-from dask_efficiency.heartbeats import NUMBERS, encode
+from dask_efficiency.heartbeats import NUMBERS, REPEATS, encode
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.wire import SCHEMA, Snapshot
 from tests.plugins.tasks import (
     Stopwatch,
     burn,
@@ -112,7 +115,8 @@ def break_finalizing(dask_worker: Any) -> Any:
 def break_digests(dask_worker: Any) -> Any:
     # Read where the data tell nothing of themselves.
     meter = meter_of(dask_worker)
-    meter._spills.beside = lambda key, reservation: None
+    meter._spills.watch.watching = False
+    meter._spills.beside = lambda reservation, run: None
     meter._pending._spill = boom
 
 
@@ -124,16 +128,13 @@ def break_window(dask_worker: Any) -> Any:
     meter_of(dask_worker)._ledger.close_window = boom
 
 
-def break_executor_before(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads._meters["default"].live = None
+def break_threads(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.elsewhere = boom
+    meter_of(dask_worker)._threads.meter.detach()
 
 
-def break_executor_after(dask_worker: Any) -> Any:
-    class Live(dict):
-        def pop(self, *args: Any) -> Any:
-            raise Injected("injected")
-
-    meter_of(dask_worker)._threads._meters["default"].live = Live()
+def is_replaced(dask_worker: Any) -> bool:
+    return hasattr(distributed.worker._run_task, "__wrapped__")
 
 
 WORKER_BREAKS = [
@@ -143,8 +144,7 @@ WORKER_BREAKS = [
     break_digests,
     break_heartbeat,
     break_window,
-    break_executor_before,
-    break_executor_after,
+    break_threads,
 ]
 
 
@@ -168,8 +168,7 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
     # The other worker is measured as before, and this one has nothing of ours in its way any more.
     assert report.by_worker[name_of(client, second)]["thread-cpu"] >= told["cpu"]
-    kind = client.run(lambda dask_worker: type(dask_worker.executors["default"]).__name__, workers=[first])[first]
-    assert kind == "ThreadPoolExecutor"
+    assert client.run(is_replaced, workers=[first]) == {first: False}
     before = life.by_worker[name]["unmeasured"]
     assert snapshot(client).by_worker[name]["unmeasured"] > before
     compute(client)
@@ -178,6 +177,32 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     client.register_plugin(EfficiencyPlugin())
     compute(client)
     assert not snapshot(client).not_measured
+
+
+def break_before_tasks(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.meter.wake = boom
+
+
+def break_after_tasks(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._threads.meter.around = lambda task: boom
+
+
+@pytest.mark.parametrize("break_it", [break_before_tasks, break_after_tasks], ids=lambda f: f.__name__)
+def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_measured_any_more(client, break_it):
+    first = addresses(client)[0]
+    client.run(collect_logs, workers=[first])
+    with timed_report(client) as (report, window):
+        client.run(break_it, workers=[first])
+        told = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
+    assert client.run(collected_logs, workers=[first])[first] == [
+        "dask_efficiency measures the CPU time of tasks no more"
+    ]
+    assert client.run(is_replaced, workers=[first]) == {first: False}
+    row = report.by_prefix["spin"]
+    assert row["thread-cpu"] + row["thread-noncpu"] == between(sum(t["wall"] for t in told), 2 * window.most)
+    assert report.details["thread-noncpu: CPU not measured"] > 0
+    assert not report.not_measured
+    assert report.breakdown.total == between(4 * window.least, 4 * window.most)
 
 
 def test_a_worker_whose_meter_failed_closes_cleanly(mortal_client, attendance):
@@ -212,7 +237,7 @@ def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_clo
 
 
 def break_transition(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work.transition = boom
+    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work._given = boom
 
 
 def break_poll(dask_scheduler: Any) -> None:
@@ -586,3 +611,43 @@ def test_a_user_who_has_dask_keep_no_low_level_logs_is_metered_all_the_same():
     assert not report.not_measured
     assert report.tasks["succeeded"] == 20
     assert len(report.trace.runs) == 20
+
+
+def lose_heartbeats(dask_worker: Any) -> None:
+    for _ in range(REPEATS + 1):
+        dask_worker.metrics["efficiency"](dask_worker)
+
+
+def reading(dask_scheduler: Any) -> tuple[int, bool, int]:
+    """How many heartbeats could not be read, whether the worker's last one could not, and which one could."""
+    cluster = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster
+    (presence,) = cluster.present.values()
+    return cluster.missed, presence.missed, 0 if presence.snapshot is None else presence.snapshot.seq
+
+
+def is_read(client: Client, after: int) -> bool:
+    """Whether the worker's last heartbeat, which is a later one, could be read."""
+    _, missed, seq = client.run_on_scheduler(reading)
+    return not missed and seq > after
+
+
+def test_where_too_many_heartbeats_were_lost_the_scheduler_asks_for_everything_and_reads_on(new_cluster):
+    with new_cluster(n_workers=1, threads_per_worker=2) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        eventually(lambda: client.run_on_scheduler(reading)[2] > 2 * REPEATS)
+        client.run(lose_heartbeats)
+        eventually(lambda: client.run_on_scheduler(reading)[0] >= 1)
+        _, _, seq = client.run_on_scheduler(reading)
+        eventually(lambda: is_read(client, seq + REPEATS))
+        compute(client)
+        assert not snapshot(client).not_measured
+
+
+def test_dask_can_show_what_heartbeats_carry_as_json(new_cluster):
+    with new_cluster(n_workers=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        compute(client)
+        eventually(lambda: client.run_on_scheduler(reading)[2] > REPEATS)
+        with urlopen(client.dashboard_link.replace("/status", "/json/identity.json")) as answer:
+            (worker,) = json.load(answer)["workers"].values()
+        assert worker["metrics"]["efficiency"]["schema"] == SCHEMA

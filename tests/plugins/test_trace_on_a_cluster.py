@@ -546,7 +546,7 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
 
 
 def break_the_recorder(dask_worker: Any) -> None:
-    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._rows = None
+    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._running = None
 
 
 def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -> None:
@@ -566,7 +566,7 @@ def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -
 
 def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Client) -> None:
     def break_it(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins["dask-efficiency"]._meter._recording.recorder._numbers = None
+        dask_scheduler.plugins["dask-efficiency"]._meter._recording.recorder._recorder._read = None
 
     with efficiency_report(client, trace=True) as report:
         client.run_on_scheduler(break_it)

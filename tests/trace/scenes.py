@@ -28,10 +28,19 @@ class Scene:
     def __init__(self, *, max_tasks: int = 1_000, offsets: Sequence[int] = (0, 0)) -> None:
         self.now = 1_000_000
         self.offsets = offsets
-        self.facts: dict[Any, TaskFacts] = {}
-        self.recorder = Recorder(self.facts.get, max_tasks=max_tasks)
+        #: By key: prefix, span, priority, what it needs, constraints.
+        self.facts: dict[Any, tuple[str, str, tuple[int, int, int], Sequence[Any], dict[str, Any] | None]] = {}
+        self.recorder = Recorder(self.read, max_tasks=max_tasks)
         self.run_ids = 0
         self.seq = 0
+
+    def read(self, keys: Sequence[Any]) -> TaskFacts | None:
+        found = [self.facts[key] for key in keys if key in self.facts]
+        if len(found) < len(keys):
+            return None
+        prefixes, spans, priorities, needs, constraints = map(list, zip(*found, strict=True))
+        constrained = {i: values for i, values in enumerate(constraints) if values}
+        return TaskFacts(prefixes, spans, priorities, needs if any(needs) else [], constrained)
 
     def tick(self, ns: int = 1_000) -> int:
         self.now += ns

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,14 @@ def test_a_row_is_appended_to_every_column_or_refused() -> None:
     assert len(rows) == 1
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         rows.append(1, 2)
+
+
+def test_rows_are_appended_to_every_column_or_none_is():
+    rows = Growing({"at": np.int64, "kind": np.int8})
+    rows.extend(range(3), iter([7, 8, 9]))
+    with pytest.raises(struct.error, match="format requires"):
+        rows.extend([3, 4], [1, 1_000])
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {"at": [0, 1, 2], "kind": [7, 8, 9]}
 
 
 def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:

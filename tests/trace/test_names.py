@@ -20,3 +20,10 @@ def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
     long.number("x" * 1_000)
     assert long.all() == ["x" * MAX_NAME_LENGTH]
     assert [long.number("x" * 1_000), long.number("y")] == [0, 1]
+
+
+def test_many_names_are_numbered_as_one_after_the_other() -> None:
+    together, one_by_one = Names(), Names()
+    for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
+        assert together.numbers(texts) == [one_by_one.number(text) for text in texts]
+    assert together.all() == ["b", "a", "c"]

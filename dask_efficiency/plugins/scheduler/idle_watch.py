@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 INTERVAL_MS = 50.0
 INTERVAL_MS_PER_WORKER = 0.5
 
+#: Part of a core that these looks may take: where one takes long, they are fewer.
+MAX_SHARE = 0.004
+
 #: Part of an interval by which it varies, so that tasks as long as one are seen in all their parts.
 JITTER = 0.2
 
@@ -193,7 +196,8 @@ class IdleWatch:
         self.sample()
 
     def _interval(self) -> float:
-        return max(INTERVAL_MS, INTERVAL_MS_PER_WORKER * len(self._scheduler.workers))
+        workers = len(self._scheduler.workers)
+        return max(INTERVAL_MS, INTERVAL_MS_PER_WORKER * workers, self._took / 1e6 / MAX_SHARE)
 
     # -- what there is to see ------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class ClusterMeter:
         session = uuid.uuid4().hex
         windows: dict[str, ClusterWindow] = {}
         self._workers = WorkerHalves(scheduler, session, self._options, windows)
-        self._recording = Recording(scheduler, self._workers, self._options, self.transition, self._rebind)
+        self._recording = Recording(scheduler, self._workers, self._options, self._rebind)
         self.accounts = ClusterAccounts(
             scheduler,
             session,
@@ -73,7 +73,8 @@ class ClusterMeter:
             self.guard,
         )
         self._work = self.accounts.work
-        self._present = self.accounts.cluster.present
+        #: What a task's change of state is for the accounts.
+        self._metered = self._work.hook(self.guard.fail)
         self._windows = OpenWindows(self.accounts, self._workers, self._recording, self._ask_leaving)
         self._exports = Exports(scheduler, self.accounts)
         #: Kept for good, or by how many reports of each client.
@@ -170,22 +171,11 @@ class ClusterMeter:
 
     # -- hooks ---------------------------------------------------------------------------------
 
-    def transition(
-        self, key: Any, start: str, finish: str, stimulus_id: str = "", worker: str = "", **kwargs: Any
-    ) -> None:
-        """A task changed state."""
-        try:
-            self._work.transition(key, start, finish, stimulus_id)
-            if finish == "memory" and start == "processing" and worker in self._present:
-                self._present[worker].finished += 1
-        except Exception as error:
-            self.guard.fail(error)
-
     def bind(self, plugin: SchedulerPlugin) -> None:
         """Have a plugin's hooks feed this meter."""
         self.plugin = plugin
         # Bound to the instance: the scheduler calls it for every transition of every task.
-        plugin.transition = self._recording.hook  # type: ignore[method-assign]
+        plugin.transition = self._recording.hook(self._metered)  # type: ignore[method-assign]
 
     def _rebind(self) -> None:
         """A recording began or ended."""
@@ -226,6 +216,7 @@ class ClusterMeter:
             # Unregistered behind our back; the workers' half goes as well.
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)
             return
+        self._work.catch_up()
         self.accounts.poll()
 
     def _ask_later(self, presence: Presence) -> None:

@@ -99,6 +99,7 @@ class OpenWindows:
             await asyncio.gather(*map(self._ask_leaving, cluster.closing))
             cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
             accounts.follow()
+        accounts.work.catch_up()
         closed = opened.window.close(cluster, answers, at=at)
         reply = replies.of_window(accounts, opened, closed, at)
         reply["notes"] += opened.missing

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dask.utils import key_split
+
 from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.slots import RECOMPUTED
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.scheduler import TaskState
+    from distributed.scheduler import TaskPrefix, TaskState
 
     from dask_efficiency.cluster import ClusterLedger
     from dask_efficiency.presence import Presence
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000
 
-#: States of a task that is still to be done.
-_OUTSTANDING = frozenset({"waiting", "queued", "no-worker", "processing"})
+#: States of a task that is still to be done, and of one that no worker has yet.
+_UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
+_OUTSTANDING = _UNASSIGNED | {"processing"}
 
 
 class WorkTracker:
@@ -32,29 +35,41 @@ class WorkTracker:
     Work is outstanding while a graph is being taken in, or any task is waiting, queued, without a
     worker, or processing and not long-running. No hook says when a graph begins to be taken in and
     when a task becomes long-running: these two stream handlers are replaced until :meth:`close`.
+
+    Nothing is counted for that: upstream's own counts say whether a task is on a worker, and by prefix how many tasks
+    are in which state. They are looked at when a transition may have changed what holds. Results are counted some time
+    later than they come, many at once, by :meth:`catch_up`.
     """
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: dict[str, ClusterWindow]) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
         self._windows = windows
-        #: What is computed again: in the accounts' whole life (None), and in each open window by its id.
-        self.repeats: dict[str | None, RepeatCounter] = {None: RepeatCounter()}
+        self._repeats: dict[str | None, RepeatCounter] = {None: RepeatCounter()}
         #: Hashes of the keys that were computed: they may be forgotten in between.
         self._computed: set[int] = set()
+        #: The keys of the results that came since :meth:`catch_up`, each with the address of the worker.
+        self._results: list[tuple[Any, str]] = []
         self._tasks = scheduler.tasks
         self._graphs = 0
         #: The last stimulus by which a client asked for results.
         self._asked = ""
         #: Tasks whose run was cut short and that begin again by the same stimulus: no other cause than before.
         self._cut_short: set[Any] = set()
-        self._long_running: set[Any] = set()
+        #: Tasks that are in ``_cut_short``, or marked as computed again.
+        self._watched: set[Any] = set()
         #: Workers that were not given a task yet, by address.
         self._new: dict[str, Presence] = {}
-        #: Only with so few tasks can a transition change what the clock and the windows follow.
-        self._near = 1
-        self._outstanding = 0
-        self._processing = 0
+        #: True while a task that holds a slot is on a worker.
+        self._processing: Any = getattr(scheduler, "_task_prefix_count_global", None)
+        if self._processing is None:
+            self._processing = _Processing(scheduler)
+        #: A prefix of which a task was unassigned when that was looked for last.
+        self._unassigned: TaskPrefix | None = None
+        #: Whether the clock says that work is outstanding, and the windows that tasks run.
+        self._working = self._running = False
+        #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
+        self._steady = False
         #: Called when work or the taking in of a graph has begun or ended.
         self.turned: Callable[[], object] = lambda: None
         self.reset()
@@ -70,31 +85,37 @@ class WorkTracker:
     @property
     def running(self) -> bool:
         """Whether a task that holds a slot is on a worker."""
-        return self._processing > len(self._long_running)
+        return self._running
+
+    @property
+    def repeats(self) -> dict[str | None, RepeatCounter]:
+        """What is computed again: in the accounts' whole life (None), and in each open window by its id."""
+        self.catch_up()
+        return self._repeats
 
     @property
     def full(self) -> bool:
         """Whether no more keys can be remembered: those that come now may be repeated without being counted."""
+        self.catch_up()
         return len(self._computed) >= MAX_KEYS
 
     def reset(self) -> None:
-        """Count anew: at the start, and after the scheduler forgot all its tasks."""
+        """Begin anew: at the start, and after the scheduler forgot all its tasks."""
+        self.catch_up()
         self._cut_short.clear()
-        self._long_running = {ts.key for ws in self._scheduler.workers.values() for ts in ws.long_running}
-        self._near = len(self._long_running) + 1
-        states: Counter[str] = Counter()
-        for prefix in self._scheduler.task_prefixes.values():
-            states.update(prefix.states)
-        self._outstanding = sum(states[state] for state in _OUTSTANDING)
-        self._processing = states["processing"]
-        self._changed()
+        self._watched.clear()
+        self._unassigned = None
+        self._look()
 
     def worker_joined(self, presence: Presence) -> None:
         """Note when this worker is given its first task."""
+        self.catch_up()
         self._new[presence.address] = presence
+        self._steady = False
 
     def worker_left(self, address: str) -> None:
-        """It was given none."""
+        """It is given no more tasks, and had these results."""
+        self.catch_up()
         self._new.pop(address, None)
 
     def close(self) -> None:
@@ -105,55 +126,95 @@ class WorkTracker:
         """A client's graph was taken in; what it asks for begins to wait by this stimulus."""
         self._asked = stimulus_id
 
-    def transition(self, key: Any, start: str, finish: str, stimulus_id: str) -> None:
-        """A task changed state on the scheduler."""
-        if start == "memory" or finish == "forgotten":  # it was not outstanding, and is not now
-            if self._cut_short:
-                self._cut_short.discard(key)
-            return
-        if start == "processing":
-            self._processing -= 1
-            if self._long_running:
-                self._long_running.discard(key)
-                self._near = len(self._long_running) + 1
-            if finish not in _OUTSTANDING:
-                self._outstanding -= 1
-            if finish == "memory":
-                number = hash(key)
-                if number in self._computed:
-                    self._computed_again(self._tasks[key], number)
-                elif len(self._computed) < MAX_KEYS:
-                    self._computed.add(number)
-            elif finish == "released":
-                self._released(self._tasks[key], start, stimulus_id)
-        elif finish == "processing":
-            self._processing += 1
-            if start not in _OUTSTANDING:
-                self._outstanding += 1
-            if self._new:
-                self._note_first_task(key)
-        elif start in _OUTSTANDING:
-            if finish in _OUTSTANDING:  # it waits for something else
-                return
-            self._outstanding -= 1
-            if finish == "released":
-                self._released(self._tasks[key], start, stimulus_id)
-        else:
-            if finish in _OUTSTANDING:
-                self._outstanding += 1
-            if finish == "released":
-                self._released(self._tasks[key], start, stimulus_id)
-            elif finish == "waiting" and start == "released" and self._tasks[key].nbytes >= 0:
-                # It knows its size: it had been in memory.
-                self._waits_again(self._tasks[key], stimulus_id)
-        if self._processing <= self._near or self._outstanding <= self._near:
-            self._changed()
+    # -- each step of each task ----------------------------------------------------------------
 
-    def _note_first_task(self, key: Any) -> None:
-        worker = self._scheduler.tasks[key].processing_on
-        presence = None if worker is None else self._new.pop(worker.address, None)
-        if presence is not None:
-            presence.first_task = time.monotonic_ns()
+    def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
+        """Make what the scheduler is to call for every transition of every task.
+
+        One function, which calls no other unless something is to be noted: it runs six times for each task.
+
+        Parameters
+        ----------
+        failed
+            Called with an exception.
+        """
+        tasks, watched, processing, unassigned = self._tasks, self._watched, self._processing, _UNASSIGNED
+        keep_result = self._results.append
+
+        # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
+        def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
+            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            try:
+                if start == "waiting" and finish in unassigned:  # it waits for something else
+                    return
+                if finish == "processing":
+                    if not self._steady:
+                        self._given(key)
+                elif start == "memory" or finish == "forgotten":  # it was not outstanding, and is not now
+                    if watched and key in watched:
+                        self._gone(key, finish)
+                elif start == "processing" and finish == "memory":
+                    keep_result((key, reported.get("worker", "")))
+                    if not processing:
+                        self._look()
+                elif start == "released" and finish == "waiting":
+                    if tasks[key].nbytes >= 0:  # it had been in memory
+                        self._waits_again(tasks[key], reported.get("stimulus_id", ""))
+                    if not self._working:
+                        self._look()
+                else:
+                    if finish == "released":
+                        self._released(tasks[key], start, reported.get("stimulus_id", ""))
+                    if not processing:
+                        self._look()
+            except Exception as error:
+                failed(error)
+
+        return transition
+
+    def catch_up(self) -> None:
+        """Count the results that came since the last time."""
+        results = self._results
+        if not results:
+            return
+        keys, workers = zip(*results, strict=True)
+        results.clear()  # the hook appends to this list
+        present = self._cluster.present
+        for worker, finished in Counter(workers).items():
+            if worker in present:
+                present[worker].finished += finished
+        computed, numbers = self._computed, set(map(hash, keys))
+        if (
+            len(numbers) == len(keys)
+            and numbers.isdisjoint(computed)
+            and (len(numbers) + len(computed) <= MAX_KEYS or len(computed) >= MAX_KEYS)
+        ):
+            if len(computed) < MAX_KEYS:
+                computed |= numbers
+            return
+        for key in keys:
+            number = hash(key)
+            if number in computed:
+                self._computed_again(key, number)
+            elif len(computed) < MAX_KEYS:
+                computed.add(number)
+
+    def _given(self, key: Any) -> None:
+        """A task was given to a worker, after there was none, or to a new one."""
+        if self._new:
+            worker = self._tasks[key].processing_on
+            presence = None if worker is None else self._new.pop(worker.address, None)
+            if presence is not None:
+                presence.first_task = time.monotonic_ns()
+        if not self._running or not self._new:
+            self._look()
+
+    def _gone(self, key: Any, finish: str) -> None:
+        """A task that is watched has no result any more, or is forgotten."""
+        self._cut_short.discard(key)
+        if finish == "forgotten":
+            self.catch_up()  # while it is known whether the task is marked
+            self._watched.discard(key)
 
     def _released(self, ts: TaskState, start: str, stimulus_id: str) -> None:
         """A task that has no result is not to be run, or begins again at once."""
@@ -162,34 +223,44 @@ class WorkTracker:
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
+            self._watched.add(ts.key)
 
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """A task that had been in memory is to be run once more: note why."""
+        self.catch_up()
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return
-        if not self.full:  # it may have been computed before the accounts began
+        self._watched.discard(ts.key)
+        if len(self._computed) < MAX_KEYS:  # it may have been computed before the accounts began
             self._computed.add(hash(ts.key))
         annotations = dict(ts.annotations or {})
         annotations.pop(RECOMPUTED, None)
         if stimulus_id != self._asked:
             annotations[RECOMPUTED] = True
+            self._watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
 
-    def _computed_again(self, ts: TaskState, number: int) -> None:
+    def _computed_again(self, key: Any, number: int) -> None:
         """A result that had been in memory is there again."""
-        if ts.annotations and RECOMPUTED in ts.annotations:
+        ts = self._tasks.get(key)
+        if ts is not None and ts.annotations and RECOMPUTED in ts.annotations:
             return
-        for counter in self.repeats.values():
-            counter.add(number, ts.prefix.name)
+        prefix = key_split(key)
+        for counter in self._repeats.values():
+            counter.add(number, prefix)
 
-    def _changed(self) -> None:
-        """Tell the clock and the windows about a change that they follow."""
-        running = self._processing > len(self._long_running)
-        outstanding = running or self._graphs > 0 or self._outstanding > len(self._long_running)
-        if outstanding is not self._cluster.work.outstanding:
-            self._cluster.work.set(outstanding, at=time.monotonic_ns())
+    # -- whether work is outstanding -----------------------------------------------------------
+
+    def _look(self) -> None:
+        """Tell the clock and the windows what holds now."""
+        self._running = running = bool(self._processing)
+        self._steady = running and not self._new
+        working = running or self._graphs > 0 or self._any_unassigned()
+        if working is not self._working:
+            self._working = working
+            self._cluster.work.set(working, at=time.monotonic_ns())
             self.turned()
         if self._windows:
             at = time.monotonic_ns()
@@ -197,16 +268,24 @@ class WorkTracker:
                 window.running.set(running, at=at)
                 window.graphs.set(self._graphs > 0, at=at)
 
+    def _any_unassigned(self) -> bool:
+        """Whether a task is waiting, queued or without a worker."""
+        if self._unassigned is not None and _has_unassigned(self._unassigned):
+            return True
+        # The newest prefix is the likeliest.
+        self._unassigned = next(filter(_has_unassigned, reversed(self._scheduler.task_prefixes.values())), None)
+        return self._unassigned is not None
+
     def _taking_in(self, update_graph: Any) -> Any:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:
             self._graphs += 1
-            self._changed()
+            self._look()
             self.turned()
             try:
                 return await update_graph(*args, **kwargs)
             finally:
                 self._graphs -= 1
-                self._changed()
+                self._look()
                 self.turned()
 
         return taking_in
@@ -214,11 +293,22 @@ class WorkTracker:
     def _noting_long_running(self, handle_long_running: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
             result = handle_long_running(*args, **kwargs)
-            ts = self._scheduler.tasks.get(kwargs.get("key"))  # type: ignore[arg-type]
-            if ts is not None and ts.processing_on is not None and ts in ts.processing_on.long_running:
-                self._long_running.add(ts.key)
-                self._near = len(self._long_running) + 1
-                self._changed()
+            self._look()
             return result
 
         return noting
+
+
+def _has_unassigned(prefix: TaskPrefix) -> bool:
+    states = prefix.states
+    return states["waiting"] > 0 or states["queued"] > 0 or states["no-worker"] > 0
+
+
+class _Processing:
+    """Whether a task that holds a slot is on a worker, where upstream does not count them by prefix any more."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._workers = scheduler.workers
+
+    def __bool__(self) -> bool:
+        return any(len(ws.processing) > len(ws.long_running) for ws in self._workers.values())

@@ -20,7 +20,7 @@ from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import decode
-from dask_efficiency.trace.recorder import SERIES, Recorder
+from dask_efficiency.trace.recorder import MAX_KEPT, SERIES, Recorder
 from dask_efficiency.trace.schema import WorkerChange
 from dask_efficiency.trace.tables import MISSING
 
@@ -79,24 +79,23 @@ class ClusterRecorder:
     ----------
     scheduler
         The scheduler.
-    metered
-        The meter's own hook for transitions.
+    failed
+        Called when it records nothing any more.
     max_tasks
         As of :class:`~dask_efficiency.trace.recorder.Recorder`.
     """
 
-    def __init__(self, scheduler: Scheduler, metered: Callable[..., object], *, max_tasks: int) -> None:
+    def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
-        self._metered = metered
+        self._said_failed = failed
         self.id = uuid.uuid4().hex
         self._guard = Guard(
-            "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self.stop
+            "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self._failed
         )
         self.started = monotonic_ns()
         self._epoch = time_ns() - self.started
         self._tasks = scheduler.tasks
         self._recorder = Recorder(TaskReader(scheduler).read, max_tasks=max_tasks)
-        self._note = self._recorder.transition
         self._workers: list[dict[str, Any]] = []
         #: Address to the number of the worker that is, or was last, there.
         self._numbers: dict[str, int] = {}
@@ -111,8 +110,9 @@ class ClusterRecorder:
             self._meet(ws, MISSING)
         for address, ws in scheduler.workers.items():
             for ts in ws.processing:
+                self._note_recomputed(ts)
                 self._recorder.processing_again(
-                    self.started, ts.key, self._numbers[address], self._run_id(ts), stimulus_id=None
+                    self.started, ts.key, self._numbers[address], ts.run_id or 0, stimulus_id=None
                 )
         self._watch = LoopWatch(scheduler, self._recorder.blocked)
         self._replacements = patches.Replacements()
@@ -134,43 +134,75 @@ class ClusterRecorder:
         self._watch.stop()
         self._replacements.put_back()
 
+    def _failed(self) -> None:
+        self.stop()
+        self._said_failed()
+
     # -- hooks -------------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **reported: Any) -> None:
-        """A task changed state; ``reported`` is what the worker said with it. Calls the meter's hook, too."""
-        if self._guard.off is None:
-            at = monotonic_ns()
+    def hook(self, metered: Callable[..., object]) -> Callable[..., None]:
+        """Make what the scheduler is to call for every transition of every task; it calls the meter's hook, too.
+
+        What is usual is kept in one line, to be written together with others; what is not is left to another function.
+        """
+        recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
+        ids, kept, keep = recorder.ids, recorder.kept, recorder.kept.append
+        missing, max_kept = MISSING, MAX_KEPT
+
+        # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
+        def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
+            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            stimulus_id = reported.get("stimulus_id", "")
             try:
-                worker = extra = MISSING
-                if start == "processing":
-                    if reported:
-                        worker = self._numbers.get(reported.get("worker", ""), MISSING)
-                        if finish == "memory":
-                            extra = int(reported.get("nbytes", MISSING))
-                            self._computed(reported.get("startstops") or ())
-                elif finish == "processing":
-                    ts = self._tasks[key]
-                    worker = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-                    extra = self._run_id(ts)
+                if finish == "processing":
+                    ts = tasks[key]
+                    if ts.annotations:
+                        self._note_recomputed(ts)
+                    address = ts.processing_on.address  # type: ignore[union-attr]
+                    keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
+                elif start == "processing":
+                    number = workers.get(reported.get("worker", ""), missing)
+                    nbytes, startstops = missing, ()
+                    if finish == "memory":
+                        nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
+                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
                 elif finish == "memory":
-                    extra = int(self._tasks[key].nbytes)
-                self._note(at, key, start, finish, stimulus_id, worker, extra)
+                    keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
+                else:
+                    keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
+                    if len(kept) >= max_kept:
+                        self._guard(recorder.make_room)
+            except KeyError:  # it is not among the tasks that were read
+                self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
-        self._metered(key, start, finish, stimulus_id, reported.get("worker", ""))
+            metered(key, start, finish, **reported)
 
-    def _run_id(self, ts: TaskState) -> int:
-        """The number of the run that was just sent to a worker; noted where it computes a lost result again."""
-        run_id = ts.run_id or 0
+        return transition
+
+    def _transition(self, key: Any, start: str, finish: str, reported: Mapping[str, Any]) -> None:
+        """A task changed state that is to be read first."""
+        at, number, extra = monotonic_ns(), MISSING, MISSING
+        if start == "processing":
+            number = self._numbers.get(reported.get("worker", ""), MISSING)
+            if finish == "memory":
+                extra = int(reported.get("nbytes", MISSING))
+                for part in reversed(reported.get("startstops") or ()):
+                    if part["action"] == "compute":
+                        self._recorder.computed(part["start"], part["stop"])
+                        break
+        elif finish == "processing":
+            ts = self._tasks[key]
+            number = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
+            extra = ts.run_id or 0
+        elif finish == "memory":
+            extra = int(self._tasks[key].nbytes)
+        self._recorder.transition(at, key, start, finish, reported.get("stimulus_id", ""), number, extra)
+
+    def _note_recomputed(self, ts: TaskState) -> None:
+        """Note the run that was just sent to a worker if it computes a lost result again."""
         if ts.annotations and RECOMPUTED in ts.annotations:
-            self._recorder.recomputed(run_id)
-        return run_id
-
-    def _computed(self, startstops: Sequence[Mapping[str, Any]]) -> None:
-        for startstop in reversed(startstops):
-            if startstop["action"] == "compute":
-                self._recorder.computed(startstop["start"], startstop["stop"])
-                break
+            self._recorder.recomputed(ts.run_id or 0)
 
     def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
         """A graph was taken in."""
@@ -227,14 +259,16 @@ class ClusterRecorder:
     # -- stream handlers, where there is no hook -----------------------------------------------
 
     def _noting_releases(self, original: Any) -> Any:
+        released = self._recorder.released
+
         def noting(*args: Any, **kwargs: Any) -> Any:
-            self._guard(self._released, kwargs)
+            try:
+                released(monotonic_ns(), str(kwargs.get("client")), kwargs.get("keys") or ())
+            except Exception as error:
+                self._guard.fail(error)
             return original(*args, **kwargs)
 
         return noting
-
-    def _released(self, reported: Mapping[str, Any]) -> None:
-        self._recorder.released(monotonic_ns(), str(reported.get("client")), reported.get("keys") or ())
 
     def _noting_steals(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
@@ -249,7 +283,8 @@ class ClusterRecorder:
 
     def _stolen(self, ts: Any, stimulus_id: str) -> None:
         thief = self._numbers.get(ts.processing_on.address, MISSING)
-        self._recorder.processing_again(monotonic_ns(), ts.key, thief, self._run_id(ts), stimulus_id=stimulus_id)
+        self._note_recomputed(ts)
+        self._recorder.processing_again(monotonic_ns(), ts.key, thief, ts.run_id or 0, stimulus_id=stimulus_id)
 
     def _noting_status(self, original: Any) -> Any:
         def noting(*args: Any, **kwargs: Any) -> Any:
@@ -309,6 +344,7 @@ class ClusterRecorder:
         self._guard(self._take_heartbeats, activity)
 
     def _take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+        self._recorder.catch_up()
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)

@@ -33,10 +33,8 @@ class Recording:
         Who takes part.
     options
         Gives the options in force.
-    metered
-        The meter's own hook for transitions, which a recorder calls as well.
     rebind
-        Called when :attr:`hook` has changed.
+        Called when :meth:`hook` gives another one.
     """
 
     def __init__(
@@ -44,13 +42,11 @@ class Recording:
         scheduler: Scheduler,
         workers: WorkerHalves,
         options: Callable[[], Options],
-        metered: Callable[..., None],
         rebind: Callable[[], object],
     ) -> None:
         self._scheduler = scheduler
         self._workers = workers
         self._options = options
-        self._metered = metered
         self._rebind = rebind
         self._always = False
         self._windows: set[str] = set()
@@ -58,10 +54,10 @@ class Recording:
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
-    @property
-    def hook(self) -> Callable[..., None]:
-        """What the scheduler is to call for every transition of every task."""
-        return self._metered if self.recorder is None else self.recorder.transition
+    def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
+        """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
+        recorder = self.recorder
+        return metered if recorder is None or recorder.off is not None else recorder.hook(metered)
 
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""
@@ -138,7 +134,7 @@ class Recording:
                     await self._tell_workers()
             if wanted and self.recorder is None:
                 self.recorder = ClusterRecorder(
-                    self._scheduler, self._metered, max_tasks=self._options().trace_max_tasks
+                    self._scheduler, self._rebind, max_tasks=self._options().trace_max_tasks
                 )
                 self._workers.recording = self.recorder.id
                 self._rebind()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
 
 from dask_efficiency.trace.recorder import TaskFacts
 
@@ -11,6 +14,10 @@ if TYPE_CHECKING:
 
 #: Names of spans that are remembered.
 MAX_SPANS = 10_000
+
+_KEY, _PREFIX, _SPAN = attrgetter("key"), attrgetter("prefix.name"), attrgetter("group.span_id")
+_PRIORITY, _DEPENDENCIES = attrgetter("priority"), attrgetter("dependencies")
+_CONSTRAINED = attrgetter("host_restrictions", "worker_restrictions", "resource_restrictions", "retries", "actor")
 
 
 class TaskReader:
@@ -21,26 +28,33 @@ class TaskReader:
         self._tasks = scheduler.tasks
         self._span_names: dict[str | None, str] = {}
 
-    def read(self, key: Any) -> TaskFacts | None:
-        """Prefix, span, priority, dependencies and constraints; None where the scheduler does not know the task."""
-        ts = self._tasks.get(key)
-        if ts is None:
+    def read(self, keys: Sequence[Any]) -> TaskFacts | None:
+        """What is known of tasks; None where the scheduler does not know all of them."""
+        found = [*map(self._tasks.get, keys)]
+        if not all(found):
             return None
-        span_id = ts.group.span_id
-        span = self._span_names.get(span_id)
-        if span is None:
-            span = self._name_of_span(span_id)
-        constraints = None
-        if ts.host_restrictions or ts.worker_restrictions or ts.resource_restrictions or ts.retries or ts.actor:
-            constraints = _constraints(ts)
-        dependencies = [dependency.key for dependency in ts.dependencies] if ts.dependencies else ()
-        priority: Any = ts.priority
+        span_ids = [*map(_SPAN, found)]
+        known = [*map(self._span_names.get, span_ids)]
+        spans = cast("list[str]", known) if None not in known else [*map(self._name_of_span, span_ids)]
+        priorities = [*map(_PRIORITY, found)]
         # Of tasks that a task submits the second part is not whole.
-        if priority is None or len(priority) != 3 or not type(priority[0]) is type(priority[1]) is int:
-            priority = _priority(priority)
-        return ts.prefix.name, span, priority, dependencies, constraints
+        if (
+            {*map(type, priorities)} != {tuple}
+            or {*map(type, chain.from_iterable(priorities))} != {int}
+            or {*map(len, priorities)} != {3}
+        ):
+            priorities = [*map(_priority, priorities)]
+        needs = [*map(_DEPENDENCIES, found)]
+        dependencies = [[*map(_KEY, needed or ())] for needed in needs] if any(needs) else ()
+        constraints = {}
+        if any(map(any, map(_CONSTRAINED, found))):
+            constraints = {i: _constraints(ts) for i, ts in enumerate(found) if any(_CONSTRAINED(ts))}
+        return TaskFacts([*map(_PREFIX, found)], spans, priorities, dependencies, constraints)
 
     def _name_of_span(self, span_id: str | None) -> str:
+        known = self._span_names.get(span_id)
+        if known is not None:
+            return known
         spans = getattr(self._scheduler.extensions.get("spans"), "spans", {})
         span = spans.get(span_id)
         name = "/".join(span.name) if span is not None else ""

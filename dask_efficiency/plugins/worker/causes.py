@@ -101,8 +101,14 @@ class WorkerCauses:
 
     # -- threads of libraries ------------------------------------------------------------------
 
-    def library(self, reservation: SlotReservation, waited: int) -> int:
-        """Of so many nanoseconds that an ended task waited, those in which libraries' threads computed."""
+    def library(self) -> Callable[[SlotReservation, int], int] | None:
+        """Tells of so many nanoseconds that an ended task waited those in which libraries' threads computed.
+
+        None while nothing was sampled of any.
+        """
+        return self._library if self._sampler.sums.any_library else None
+
+    def _library(self, reservation: SlotReservation, waited: int) -> int:
         try:
             return self._sampler.sums.library((reservation.span, reservation.prefix), waited)
         except Exception as error:

@@ -6,23 +6,18 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
-#: Hooks timed after each heartbeat: about ten tasks' worth. Timing one takes as long as the hook
-#: itself does, so all of them are not.
-SAMPLE = 64
+from dask_efficiency.plugins.worker.transitions import Hooks
+
+#: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
+#: are not.
+SAMPLE = 4
 
 
 class HookCost:
-    """Counts a hook's calls by upstream's own counter, and times the first few of each interval.
+    """Times the hooks of the first few tasks of each interval; of how many tasks there were, upstream keeps count."""
 
-    Parameters
-    ----------
-    hook
-        The hook, called for each transition of a task.
-    """
-
-    def __init__(self, hook: Callable[..., None]) -> None:
-        self._hook = hook
-        self._calls = 0
+    def __init__(self) -> None:
+        self._tasks = 0
         self._timed = 0
         self._timed_ns = 0
         self._mean_ns = 0.0
@@ -34,18 +29,57 @@ class HookCost:
         """Whether this interval's sample is complete."""
         return self._timed >= SAMPLE
 
-    def timed(self, *args: Any, **kwargs: Any) -> None:
-        """Call the hook and time it, less what reading the clock takes."""
+    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
+        """Call a hook and time it, less what reading the clock takes; ``ends`` where it is the last of a task."""
         before = thread_time_ns()
         began = thread_time_ns()
-        self._hook(*args, **kwargs)
+        hook(*args)
         self._timed_ns += thread_time_ns() - began - (began - before)
-        self._timed += 1
+        self._timed += ends
 
-    def next_interval(self, calls: int) -> None:
-        """Add the interval that ends; ``calls`` is how often the hook was called since the worker began."""
+    def next_interval(self, tasks: int) -> None:
+        """Add the interval that ends; ``tasks`` is how many the worker has executed since it began."""
         if self._timed:
             self._mean_ns = max(0.0, self._timed_ns / self._timed)
-        self.spent += round((calls - self._calls) * self._mean_ns)
-        self._calls = calls
+        self.spent += round((tasks - self._tasks) * self._mean_ns)
+        self._tasks = tasks
         self._timed = self._timed_ns = 0
+
+
+class TimedHooks:
+    """Calls hooks and times them, until there are enough.
+
+    Parameters
+    ----------
+    hooks
+        What is timed.
+    cost
+        Where that is counted.
+    enough
+        Called once the sample is complete.
+    """
+
+    def __init__(self, hooks: Hooks, cost: HookCost, enough: Callable[[], object]) -> None:
+        self._hooks = hooks
+        self._cost = cost
+        self._enough = enough
+
+    def taken(self, ts: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.taken, ts, ends=False)
+
+    def succeeded(self, ts: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.succeeded, ts, ends=True)
+        if self._cost.enough:
+            self._enough()
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.transition, key, start, finish, ends=False)
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """As of the hooks."""
+        self._cost.timed(self._hooks.every_transition, key, start, finish, ends=start == "executing")
+        if self._cost.enough:
+            self._enough()

@@ -100,6 +100,12 @@ class SpillMetrics:
         self._discover()
         self._before = {group: self._sums(group) for group in self._keys}
 
+    def any(self) -> bool:
+        """Whether any task has read or written so far."""
+        if len(self._total) != self._seen:
+            self._discover()
+        return bool(self._keys)
+
     def since(self, span: str, prefix: str) -> tuple[int, int]:
         """Nanoseconds of (reading, writing) for tasks of this span and prefix since the last call."""
         if len(self._total) != self._seen:

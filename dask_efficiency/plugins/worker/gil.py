@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import sys
 import threading
@@ -55,11 +56,13 @@ def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:
 def _addresses(reader: HeldReader) -> set[int]:
     """Where in the runtime's data a thread sleeps that wants the GIL."""
     runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+    go = _thread.allocate_lock()
+    go.acquire()
     stop = False
 
     def contend() -> None:
         while not stop:
-            pass
+            go.acquire()  # sleeps; once it is released, waits for the GIL
 
     thread = threading.Thread(target=contend, name="dask-efficiency-gil", daemon=True)
     thread.start()
@@ -69,7 +72,9 @@ def _addresses(reader: HeldReader) -> set[int]:
         files = ThreadFiles(reader, thread.native_id)
         try:
             for _ in range(TRIES):
-                time.sleep(0.0001)  # lets it have the GIL
+                time.sleep(0.0001)  # lets it have the GIL, and come to sleep
+                if go.locked():
+                    go.release()
                 until = time.monotonic_ns() + HOLD_NS
                 while not seen and time.monotonic_ns() < until:
                     words = files.syscall().split()
@@ -81,4 +86,6 @@ def _addresses(reader: HeldReader) -> set[int]:
             files.close()
     finally:
         stop = True
+        if go.locked():
+            go.release()
     return seen

@@ -19,4 +19,4 @@ class WorkerHalf(Protocol):
     waiting: bool
 
     def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
-        """Dask's hook; the meter replaces it on the instance."""
+        """Dask's hook; the meter may replace it on the instance."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distributed.worker_state_machine import ComputeTaskEvent
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.spill_watch import SpillWatch
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
@@ -103,19 +103,18 @@ class LoopSpills:
             if sent is not None:
                 self._ledger.delayed(at - round((time.time() - sent) * 1e9))
 
-    def beside(self, key: Any, reservation: SlotReservation) -> int | None:
+    def beside(self, reservation: SlotReservation, run: Run) -> int | None:
         """Nanoseconds in which the loop spilled while an ended task held its slot and was not in its thread.
 
-        To be called before the task's run is claimed from ``state.threads``; None where that is not known.
+        None where that is not known.
         """
         watch = self.watch
         if watch.last <= reservation.start:
             return 0 if watch.watching else None
         released = reservation.stop
         spilled = watch.between(reservation.start, released)
-        run = self._state.threads.get(key)
-        if type(run) is ThreadRun:
-            start, stop, _ = run.used
+        start, stop, _, ident, _ = run
+        if ident:
             spilled -= watch.between(max(start, reservation.start), min(stop, released))
         return spilled
 

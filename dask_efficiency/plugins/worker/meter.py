@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from distributed.core import Status
-from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.heartbeats import HeartbeatWriter
-from dask_efficiency.ledger import Availability, Ledger, Outcome, Used, WindowBalance
+from dask_efficiency.ledger import Ledger, Outcome, Used, WindowBalance
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
@@ -28,38 +27,28 @@ from dask_efficiency.plugins.names import (
     RECORD,
 )
 from dask_efficiency.plugins.worker.causes import WorkerCauses
-from dask_efficiency.plugins.worker.cost import HookCost
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
+from dask_efficiency.plugins.worker.hooks import WorkerHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import BATCH, PendingTasks
+from dask_efficiency.plugins.worker.pending import PendingTasks
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.processors import encode_processors
-from dask_efficiency.slots import SlotTracker
+from dask_efficiency.straggler.task_rates import RatedTask
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from distributed import Worker
 
     from dask_efficiency.plugins.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Between two of these states nothing moves that the ledger looks at.
-_QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
-
-#: Looked up for every task: the attributes of an enum's class are slow.
-_RUNNING = Status.running
-_TAKES_TASKS = Availability.RUNNING
-
-#: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
-_LOOK_BACK_NS = 50_000_000
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
@@ -92,12 +81,12 @@ class WorkerMeter:
         self._metrics = FineMetrics(worker.digests_total)
         #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
         self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
-        self._threads = TaskThreads(worker, self._failed_in_thread)
+        self._threads = TaskThreads(worker)
         #: What its process did beside the tasks; None where reading it failed.
         self._process: ProcessThreads | None = ProcessThreads(self._threads)
         self._gpu = WorkerGpu(worker, self._threads)
         self._causes = WorkerCauses(worker, self._threads, self._ledger.held.get, enabled=plugin.waiting)
-        self._spills = LoopSpills(worker, self._ledger, self._threads, self._look_back, self._fail)
+        self._spills = LoopSpills(worker, self._ledger, self._threads, lambda at: self._hooks.look_back(at), self._fail)
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
@@ -109,42 +98,39 @@ class WorkerMeter:
             watched=self._gpu.ended,
             rate=self._rate,
         )
-        #: Tasks whose slots are free and which are not finalized.
-        self._ended = self._pending.tasks
-        #: What Dask's hook is now, with a recorder or without.
-        self._hook: Callable[..., None] = self.transition
         self._recorder: WorkerRecorder | None = None
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: Why the last recording ended early.
         self._recorder_off: str | None = None
-        self._hooks = HookCost(lambda *args, **kwargs: self._hook(*args, **kwargs))
-        self._hooks.next_interval(worker.state.transition_counter)
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: What the last heartbeat carried.
         self._last_heartbeat: dict[str, Any] | None = None
-        self._looked_at = at
-        #: (status, tasks waiting, tasks constrained) as the ledger knows them.
-        self._observed: tuple[Status, int, int] | None = None
-        self._slots = SlotTracker(worker.state, self._ledger, self._pending, at=at)
+        self._hooks = WorkerHooks(
+            worker,
+            self._ledger,
+            self._pending,
+            self._spills,
+            failed=self._fail,
+            recorder_failed=self._recorder_failed,
+            at=at,
+        )
         for window in plugin.windows:
             self._open_window(window, at)
-        self._observe(at)
 
     # -- coming and going --------------------------------------------------------------------
 
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self._plugin = plugin
-        # Bound to the instance: upstream looks it up by name at each transition.
-        plugin.transition = self._hook  # type: ignore[method-assign]
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
         self._threads.attach()
         self._spills.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
+        self._hooks.attach(plugin)
         self._record(plugin.recording)
 
     def detach(self) -> None:
@@ -159,7 +145,7 @@ class WorkerMeter:
     def _remove(self) -> None:
         worker = self.worker
         self._record(None)
-        self._plugin.__dict__.pop("transition", None)
+        self._hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
@@ -204,17 +190,17 @@ class WorkerMeter:
         self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
         logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
         self._record(None)
-        self._plugin.__dict__.pop("transition", None)
+        self._hooks.detach()
         self._gpu.stop()
         self._causes.stop()
         self._spills.stop()
         self._threads.restore()
 
-    def _rate(self, prefix: str, wall: int, cpu: int, nbytes: float) -> None:
-        """A task succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+    def _rate(self, tasks: Sequence[RatedTask]) -> None:
+        """These succeeded."""
         if self._process_metrics is not None:
             try:
-                self._process_metrics.counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+                self._process_metrics.counter.add(tasks)
             except Exception as error:
                 self._process_metrics_failed(error)
 
@@ -223,9 +209,6 @@ class WorkerMeter:
         self._process_metrics = None
         logger.error("dask_efficiency no longer reports how fast %s is", self.worker.address, exc_info=error)
 
-    def _failed_in_thread(self, error: Exception) -> None:
-        self.worker.loop.add_callback(self._fail, error)
-
     # -- recording ---------------------------------------------------------------------------
 
     def _record(self, recording: str | None) -> None:
@@ -233,22 +216,18 @@ class WorkerMeter:
         former = self._recorder
         if (former.recording if former is not None else None) == recording:
             return
-        self._recorder = self._slots.recorder = None
-        self._hook = self.transition
+        self._recorder = None
         if former is not None:
             former.stop()
         try:
             self._recorder_off = None
             if recording is not None:
-                self._recorder = WorkerRecorder(self.worker, recording, self._recorder_failed)
-                self._hook = self._recorded_transition
+                self._recorder = WorkerRecorder(self.worker, recording, self._threads.meter.done, self._recorder_failed)
         except Exception as error:
             self._recorder_failed(error)
-        self._slots.recorder = self._recorder
+        self._hooks.record(self._recorder)
         self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
-        self._threads.record(self._recorder is not None)
-        if "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._hook  # type: ignore[method-assign]
+        self._threads.meter.recording = self._recorder is not None
 
     def _recorder_failed(self, error: Exception) -> None:
         """Log once and record nothing more; metering goes on."""
@@ -256,15 +235,6 @@ class WorkerMeter:
         logger.error("dask_efficiency switched its recorder on %s off", self.worker.address, exc_info=error)
         self._record(None)
         self._recorder_off = reason
-
-    def _recorded_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook while a recording goes on."""
-        if self._recorder is not None:
-            try:
-                self._recorder.transition(key, start, finish)
-            except Exception as error:
-                self._recorder_failed(error)
-        self.transition(key, start, finish)
 
     def _flush(self) -> dict[str, Any]:
         """Send what is recorded; gives the number of the last batch, or why there is none."""
@@ -274,87 +244,6 @@ class WorkerMeter:
             except Exception as error:
                 self._recorder_failed(error)
         return {"recorder_off": self._recorder_off or "it does not record"}
-
-    # -- hooks -------------------------------------------------------------------------------
-
-    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook: a task changed state. Called in the middle of a stimulus."""
-        try:
-            state = self._state
-            if start in _QUIET:
-                if finish in _QUIET:
-                    return
-                if finish == "waiting" and not state.tasks[key].waiting_for_data:
-                    return  # will be ready in this very stimulus
-            elif finish == "ready":
-                return  # runs in this very stimulus, or no slot is free
-            at = monotonic_ns()
-            ledger = self._ledger
-            ended = self._ended
-            if ended and (len(ended) >= BATCH or ended[0][4] is None):
-                self._pending.former()
-            if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
-                self._look_back(at)
-            if ledger.undecided and finish == "executing":
-                self._spills.delayed(at)
-            self._slots.transition(key, start, finish, at)
-            if ledger.slots_free:
-                self._observe(at)
-        except Exception as error:
-            self._fail(error)
-
-    def _sample_hooks(self) -> None:
-        """Time the hooks that come next; called at each heartbeat."""
-        self._hooks.next_interval(self._state.transition_counter)
-        if "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._timed_transition  # type: ignore[method-assign]
-
-    def _timed_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        self._hooks.timed(key, start, finish, **kwargs)
-        if self._hooks.enough and "transition" in self._plugin.__dict__:
-            self._plugin.transition = self._hook  # type: ignore[method-assign]
-
-    def _observe(self, at: int) -> None:
-        """Say to the ledger why its free slots are free."""
-        state = self._state
-        waiting, constrained = len(state.waiting), len(state.constrained)
-        status = self.worker.status
-        self._looked_at = at
-        observed = status, waiting, constrained
-        if observed == self._observed:
-            return
-        self._observed = observed
-        if status is _RUNNING:
-            availability = _TAKES_TASKS
-        elif status is Status.paused:
-            availability = Availability.PAUSED
-        else:
-            availability = Availability.RETIRING
-        self._ledger.observe(availability, waiting, constrained, at=at)
-
-    def _look_back(self, at: int) -> None:
-        """Pause and unpause fire no hook: record those since the last look at their exact time."""
-        now_ns, wall = monotonic_ns(), time.time()
-        changes: list[tuple[int, Availability]] = []
-        stopped = Availability.PAUSED
-        if self.worker.status not in (Status.running, Status.paused):
-            stopped = Availability.RETIRING
-        for event in reversed(self._state.stimulus_log):
-            if event.handled is None:
-                continue
-            handled = now_ns - round((wall - event.handled) * 1e9)
-            if handled <= self._looked_at:
-                break
-            if isinstance(event, PauseEvent):
-                changes.append((handled, stopped))
-            elif isinstance(event, UnpauseEvent):
-                changes.append((handled, Availability.RUNNING))
-                stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
-        if changes:
-            self._observed = None
-        for handled, availability in reversed(changes):
-            self._ledger.turn(availability, at=min(handled, at))
-        self._looked_at = at
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -381,7 +270,7 @@ class WorkerMeter:
                         )
                     except Exception as error:
                         self._process_metrics_failed(error)
-                self._sample_hooks()
+                self._hooks.sample()
                 if self._recorder is not None:
                     try:
                         self._recorder.flush()
@@ -461,13 +350,13 @@ class WorkerMeter:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
         self._causes.catch_up()
         self._pending.all(at=at)
-        self._look_back(at)
-        self._observe(at)
+        self._hooks.look_back(at)
+        self._hooks.observe(at)
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
         outside = self._metrics.outside()
-        seceded = self._slots.seceded_ns(at)
+        seceded = self._hooks.slots.seceded_ns(at)
         if self._spills.unnoticed is not None:
             outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
@@ -475,7 +364,7 @@ class WorkerMeter:
         if self._threads.actors:
             outside["actor methods"] = self._threads.actors
         if self._heartbeats_ns:
-            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.spent + self._causes.spent
+            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent
         details = self._metrics.details() | self._pending.details
         if self._process is not None:
             try:
@@ -491,7 +380,9 @@ class WorkerMeter:
         held, spilled = self._ledger.held, self._spills.watch.between
         used = self._threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
-            (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
+            (task.reservation, Used(*task.used))
+            for task in self._hooks.slots.seceded()
+            if task.reservation and task.used
         )
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
+from dask_efficiency.ledger import Ended, Ledger, Outcome, PlainSums, Used
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
-from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS
+from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
     from dask_efficiency.plugins.worker.loop_spills import LoopSpills
@@ -36,11 +38,10 @@ MIN_WAITED_NS = 50_000
 
 _SUCCEEDED = Outcome.SUCCEEDED
 
-#: A task whose slot is free: its key, reservation and outcome, when its thread began and stopped and the CPU time
-#: between, nanoseconds of spilling outside its thread (None where only the fine metrics tell), bytes of its input or
-#: output (-1 where nobody wants to know), its window where the GPU is watched, and the stimulus that ended it. A plain
-#: tuple, for there is one for every task.
-Pending = tuple[Any, SlotReservation, Outcome, tuple[int, int, int], int | None, float, TaskId | None, Any]
+#: A task whose slot is free: its key, reservation and outcome, its run in its thread, bytes of its input or output (-1
+#: where nobody wants to know), its window where the GPU is watched, and the stimulus that ended it. A plain tuple, for
+#: there is one for every task.
+Pending = tuple[Any, SlotReservation, Outcome, Run, float, TaskId | None, Any]
 
 
 class _Waiting(NamedTuple):
@@ -68,14 +69,14 @@ class PendingTasks:
     spills
         In which times the event loop spilled.
     library
-        Of so many nanoseconds that an ended task waited, those in which threads of libraries computed.
+        Gives, where anything was sampled, a function that tells of so many nanoseconds that an ended task waited those
+        in which threads of libraries computed.
     use
         What an ended task had of the GPU; None while that is not known.
     watched
         Called with an ended task's window and prefix, where windows are noted.
     rate
-        Called with the prefix of each task that succeeded and was not very short, nanoseconds of wall and of CPU in
-        its thread, and bytes of its input or output.
+        Called with the tasks that succeeded and were not very short.
     """
 
     def __init__(
@@ -86,15 +87,17 @@ class PendingTasks:
         *,
         threads: TaskThreads,
         spills: LoopSpills,
-        library: Callable[[SlotReservation, int], int],
+        library: Callable[[], Callable[[SlotReservation, int], int] | None],
         use: Callable[[TaskId], GpuUse | None],
         watched: Callable[[TaskId, str], object],
-        rate: Callable[[str, int, int, float], object],
+        rate: Callable[[Sequence[RatedTask]], object],
     ) -> None:
         self._ledger = ledger
         self._spill = metrics.spill
         self._stimulus_log = stimulus_log
         self._threads = threads
+        self._meter = threads.meter
+        self._done = threads.meter.done
         self._spills = spills
         self._library = library
         self._use = use
@@ -123,28 +126,34 @@ class PendingTasks:
         self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome, used: tuple[int, int] | None
     ) -> None:
         """A task's thread is done; ``used`` is what it used in its slot, where it left that before."""
-        spill = self._spills.beside(key, reservation)
-        times, window = self._threads.claim(key, reservation)
-        if window is not None:
-            self._watched(window, reservation.prefix)
-        if used is not None:  # it seceded: measured up to then, on the GPU not at all
-            times = reservation.start, reservation.start + used[1], used[0]
-            window = None
+        run = self._done.pop(key, None) or self._threads.elsewhere(key, reservation)
+        window = None
+        if self._meter.windows is not None:
+            window = self._window(reservation, run)
+        if used is not None:  # it seceded: measured up to then
+            self._threads.claimed += run[2] - used[0]
+            run = reservation.stop - used[1], reservation.stop, used[0], *run[3:]
         nbytes = -1.0
-        if outcome is _SUCCEEDED and times[1] - times[0] >= MIN_RATED_NS and ts is not None:
-            nbytes = input_bytes(ts) or ts.nbytes or 0.0
+        if run[1] - run[0] >= MIN_RATED_NS and outcome is _SUCCEEDED and ts is not None:
+            nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
         if self.sizes.open and ts is not None and ts.nbytes is not None:
             reservation.nbytes = ts.nbytes
-        self.tasks.append((key, reservation, outcome, times, spill, nbytes, window, self._stimulus()))
+        log = self._stimulus_log
+        self.tasks.append((key, reservation, outcome, run, nbytes, window, log[-1] if log else None))
+
+    def _window(self, reservation: SlotReservation, run: Run) -> TaskId | None:
+        """The window's id of a run; None unless all its time in the thread was in its slot: else it may not be its."""
+        start, stop, _, ident, _ = run
+        if not ident or start < reservation.start or stop > reservation.stop:
+            return None
+        window = TaskId(ident, start)
+        self._watched(window, reservation.prefix)
+        return window
 
     def not_stored(self, key: Any) -> None:
         """The result of the task that ended last could not be stored: it failed."""
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
-
-    def _stimulus(self) -> Any:
-        """The stimulus that is handled now; None where the user has upstream log none: then all tasks wait for it."""
-        return self._stimulus_log[-1] if self._stimulus_log else None
 
     @property
     def overhead(self) -> dict[str, int]:
@@ -160,7 +169,8 @@ class PendingTasks:
         tell what was spilled: they are of all tasks of a prefix together.
         """
         tasks = self.tasks
-        last = self._stimulus()
+        # Where the user has upstream log no stimuli, all tasks wait for it.
+        last = self._stimulus_log[-1] if self._stimulus_log else None
         kept = next((i for i, task in enumerate(tasks) if task[-1] is last), len(tasks))
         former = tasks[:kept]
         del tasks[:kept]
@@ -188,34 +198,93 @@ class PendingTasks:
     def _finalize(self, tasks: Sequence[Pending]) -> None:
         if self.sizes.open:
             self.sizes.add(tasks)
+        watch = self._spills.watch
+        spilled = watch.last if watch.watching else sys.maxsize
+        samples = self._library()
+        plain: list[SlotReservation] = []
+        sums: dict[str, PlainSums] = {}
+        others: list[Pending] = []
+        rated: list[RatedTask] = []
+        before = 0
+        if self._ledger.windows:
+            others.extend(tasks)
+            tasks = ()
+        for task in tasks:
+            _, reservation, outcome, (began, stopped, cpu, _, _), nbytes, window, _ = task
+            start = reservation.start
+            held = reservation.ns
+            wall = stopped - began
+            if (
+                outcome is _SUCCEEDED
+                and start <= began
+                and stopped <= start + held
+                and cpu <= wall
+                and spilled <= start
+                and window is None
+                and (samples is None or wall - cpu < MIN_WAITED_NS)
+                and reservation.counted is None
+                and not reservation.recomputed
+            ):
+                prefix = reservation.prefix
+                row = sums.get(prefix)
+                if row is None:
+                    row = sums[prefix] = [0, 0, 0, 0]
+                row[0] += 1
+                row[1] += cpu
+                row[2] += wall
+                row[3] += held
+                before += began - start
+                plain.append(reservation)
+                if nbytes >= 0:
+                    rated.append((prefix, wall, cpu, nbytes))
+            else:
+                others.append(task)
+        _, cpu, wall, held = map(sum, zip(*sums.values(), strict=True)) if sums else (0, 0, 0, 0)
+        self._before += before
+        self._after += held - wall - before
+        self._threads.claimed += cpu
+        self._ledger.finalize_plain(plain, sums)
+        if others:
+            self._finalize_others(others, samples, rated)
+        if rated:
+            self._rate(rated)
+        if self._waiting:
+            self._finalize_waiting()
+
+    def _finalize_others(
+        self,
+        tasks: Sequence[Pending],
+        samples: Callable[[SlotReservation, int], int] | None,
+        rated: list[RatedTask],
+    ) -> None:
+        """Those of which more is to be asked than how long they ran."""
         finalized: list[Ended] = []
-        before = after = 0
-        for _, reservation, outcome, (began, stopped, cpu), spill, nbytes, window, _ in tasks:
+        for _, reservation, outcome, run, nbytes, window, _ in tasks:
+            began, stopped, cpu, _, _ = run
+            self._threads.claimed += cpu
             wall = stopped - began
             start = reservation.start
             stop = start + reservation.ns
+            spill = self._spills.beside(reservation, run)
+            if spill is None:
+                spill = self._spill(reservation.span, reservation.prefix)
             if began < start or stopped > stop:
                 # It ran before these accounts began, or on after it left its slot: pro rata.
                 inside = max(0, min(stopped, stop) - max(began, start))
                 cpu = cpu * inside // wall if wall else 0
                 wall = inside
             else:
-                before += began - start
-                after += stop - stopped
-            if spill is None:
-                spill = self._spill(reservation.span, reservation.prefix)
+                self._before += began - start
+                self._after += stop - stopped
             if nbytes >= 0:
-                self._rate(reservation.prefix, wall, cpu, nbytes)
-            library = self._library(reservation, wall - cpu) if wall - cpu >= MIN_WAITED_NS else 0
+                rated.append((reservation.prefix, wall, cpu, nbytes))
+            waited = wall - cpu
+            library = samples(reservation, waited) if samples is not None and waited >= MIN_WAITED_NS else 0
             if window is None or outcome is not _SUCCEEDED or reservation.recomputed:
-                finalized.append((reservation, outcome, (cpu, wall, 0, library, spill)))
+                finalized.append((reservation, outcome, cpu, wall, 0, library, spill))
             else:
                 self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, library=library, spill=spill)))
-        self._before += before
-        self._after += after
         self._ledger.finalize_many(finalized)
-        if self._waiting:
-            self._finalize_waiting()
 
     def _finalize_waiting(self, late: int = -1) -> None:
         """In the order in which they ended, as their use becomes known."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import repeat
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
-from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
-from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH
-from dask_efficiency.trace.batch import NEW_RUN, RUN, TRANSFER, encode
+from dask_efficiency.plugins.worker.task_meter import Run
+from dask_efficiency.plugins.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING
 
@@ -29,24 +31,43 @@ MIN_AT_DISK_NS = 1_000_000
 
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
-#: Positions in a run's row.
-_RUN_ID, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _SECEDED = map(
-    RUN.index, ("run_id", "received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded")
-)
-_THREAD, _SLOT, _AFTER = map(RUN.index, ("thread", "slot", "after"))
-_CPU, _UNSPILL, _SPILL = map(RUN.index, ("cpu_ns", "unspill_ns", "spill_ns"))
-_NEW_RUN = list(NEW_RUN)
-
 #: Positions in a transfer's row.
 _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
     TRANSFER.index, ("sender", "nbytes", "queued", "start", "stop", "arrived")
 )
 
+#: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
+_Freed = tuple[Any, int, int]
+
+#: A run that was given a slot: its number, when it was received and when it was ready, its reservation (None where it
+#: began before the recording), when it left its slot before its end, the slot's number, and which slot became free in
+#: the same stimulus before. A plain tuple, for there is one for every task.
+_Taken = tuple[int, int, int, SlotReservation | None, int, int, _Freed | None]
+_SECEDED: Final = 4
+_SLOT: Final = 5
+
+#: And when it ended, what it was in its thread, and when it was handed to the thread, by upstream's clock of the day.
+_Ended = tuple[_Taken, int, Run, float]
+
+#: Of a run that nobody saw in its thread.
+_NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
+
+
+class _NoLog(Sequence[Any]):
+    """Stands in for the log of stimuli where the user has upstream keep none: no two looks see the same stimulus."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, i: Any) -> Any:
+        return object()
+
 
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
 
-    Instants are nanoseconds of the monotonic clock, which processes of one machine share.
+    Instants are nanoseconds of the monotonic clock, which processes of one machine share. Rows are made when they are
+    sent, all of a batch together: what each task adds to its own time is to be short.
 
     Parameters
     ----------
@@ -54,26 +75,32 @@ class WorkerRecorder:
         The worker.
     recording
         Which recording its batches are of.
+    runs
+        What tasks used in their threads, by key, when they end.
     failed
         Called where something of this fails.
     """
 
-    def __init__(self, worker: Worker, recording: str, failed: Callable[[Exception], object]) -> None:
+    def __init__(
+        self, worker: Worker, recording: str, runs: Mapping[Any, Run], failed: Callable[[Exception], object]
+    ) -> None:
         self.recording = recording
+        self._runs = runs
         self._failed = failed
         self._worker = worker
         self._state = worker.state
-        self._stimuli = worker.state.stimulus_log
+        log = worker.state.stimulus_log
+        self._stimuli: Sequence[Any] = _NoLog() if getattr(log, "maxlen", None) == 0 else log
         self._seq = 0
-        #: Tasks that were received and have not ended.
-        self._rows: dict[Any, list[int]] = {}
-        self._done: list[list[int]] = []
-        #: Rows that ended in one stimulus, whose fine metrics have not arrived yet: row, span, prefix, and the
-        #: nanoseconds that storing the result took.
-        self._ended: list[tuple[list[int], str, str, int]] = []
-        self._ended_by: Any = None
-        #: The stimulus that freed a slot last, the run that had it, and when.
-        self._freed: tuple[Any, int, int] = (None, MISSING, MISSING)
+        #: When tasks were received, and ready, that have no slot yet.
+        self._received: dict[Any, int] = {}
+        self._ready: dict[Any, int] = {}
+        #: Tasks that were given a slot and have not ended.
+        self._running: dict[Any, _Taken] = {}
+        self._ended: list[_Ended] = []
+        #: Runs of tasks that were received and never ran here.
+        self._never_ran: list[_Ended] = []
+        self._freed: _Freed = (None, MISSING, MISSING)
         self._free_slots: list[int] = []
         self._slots = 0
         self._moves: dict[Any, list[int]] = {}
@@ -82,8 +109,18 @@ class WorkerRecorder:
         self._senders: dict[str, int] = {}
         self._blocked: list[tuple[int, int, int, int]] = []
         self._spill = SpillMetrics(worker.digests_total)
+        self._digests = worker.digests_total
+        #: How many digests there are while no task has spilled; -1 once one has.
+        self._unspilled = 0
+        #: Reading inputs back and writing, in nanoseconds, by position among those that ended.
+        self._spilled: dict[int, tuple[int, int]] = {}
+        #: The task that ended last and the stimulus that ended it, until its fine metrics are read.
+        self._last: tuple[Any, TaskState | None] = (None, None)
+        #: Those that ended before it in the same stimulus, by position, since tasks spill.
+        self._together: list[tuple[int, TaskState | None]] = []
+        self._read_spills()
         for ts in worker.state.executing:
-            self._take_slot(self._row(ts))
+            self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None)
         self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
 
     def stop(self) -> None:
@@ -98,137 +135,148 @@ class WorkerRecorder:
     # -- runs --------------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str) -> None:
-        """Dask's hook: a task changed state. What that means for its slot, a tracker tells afterwards."""
-        at = monotonic_ns()
-        if self._ended and (self._ended_by is None or self._ended_by is not self._stimulus()):
-            self._finalize()
-        if finish == "ready":
-            row = self._rows.get(key)
-            if row is not None:
-                row[_READY] = at
-        elif finish == "executing":
-            pass
-        elif finish == "waiting":
-            ts = self._state.tasks[key]
-            if ts.state == "waiting":  # else its thread is at work, or its result on the way
-                self._row(ts)[_RECEIVED] = at
+        """A task changed state; only what is :func:`~.transitions.noted` needs to come here.
+
+        What that means for its slot, a tracker tells.
+        """
+        try:
+            if finish == "ready":
+                self._ready[key] = monotonic_ns()
+            elif start == "released" and finish == "waiting":
+                self._received[key] = monotonic_ns()
+                if self._moves:
+                    self._moves.pop(key, None)
+            elif noted(start, finish):
+                self._note(key, start, finish, monotonic_ns())
+        except Exception as error:
+            self._failed(error)
+
+    def _note(self, key: Any, start: str, finish: str, at: int) -> None:
+        if finish == "waiting":
+            if self._state.tasks[key].state == "waiting":  # else its thread is at work, or its result on the way
+                self._received[key] = at
+                self._ready.pop(key, None)
                 self._moves.pop(key, None)
-        elif key in self._rows:
-            if finish == "released" and self._rows[key][_SLOT] == MISSING:  # it never ran here
-                self._done.append(self._rows.pop(key))
-        elif start == "flight" or (start in AT_WORK and key in self._moves):
+        elif start in WITHOUT_SLOT:
+            self._give_up(key)
+        elif key in self._running:
+            pass
+        elif start == "flight" or (start in MAYBE_IN_FLIGHT and key in self._moves):
             self._landed(key, at)
         elif finish == "flight":
             self._asked(key, at)
         elif finish == "fetch":
             self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
-        elif start == "fetch" and finish == "released":
+        elif finish == "released":
             self._moves.pop(key, None)
 
-    def _row(self, ts: TaskState) -> list[int]:
-        row = _NEW_RUN.copy()
-        row[_RUN_ID] = ts.run_id
-        self._rows[ts.key] = row
-        return row
+    def _give_up(self, key: Any) -> None:
+        """A task that was received will not run here."""
+        if key in self._received:
+            self._never_ran.append((self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0))
+            del self._received[key]
+        self._ready.pop(key, None)
+
+    def _without_slot(self, key: Any) -> _Taken:
+        ts = self._state.tasks.get(key)
+        run_id = MISSING if ts is None else ts.run_id
+        return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None
 
     def taken(self, ts: TaskState, reservation: SlotReservation) -> None:
         """A task took a slot."""
-        self._guard(self._taken, ts, reservation)
-
-    def seceded(self, key: Any, reservation: SlotReservation) -> None:
-        """A task left its slot and goes on in its thread."""
-        self._guard(self._left_slot, key, reservation)
-
-    def ended(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
-        """A task's thread is done; it had left its slot before where the reservation is None."""
-        self._guard(self._end, key, ts, reservation, at)
-
-    def _stimulus(self) -> Any:
-        """The stimulus that is handled now; None where the user has upstream log none."""
-        return self._stimuli[-1] if self._stimuli else None
-
-    def _guard(self, function: Callable[..., object], *args: Any) -> None:
         try:
-            function(*args)
+            key = ts.key
+            freed = self._freed
+            self._running[key] = (
+                ts.run_id,
+                self._received.pop(key, MISSING),
+                self._ready.pop(key, MISSING),
+                reservation,
+                MISSING,
+                heappop(self._free_slots) if self._free_slots else self._take_slot(),
+                freed if freed[0] is self._stimuli[-1] else None,
+            )
         except Exception as error:
             self._failed(error)
 
-    def _taken(self, ts: TaskState, reservation: SlotReservation) -> None:
-        row = self._rows.get(ts.key)
-        if row is None:  # it was received before the recording began
-            row = self._row(ts)
-        row[_EXECUTING] = reservation.start
-        self._take_slot(row)
-        stimulus, run_id, freed_at = self._freed
-        if stimulus is not None and stimulus is self._stimulus() and MISSING < row[_READY] < freed_at:
-            row[_AFTER] = run_id
+    def _take_slot(self) -> int:
+        """A slot that no run had so far."""
+        self._slots += 1
+        return self._slots - 1
 
-    def _take_slot(self, row: list[int]) -> None:
-        if self._free_slots:
-            row[_SLOT] = heappop(self._free_slots)
-        else:
-            row[_SLOT] = self._slots
-            self._slots += 1
+    def seceded(self, key: Any, reservation: SlotReservation) -> None:
+        """A task left its slot and goes on in its thread."""
+        try:
+            taken = self._running.get(key)
+            if taken is not None:
+                at = reservation.stop
+                self._running[key] = (*taken[:_SECEDED], at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
+                heappush(self._free_slots, taken[_SLOT])
+                self._freed = self._stimuli[-1], taken[0], at
+        except Exception as error:
+            self._failed(error)
 
-    def _free_slot(self, row: list[int], reservation: SlotReservation) -> None:
-        if row[_EXECUTING] != MISSING:  # else it began before the recording
-            row[_EXECUTING] = reservation.start  # later than it was taken, if no slot was free then
-        heappush(self._free_slots, row[_SLOT])
-        self._freed = self._stimulus(), row[_RUN_ID], reservation.stop
+    def ended(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
+        """A task's thread is done; it had left its slot before where the reservation is None."""
+        try:
+            taken = self._running.pop(key, None)
+            if taken is None:
+                return
+            stimulus = self._stimuli[-1]
+            if len(self._digests) != self._unspilled or len(self._ended) >= MAX_ROWS:
+                self._complete_former(stimulus)
+            if reservation is not None:
+                heappush(self._free_slots, taken[_SLOT])
+                self._freed = stimulus, taken[0], at
+            run = self._runs.get(key)
+            if run is None:
+                run = self._outside_threads(key, taken, ts, at)
+            self._ended.append((taken, at, run, 0.0 if ts is None else ts.start_time or 0.0))
+            self._last = stimulus, ts
+        except Exception as error:
+            self._failed(error)
 
-    def _left_slot(self, key: Any, reservation: SlotReservation) -> None:
-        row = self._rows.get(key)
-        if row is not None:
-            row[_SECEDED] = reservation.stop
-            self._free_slot(row, reservation)
-
-    def _end(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
-        row = self._rows.pop(key, None)
-        if row is None:
-            return
-        row[_ENDED] = at
-        if reservation is not None:
-            self._free_slot(row, reservation)
-        self._in_thread(row, key, ts, at)
-        span, prefix = (ts.span_id or "", ts.prefix) if ts is not None else ("", "")
-        prefix = prefix if len(prefix) <= MAX_PREFIX_LENGTH else prefix[:MAX_PREFIX_LENGTH]
-        self._ended.append((row, span, prefix, _stored(ts) if ts is not None else 0))
-        self._ended_by = self._stimulus()
-
-    def _in_thread(self, row: list[int], key: Any, ts: TaskState | None, at: int) -> None:
-        run = self._state.threads.get(key)
-        if type(run) is ThreadRun:
-            row[_START], row[_STOP], row[_CPU] = run.used
-            row[_SUBMITTED], row[_THREAD] = run.handed
-            return
-        # A coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's.
-        event = self._stimulus()
+    def _outside_threads(self, key: Any, taken: _Taken, ts: TaskState | None, at: int) -> Run:
+        """Of a coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's."""
+        event = self._stimuli[-1]
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
         if start is None or stop is None or getattr(event, "key", None) != key:
-            return
+            return _NOT_IN_THREAD
         wall = time_ns() - monotonic_ns()
-        submitted = row[_EXECUTING]
-        if ts is not None and ts.start_time is not None:
-            submitted = max(submitted, round(ts.start_time * 1e9) - wall)
-        submitted = min(submitted, at)
+        handed = round(ts.start_time * 1e9) - wall if ts is not None and ts.start_time is not None else MISSING
+        submitted = min(max(MISSING if taken[3] is None else taken[3].start, handed), at)
         # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
         took = min(max(0, round((stop - start) * 1e9)), at - submitted)
-        began = round((start - self._worker.scheduler_delay) * 1e9) - wall
-        row[_SUBMITTED] = submitted
-        row[_START] = min(max(submitted, began), at - took)
-        row[_STOP] = row[_START] + took
+        began = min(max(submitted, round((start - self._worker.scheduler_delay) * 1e9) - wall), at - took)
+        return began, began + took, 0, 0, MISSING
 
-    def _finalize(self) -> None:
+    def _complete_former(self, stimulus: Any) -> None:
         """Complete what ended in a former stimulus: upstream adds a task's fine metrics right after its own."""
-        for row, span, prefix, stored in self._ended:
-            read, written = self._spill.since(span, prefix)
-            # What is read back may push others out: all that was not written to store the result.
-            row[_SPILL] = min(written, stored) if read else written
-            row[_UNSPILL] = read + written - row[_SPILL]
-            self._done.append(row)
-        self._ended.clear()
-        if len(self._done) >= MAX_ROWS:
+        if self._last[0] is stimulus:
+            self._together.append((len(self._ended) - 1, self._last[1]))
+            return
+        self._read_spills()
+        if len(self._ended) >= MAX_ROWS:
             self.flush()
+
+    def _read_spills(self) -> None:
+        """Of all tasks that have ended; called when their fine metrics have arrived."""
+        self._unspilled = -1 if self._spill.any() else len(self._digests)
+        stimulus, last = self._last
+        if stimulus is None:
+            return
+        self._last = None, None
+        if self._unspilled < 0:
+            for position, ts in (*self._together, (len(self._ended) - 1, last)):
+                if ts is not None:
+                    self._read_spill(position, ts)
+        self._together.clear()
+
+    def _read_spill(self, position: int, ts: TaskState) -> None:
+        read, written = self._spill.since(ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH])
+        # What is read back may push others out: all that was not written to store the result.
+        stored = min(written, _stored(ts)) if read else written
+        self._spilled[position] = read + written - stored, stored
 
     # -- transfers ---------------------------------------------------------------------------
 
@@ -267,34 +315,72 @@ class WorkerRecorder:
         running
             Send what is known of the runs that go on, too.
         """
-        if (closing or running) and self._ended:
-            self._finalize()
-        rows = list(self._done)
-        if closing:
-            at = monotonic_ns()
-            for row in self._rows.values():
-                row[_ENDED] = at if row[_EXECUTING] != MISSING else MISSING
+        self._read_spills()
+        ended = self._ended + self._never_ran
         if closing or running:
-            rows += self._rows.values()
-        if not (rows or self._moved or self._blocked):
+            at = monotonic_ns() if closing else MISSING
+            ended += [
+                (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
+            ]
+            ended += [(self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0) for key in self._received]
+        if not (ended or self._moved or self._blocked):
             return self._seq
         self._seq += 1
+        wall = time_ns() - monotonic_ns()
         message = encode(
             recording=self.recording,
             worker=self._worker.address,
             seq=self._seq,
-            wall=time_ns() - monotonic_ns(),
-            runs=rows,
+            wall=wall,
+            runs=list(_rows(ended, self._spilled, wall)),
             transfers=self._moved,
             blocked=self._blocked,
             keys=self._moved_keys,
             senders=list(self._senders),
         )
-        self._done, self._moved, self._moved_keys, self._blocked = [], [], [], []
+        self._ended, self._never_ran, self._spilled = [], [], {}
+        self._moved, self._moved_keys, self._blocked = [], [], []
         if not self._moves:  # those that are on the way have numbers of senders
             self._senders = {}
         self._worker.log_event(BATCHES, message)
         return self._seq
+
+
+def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall: int) -> Iterable[tuple[int, ...]]:
+    """A row for each run, with the columns :data:`~dask_efficiency.trace.batch.RUN`; made by columns."""
+    if not ended:
+        return ()
+    taken, stopped, runs, handed = zip(*ended, strict=True)
+    run_id, received, ready, reservations, seceded, slot, freed = zip(*taken, strict=True)
+    start, stop, cpu, _, thread = zip(*runs, strict=True)
+    # Later than it was taken, if no slot was free then.
+    executing = [MISSING if reservation is None else reservation.start for reservation in reservations]
+    by_clock = [int(seconds * 1e9) - wall for seconds in handed]
+    spills: Iterator[tuple[int, int]] = (
+        (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
+    )
+    unspill_ns, spill_ns = zip(*spills, strict=True)
+    columns = {
+        "run_id": run_id,
+        "received": received,
+        "ready": ready,
+        "executing": executing,
+        # By two clocks: what is known by one holds.
+        "submitted": map(min, map(max, executing, by_clock), start),
+        "start": start,
+        "stop": stop,
+        "ended": stopped,
+        "seceded": seceded,
+        "thread": thread,
+        "slot": slot,
+        "after": [
+            by[1] if by is not None and MISSING < at < by[2] else MISSING for at, by in zip(ready, freed, strict=True)
+        ],
+        "cpu_ns": cpu,
+        "unspill_ns": unspill_ns,
+        "spill_ns": spill_ns,
+    }
+    return zip(*(columns[name] for name in RUN), strict=True)
 
 
 def _stored(ts: TaskState) -> int:

@@ -177,10 +177,9 @@ class WaitingSampler:
     # -- in any thread -----------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Called before a task is submitted while the thread is asleep. It must not raise."""
+        """Called in a task's thread before it while the sampler is asleep. It must not raise."""
         try:
-            for meter in self._task_threads.metered:
-                meter.wake = None
+            self._task_threads.meter.wake = None
             self._alarm.release()
         except RuntimeError:  # it is awake
             pass
@@ -264,27 +263,24 @@ class WaitingSampler:
             self._spent += took
 
     def _is_idle(self) -> bool:
-        return not self._worker.state.executing and not any(meter.live for meter in self._task_threads.metered)
+        return not self._worker.state.executing and not self._task_threads.meter.live
 
     def _sleep(self) -> None:
-        """Until a task is submitted."""
-        for meter in self._task_threads.metered:
-            meter.wake = self._wake
-        # A task may have come meanwhile: the worker knows of it before it is submitted.
+        """Until a task begins."""
+        self._task_threads.meter.wake = self._wake
+        # A task may have come meanwhile: the worker knows of it before it begins.
         if self._is_idle() and not self._closing:
             self._alarm.acquire(timeout=ASLEEP_SECONDS)
-        for meter in self._task_threads.metered:
-            meter.wake = None
+        self._task_threads.meter.wake = None
 
     def _running(self) -> list[tuple[int, int, Key | None]]:
         """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
         found: list[tuple[int, int, Key | None]] = []
         keys = self._worker.active_threads
-        for meter in self._task_threads.metered:
-            for ident, (start, _) in list(meter.live.items()):
-                key = keys.get(ident)
-                reservation = self._reservation_of(key) if key is not None else None
-                found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))
+        for ident, (start, _) in list(self._task_threads.meter.live.items()):
+            key = keys.get(ident)
+            reservation = self._reservation_of(key) if key is not None else None
+            found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))
         return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.ledger import MAX_WINDOWS, Outcome
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
 
 logger = logging.getLogger("dask_efficiency")
@@ -19,7 +20,7 @@ MAX_BUFFERED = 1_000
 _SUCCEEDED = Outcome.SUCCEEDED
 
 #: What is read of a task that ended: its key, reservation and outcome, and when its thread began and stopped.
-_Ended = tuple[Any, SlotReservation, Outcome, tuple[int, int, int], *tuple[Any, ...]]
+_Ended = tuple[Any, SlotReservation, Outcome, Run, *tuple[Any, ...]]
 
 
 class _Row:
@@ -113,7 +114,7 @@ class SizesByWindow:
             if task[2] is not _SUCCEEDED:
                 continue
             reservation = task[1]
-            began, stopped, _ = task[3]
+            began, stopped, *_ = task[3]
             row = rows.get(reservation.prefix) or _new_row(rows, reservation.prefix)
             ns = stopped - began
             nbytes = reservation.nbytes

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -26,8 +27,10 @@ class FakeScheduler:
 
     def __init__(self, **states: str) -> None:
         self.tasks = {}
-        self.ws = SimpleNamespace(long_running=set())
+        self.ws = SimpleNamespace(address="tcp://a", processing=set(), long_running=set())
         self.workers = {"tcp://a": self.ws}
+        self.task_prefixes: dict[str, FakePrefix] = {}
+        self._task_prefix_count_global = FakeCounts(self.ws)
         self.stream_handlers = {"update-graph": self.update_graph, "long-running": self.handle_long_running}
         self.taken_in: list[bool] = []
         self.tracker: WorkTracker | None = None
@@ -35,13 +38,10 @@ class FakeScheduler:
             self.add(key, state)
 
     def add(self, key, state="released"):
-        self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
-
-    @property
-    def task_prefixes(self):
-        states = ["released", "memory", "erred", "forgotten", *OUTSTANDING]
-        counts = {state: sum(ts.state == state for ts in self.tasks.values()) for state in states}
-        return {"inc": SimpleNamespace(states=counts), "sum": SimpleNamespace(states=dict.fromkeys(states, 0))}
+        ts = self.tasks[key] = FakeTask(key, state, self.ws if state == "processing" else None)
+        self.task_prefixes.setdefault(ts.prefix.name, FakePrefix(self, ts.prefix.name))
+        if state == "processing":
+            self.ws.processing.add(ts)
 
     async def update_graph(self, fail=False):
         self.taken_in.append(self.tracker.graphs)
@@ -59,12 +59,21 @@ class FakeScheduler:
         ts = self.tasks[key]
         start, ts.state = ts.state, finish
         ts.processing_on = self.ws if finish == "processing" else None
+        (self.ws.processing.add if finish == "processing" else self.ws.processing.discard)(ts)
+        reported = {}
         if finish == "memory":
             ts.nbytes = 28
+            if start == "processing":
+                reported = {"worker": "tcp://a", "nbytes": 28}
         self.ws.long_running.discard(ts)
-        self.tracker.transition(key, start, finish, stimulus_id)
+        self.transition(key, start, finish, stimulus_id=stimulus_id, **reported)
         if finish == "forgotten":
             del self.tasks[key]
+
+    def restart(self):
+        """All tasks are gone, without a transition."""
+        for forgotten in (self.tasks, self.task_prefixes, self.ws.processing, self.ws.long_running):
+            forgotten.clear()
 
     def ask(self, *keys, stimulus_id):
         """A client's graph: it has tasks that are not there yet or were released wait."""
@@ -84,6 +93,27 @@ class FakeScheduler:
         return {key for key, ts in self.tasks.items() if RECOMPUTED in (ts.annotations or {})}
 
 
+class FakePrefix:
+    """Counts its scheduler's tasks by state."""
+
+    def __init__(self, scheduler, name):
+        self.scheduler, self.name = scheduler, name
+
+    @property
+    def states(self):
+        return Counter(ts.state for ts in self.scheduler.tasks.values() if ts.prefix.name == self.name)
+
+
+class FakeCounts:
+    """Upstream's dictionary of how many tasks of each prefix are on workers and not long-running."""
+
+    def __init__(self, ws):
+        self.ws = ws
+
+    def __len__(self):
+        return len(self.ws.processing - self.ws.long_running)
+
+
 class FakeTask:
     def __init__(self, key, state, processing_on):
         self.key, self.state, self.processing_on, self.annotations = key, state, processing_on, None
@@ -101,11 +131,20 @@ def clock(monkeypatch):
     return clock
 
 
+def raised(error):
+    raise error
+
+
+def track(scheduler, cluster, windows):
+    scheduler.tracker = WorkTracker(scheduler, cluster, windows)
+    scheduler.transition = scheduler.tracker.hook(raised)
+
+
 def tracked(**states):
     scheduler = FakeScheduler(**states)
     cluster = ClusterLedger(at=0)
     windows: dict[str, ClusterWindow] = {}
-    scheduler.tracker = WorkTracker(scheduler, cluster, windows)
+    track(scheduler, cluster, windows)
     return scheduler, cluster, windows
 
 
@@ -310,6 +349,32 @@ def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
     assert scheduler.tasks["x"].annotations == {"priority": 1}
 
 
+def test_a_lost_result_that_is_forgotten_as_soon_as_it_is_there_again_is_no_repeat(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("x", stimulus_id="update-graph-1")
+    scheduler.compute("x")
+    for state in ("released", "waiting"):
+        scheduler.move("x", state, "handle-worker-cleanup-2")
+    scheduler.compute("x")
+    scheduler.move("x", "forgotten", "client-releases-keys-3")
+    assert scheduler.tracker.repeats[None].by_prefix() == {}
+
+
+def test_results_are_counted_for_the_worker_that_had_them(clock):
+    scheduler, cluster, _ = tracked()
+    first = cluster.worker_joined("tcp://a", "a", 1, at=0)
+    scheduler.tracker.worker_joined(first)
+    scheduler.ask("x", "y", "z", stimulus_id="update-graph-1")
+    scheduler.compute("x", "y")
+    scheduler.tracker.worker_left("tcp://a")
+    cluster.worker_left("tcp://a", at=1)
+    second = cluster.worker_joined("tcp://a", "a", 1, at=2)
+    scheduler.tracker.worker_joined(second)
+    scheduler.compute("z")
+    scheduler.tracker.catch_up()
+    assert (first.finished, second.finished) == (2, 1)
+
+
 def test_a_task_that_is_tried_again_is_not_marked(clock):
     scheduler, _, _ = tracked()
     scheduler.ask("x", stimulus_id="update-graph-1")
@@ -370,7 +435,7 @@ def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
 
 def test_after_a_restart_everything_is_counted_anew(clock):
     scheduler, cluster, _ = tracked(x="processing", y="memory")
-    scheduler.tasks.clear()
+    scheduler.restart()
     clock.now = 10
     scheduler.tracker.reset()
     assert (cluster.work.outstanding, scheduler.tracker.running) == (False, False)
@@ -414,39 +479,158 @@ MOVES = {
 }
 
 
-class WorkMachine(RuleBasedStateMachine):
-    """The tracker counts differences; the truth is counted from the tasks each time."""
+class Reference:
+    """What the tracker notes, by what it means: each transition is counted when it comes, and nothing is put off."""
 
-    keys = st.sampled_from([f"task-{i}" for i in range(6)])
+    def __init__(self, scheduler):
+        self.scheduler = scheduler
+        self.without_work = self.running = self.at = 0
+        self.was = self.holds()
+        self.first_task = None
+        self.finished = 0
+        self.asked = ""
+        self.computed, self.cut_short, self.marked = set(), set(), set()
+        self.repeats: dict[str, Counter] = {}
 
-    @initialize(states=st.lists(st.sampled_from(sorted(MOVES)), max_size=6))
-    def begin(self, states):
-        self.scheduler, self.cluster, _ = tracked(**{f"task-{i}": state for i, state in enumerate(states)})
+    def holds(self):
+        """Whether work is outstanding, and tasks run."""
+        busy = [ts for ts in self.scheduler.tasks.values() if ts not in self.scheduler.ws.long_running]
+        return any(ts.state in OUTSTANDING for ts in busy), any(ts.state == "processing" for ts in busy)
 
-    @rule(key=keys, which=st.integers(0, 5), stimulus=st.sampled_from(["update-graph", "cleanup"]))
-    def move(self, key, which, stimulus):
-        if key not in self.scheduler.tasks:
-            self.scheduler.add(key)
+    def follow(self, at):
+        """Something has happened."""
+        outstanding, running = self.was
+        self.without_work += 0 if outstanding else at - self.at
+        self.running += at - self.at if running else 0
+        self.at, self.was = at, self.holds()
+
+    def transition(self, key, start, finish, stimulus_id):
         ts = self.scheduler.tasks[key]
-        moves = MOVES[ts.state]
-        self.scheduler.move(key, moves[which % len(moves)], stimulus)
-        assert ts.nbytes >= 0 or not ts.annotations
+        if start == "memory" or finish == "forgotten":
+            self.cut_short.discard(key)
+        elif finish == "processing" and self.first_task is None:
+            self.first_task = self.at
+        elif (start, finish) == ("processing", "memory"):
+            self.finished += 1
+            if key not in self.computed:
+                self.computed.add(key)
+            elif ts not in self.marked:
+                self.repeats.setdefault(ts.prefix.name, Counter())[key] += 1
+        elif finish == "released":
+            if start == "erred":
+                self.asked = stimulus_id
+                self.cut_short.discard(key)
+            elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
+                self.cut_short.add(key)
+        elif (start, finish) == ("released", "waiting") and ts.nbytes >= 0:
+            if key in self.cut_short:
+                self.cut_short.discard(key)
+                return
+            self.computed.add(key)
+            (self.marked.discard if stimulus_id == self.asked else self.marked.add)(ts)
+
+
+class WorkMachine(RuleBasedStateMachine):
+    """The tracker looks when something may have changed, and counts later; the truth is counted each time."""
+
+    keys = st.sampled_from([f"{name}-{i}" for name in ("task", "sum") for i in range(3)])
+
+    def __init__(self):
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.clock = SimpleNamespace(now=0)
+        self.patch.setattr(outstanding.time, "monotonic_ns", lambda: self.clock.now)
+
+    def teardown(self):
+        self.patch.undo()
+
+    @initialize(states=st.dictionaries(keys, st.sampled_from(sorted(MOVES)), max_size=6), counts=st.booleans())
+    def begin(self, states, counts):
+        self.scheduler = FakeScheduler(**states)
+        if not counts:
+            del self.scheduler._task_prefix_count_global
+        self.cluster = ClusterLedger(at=0)
+        self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
+        self.windows: dict[str, ClusterWindow] = {}
+        self.reference = Reference(self.scheduler)
+        track(self.scheduler, self.cluster, self.windows)
+        self.tracker = self.scheduler.tracker
+        self.tracker.worker_joined(self.presence)
+        self.windows["window"] = ClusterWindow(self.cluster, at=0, running=self.tracker.running)
+
+    @rule(
+        key=keys,
+        moves=st.lists(st.integers(0, 5), min_size=1, max_size=6),
+        stimulus=st.sampled_from(["update-graph", "cleanup"]),
+        wanted=st.booleans(),
+    )
+    def move(self, key, moves, stimulus, wanted):
+        """A task moves on, some steps by one stimulus."""
+        for which in moves:
+            self.clock.now += 1
+            if key not in self.scheduler.tasks:
+                self.scheduler.add(key)
+            ts = self.scheduler.tasks[key]
+            ts.who_wants = {"client"} if wanted else set()
+            start = ts.state
+            finish = MOVES[start][which % len(MOVES[start])]
+            if finish == "memory":
+                ts.nbytes = 28
+            self.reference.at, at = self.clock.now, self.reference.at
+            self.reference.transition(key, start, finish, stimulus)
+            self.reference.at = at
+            self.scheduler.move(key, finish, stimulus)
+            self.reference.follow(self.clock.now)
+
+    @rule(stimulus=st.sampled_from(["update-graph", "cleanup"]))
+    def ask(self, stimulus):
+        self.tracker.asked(stimulus)
+        self.reference.asked = stimulus
+
+    @rule()
+    def catch_up(self):
+        self.tracker.catch_up()
+        assert self.presence.finished == self.reference.finished
 
     @rule(key=keys)
     def secede(self, key):
+        self.clock.now += 1
         self.scheduler.stream_handlers["long-running"](key=key, worker="tcp://a")
+        self.reference.follow(self.clock.now)
 
     @rule()
     def restart(self):
-        self.scheduler.tasks.clear()
-        self.scheduler.ws.long_running.clear()
-        self.scheduler.tracker.reset()
+        self.clock.now += 1
+        self.tracker.catch_up()
+        self.scheduler.restart()
+        self.tracker.reset()
+        self.reference.cut_short.clear()
+        self.reference.follow(self.clock.now)
+
+    @rule()
+    def repeats(self):
+        expected = {
+            prefix: (again.total(), max(again.values()) + 1) for prefix, again in self.reference.repeats.items()
+        }
+        assert self.tracker.repeats[None].by_prefix() == expected
+        assert self.presence.first_task == self.reference.first_task
 
     @invariant()
-    def the_counts_are_those_of_the_tasks(self):
-        busy = [ts for ts in self.scheduler.tasks.values() if ts not in self.scheduler.ws.long_running]
-        assert self.cluster.work.outstanding is any(ts.state in OUTSTANDING for ts in busy)
-        assert self.scheduler.tracker.running is any(ts.state == "processing" for ts in busy)
+    def what_holds_is_what_the_tasks_say(self):
+        outstanding, running = self.reference.holds()
+        assert self.cluster.work.outstanding is outstanding
+        assert self.tracker.running is running
+        assert self.scheduler.recomputed() == {
+            key for key, ts in self.scheduler.tasks.items() if ts in self.reference.marked
+        }
+        at = self.clock.now
+        assert self.cluster.work.without_work(at=at) == self.reference.without_work
+        ran = self.windows["window"].running.until(at)
+        assert sum(stop - start for start, stop in ran) == self.reference.running
+
+    @invariant()
+    def keys_are_watched_only_while_that_matters(self):
+        assert self.tracker._watched <= self.scheduler.tasks.keys()
 
 
 TestWorkMachine = WorkMachine.TestCase

@@ -72,7 +72,7 @@ def worker() -> Any:
 
 @pytest.fixture
 def gpu(worker) -> WorkerGpu:
-    return WorkerGpu(worker, TaskThreads(worker, pytest.fail))
+    return WorkerGpu(worker, TaskThreads(worker))
 
 
 def kernels(gpu: WorkerGpu) -> int:
@@ -124,7 +124,7 @@ def test_what_an_ended_watch_knows_can_still_be_asked(gpu, watches):
 
 @pytest.mark.parametrize("asking", ["use", "totals", "catch_up"])
 def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplog, asking):
-    threads = TaskThreads(worker, pytest.fail)
+    threads = TaskThreads(worker)
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
     gpu.start("auto")
@@ -147,7 +147,7 @@ def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplo
 
 
 def test_running_tasks_are_named_and_windows_end_when_the_meter_is_refused(worker, watches, monkeypatch):
-    threads = TaskThreads(worker, pytest.fail)
+    threads = TaskThreads(worker)
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
     gpu.start("auto")

@@ -11,8 +11,8 @@ from distributed.worker_state_machine import ComputeTaskEvent, FreeKeysEvent
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.ledger import Availability, Ledger
 from dask_efficiency.plugins.worker import loop_spills
-from dask_efficiency.plugins.worker.executor import ThreadRun
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills, sent_at
+from dask_efficiency.plugins.worker.task_meter import Run
 
 
 class Worker:
@@ -21,9 +21,7 @@ class Worker:
     def __init__(self) -> None:
         self.at_work = 0
         self.ledger = Ledger(2, at=0)
-        self.state = SimpleNamespace(
-            ready=[], waiting=set(), threads={}, executing=set(), stimulus_log=deque(["before"])
-        )
+        self.state = SimpleNamespace(ready=[], waiting=set(), executing=set(), stimulus_log=deque(["before"]))
         self.looked_back: list[int] = []
         self.spills = LoopSpills(
             SimpleNamespace(state=self.state, data={}),  # type: ignore[arg-type]
@@ -46,10 +44,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def run_of(start: int, stop: int) -> ThreadRun:
-    run = ThreadRun(7)
-    run.used = start, stop, 0
-    return run
+def run_of(start: int, stop: int, ident: int = 7) -> Run:
+    return start, stop, 0, ident, -1
 
 
 def ended(worker: Worker, start: int, stop: int) -> SlotReservation:
@@ -67,22 +63,21 @@ def test_an_ended_task_waited_for_what_was_spilled_before_and_after_its_thread_n
     reservation = ended(worker, 10, 55)
     for start, stop in ((5, 20), (30, 40), (45, 60)):
         worker.spills.watch._note(start, stop)
-    worker.state.threads["x"] = run_of(15, 50)
     # 10 to 15 before the thread began, 50 to 55 after it was done.
-    assert worker.spills.beside("x", reservation) == 10
+    assert worker.spills.beside(reservation, run_of(15, 50)) == 10
 
 
 def test_a_task_that_ran_in_no_thread_of_ours_may_have_waited_for_all_that_was_spilled(worker):
     reservation = ended(worker, 10, 55)
     worker.spill(5, 20)
-    assert worker.spills.beside("x", reservation) == 10
+    assert worker.spills.beside(reservation, run_of(10, 55, ident=0)) == 10
 
 
 def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker):
     worker.spill(5, 20)
-    assert worker.spills.beside("x", ended(worker, 20, 55)) is None
+    assert worker.spills.beside(ended(worker, 20, 55), run_of(20, 55)) is None
     worker.spills.watch.watching = True
-    assert worker.spills.beside("x", ended(worker, 60, 70)) == 0
+    assert worker.spills.beside(ended(worker, 60, 70), run_of(60, 70)) == 0
 
 
 def test_free_slots_are_booked_after_a_look_at_pauses(worker):

@@ -1,20 +1,42 @@
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.skew import Largest
 
 
-class Unasked:
-    """What an ended task is asked of; these tests say it themselves."""
+class Threads:
+    """A meter that a test says the runs of."""
+
+    def __init__(self) -> None:
+        self.meter = SimpleNamespace(done={}, windows=None)
+        self.claimed = 0
+
+    def elsewhere(self, key: Any, reservation: SlotReservation) -> Run:
+        return reservation.start, reservation.start + 5, 0, 0, -1
+
+
+class Spills:
+    """What was spilled beside each task, where somebody watches it."""
+
+    def __init__(self) -> None:
+        self.watch = SimpleNamespace(last=0, watching=True)
+        self.spilled: int | None = None
+
+    def beside(self, reservation: SlotReservation, run: Run) -> int | None:
+        return self.spilled
 
 
 class Worker:
@@ -28,16 +50,19 @@ class Worker:
         self.rated: list[tuple[str, int, int, float]] = []
         #: Nanoseconds that libraries' threads computed while each task waited.
         self.computed = 0
+        self.threads = Threads()
+        self.spills = Spills()
+        self.windows: list[tuple[TaskId, str]] = []
         self.pending = PendingTasks(
             self.ledger,
             FineMetrics(self.digests),
             self.log,
-            threads=Unasked(),
-            spills=Unasked(),
-            library=lambda reservation, waited: min(waited, self.computed),
+            threads=self.threads,
+            spills=self.spills,
+            library=lambda: lambda reservation, waited: min(waited, self.computed),
             use=self.known.get,
-            watched=pytest.fail,
-            rate=lambda *rate: self.rated.append(rate),
+            watched=lambda *window: self.windows.append(window),
+            rate=self.rated.extend,
         )
 
     def run(
@@ -56,9 +81,8 @@ class Worker:
         assert reservation is not None
         task = TaskId(1, start)
         self.log.append(key)
-        self.pending.tasks.append(
-            (key, reservation, outcome, (start, stop, cpu), None, -1.0, task if gpu else None, key)
-        )
+        run = start, stop, cpu, 1, -1
+        self.pending.tasks.append((key, reservation, outcome, run, -1.0, task if gpu else None, key))
         return task
 
     def finalized(self, at: int) -> dict[str, int]:
@@ -111,7 +135,7 @@ def test_what_the_gpu_did_for_a_task_is_not_the_libraries(worker):
 def test_the_time_before_and_after_a_thread_s_work_is_told_apart(worker):
     reservation = worker.ledger.reserve("x", "train", at=0)
     worker.ledger.release("x", at=100)
-    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (30, 80, 50), None, -1.0, None, "x"))
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (30, 80, 50, 1, -1), -1.0, None, "x"))
     worker.pending.all(at=100)
     assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20}
 
@@ -148,7 +172,8 @@ def test_how_long_the_loop_spilled_beside_a_task_comes_before_what_the_digests_s
     worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
     worker.ledger.reserve("x", "train", at=0)
     reservation = worker.ledger.release("x", at=100)
-    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), 25, -1.0, None, "x"))
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10, 1, -1), -1.0, None, "x"))
+    worker.spills.watch.last, worker.spills.spilled = 60, 25
     worker.pending.all(at=100)
     assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
 
@@ -157,7 +182,8 @@ def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
     worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
     worker.ledger.reserve("x", "train", at=0)
     reservation = worker.ledger.release("x", at=100)
-    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10), None, -1.0, None, "x"))
+    worker.pending.tasks.append(("x", reservation, Outcome.SUCCEEDED, (0, 30, 10, 1, -1), -1.0, None, "x"))
+    worker.spills.watch.watching = False
     worker.pending.all(at=100)
     assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
 
@@ -227,16 +253,6 @@ def test_the_activity_view_has_the_task_while_it_waits(worker):
     assert (active["thread-cpu"], active["gpu"], active["thread-noncpu"]) == (20, 80, 100)
 
 
-class Asked:
-    """A thread that was at work for 30 of the 100 of a task, without spilling."""
-
-    def beside(self, key: Any, reservation: Any) -> int:
-        return 0
-
-    def claim(self, key: Any, reservation: Any) -> tuple[tuple[int, int, int], None]:
-        return (reservation.start, reservation.start + 30, 10), None
-
-
 class Result:
     """A task's state after its end."""
 
@@ -250,7 +266,7 @@ def end(worker: Worker, key: str, ts: Any, outcome: Outcome = Outcome.SUCCEEDED)
     worker.ledger.reserve(key, "train", at=0)
     reservation = worker.ledger.release(key, at=100)
     assert reservation is not None
-    worker.pending._threads = worker.pending._spills = Asked()
+    worker.threads.meter.done[key] = 0, 30, 10, 1, -1
     worker.pending.ended(key, ts, reservation, outcome, None)
 
 
@@ -275,3 +291,50 @@ def test_without_a_window_the_size_of_a_short_task_s_result_is_not_looked_at(wor
     end(worker, "x", object())  # which has none
     worker.pending.all(at=100)
     assert worker.pending.sizes.close_window("w") == {}
+
+
+def seen(worker: Worker, *, start: int, stop: int, run: Run | None, used: tuple[int, int] | None = None) -> None:
+    """A task ended that held its slot from ``start`` to ``stop``."""
+    worker.ledger.reserve("x", "train", at=start)
+    reservation = worker.ledger.release("x", at=stop)
+    assert reservation is not None
+    if run is not None:
+        worker.threads.meter.done["x"] = run
+    worker.pending.ended("x", None, reservation, Outcome.SUCCEEDED, used)
+    assert worker.threads.meter.done == {}
+
+
+def test_a_run_is_claimed_once_and_its_cpu_counts_when_it_is_finalized(worker):
+    seen(worker, start=0, stop=100, run=(10, 90, 70, 1, -1))
+    assert worker.threads.claimed == 0
+    worker.pending.all(at=100)
+    assert worker.threads.claimed == 70
+    assert worker.finalized(100) == {"thread-cpu": 70, "thread-noncpu": 10, "overhead": 20, "running": 0}
+
+
+def test_a_task_that_ran_in_no_thread_of_ours_is_what_upstream_says(worker):
+    worker.threads.meter.windows = deque()
+    seen(worker, start=0, stop=100, run=None)
+    worker.pending.all(at=100)
+    assert worker.finalized(100) == {"thread-noncpu": 5, "overhead": 95, "running": 0}
+    assert worker.windows == []
+
+
+def test_a_task_that_left_its_slot_counts_as_measured_up_to_then_and_its_cpu_counts_whole(worker):
+    worker.threads.meter.windows = deque()
+    seen(worker, start=0, stop=100, run=(10, 500, 300, 1, -1), used=(40, 80))
+    worker.pending.all(at=500)
+    assert worker.threads.claimed == 300
+    assert worker.finalized(100) == {"thread-cpu": 40, "thread-noncpu": 40, "overhead": 20, "running": 0}
+    assert worker.windows == []
+
+
+def test_where_the_gpu_is_watched_a_run_within_its_slot_has_its_window(worker):
+    seen(worker, start=0, stop=10, run=(1, 9, 0, 7, -1))
+    assert worker.windows == []
+    worker.threads.meter.windows = deque()
+    seen(worker, start=10, stop=20, run=(11, 19, 0, 7, -1))
+    assert worker.windows == [(TaskId(7, 11), "train")]
+    # Part of it lay before its slot was taken: then whose the GPU time was is not known.
+    seen(worker, start=20, stop=30, run=(19, 29, 0, 7, -1))
+    assert len(worker.windows) == 1

@@ -15,9 +15,9 @@ import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.activity import SlotReservation
-from dask_efficiency.plugins.worker.executor import TaskMeter
 from dask_efficiency.plugins.worker.gil import has_gil
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
+from tests.plugins.worker.test_task_meter import Worker
 from tests.plugins.worker.threads_in_states import needs_threads, until
 
 KEY = ("span", "inc")
@@ -29,31 +29,34 @@ class Scene:
 
     def __init__(self, reservation_of=None):
         self.numbers = itertools.count()
-        self.meter = TaskMeter(lambda error: None)
         self.pool = ThreadPoolExecutor(4, thread_name_prefix="Dask-Default-Threads")
-        self.worker = SimpleNamespace(
-            executors={"default": self.pool}, active_threads={}, state=SimpleNamespace(executing=set())
-        )
+        self.worker = Worker()
+        self.worker.executors = {"default": self.pool}
+        self.worker.state = SimpleNamespace(executing=set())
+        self.meter = self.worker.meter
+        self.meter.attach()
         reservation = SlotReservation("inc", "span", False, 0)
         self.sampler = WaitingSampler(
-            self.worker, SimpleNamespace(metered=(self.meter,)), reservation_of or (lambda key: reservation)
+            self.worker, SimpleNamespace(meter=self.meter), reservation_of or (lambda key: reservation)
         )
 
     def submit(self, function):
         name = f"inc-{next(self.numbers)}"
 
         def task():
-            ident = threading.get_ident()
-            self.worker.active_threads[ident] = name
             try:
-                function()
+                return self.worker.run(function, name)
             finally:
-                del self.worker.active_threads[ident]
                 executing.remove(name)
 
         executing = self.worker.state.executing
         executing.add(name)
-        return self.meter.submit(self.pool.submit, task)
+        return self.pool.submit(task)
+
+    def stop(self):
+        self.sampler.stop()
+        self.meter.detach()
+        self.pool.shutdown(wait=False)
 
     def sampled(self):
         self.sampler.tick_now()
@@ -64,8 +67,7 @@ class Scene:
 def scene():
     scene = Scene()
     yield scene
-    scene.sampler.stop()
-    scene.pool.shutdown(wait=False)
+    scene.stop()
 
 
 @needs_threads
@@ -115,8 +117,8 @@ def test_it_is_asleep_while_nothing_runs_and_a_task_wakes_it(scene):
     until(lambda: scene.meter.wake is not None)
     done = threading.Event()
     scene.submit(done.wait)
-    assert scene.meter.wake is None
     until(lambda: scene.sampled().get("lock", 0) > 0)
+    assert scene.meter.wake is None
     done.set()
     until(lambda: scene.meter.wake is not None)
 
@@ -133,13 +135,12 @@ def test_what_fails_is_logged_once_and_nothing_is_guessed_after_it(caplog):
         future = scene.submit(done.wait)
         until(lambda: caplog.records)
         done.set()
-    assert future.result(60) is None
+    assert future.result(60)["op"] == "task-finished"
     scene.sampler.tick_now()
     assert "ZeroDivisionError: oh" in scene.sampler.off
     assert len(caplog.records) == 1
     assert scene.sampler.sums.explain({"inc": 5}) == {"inc": {"unknown": 5}}
-    scene.sampler.stop()
-    scene.pool.shutdown(wait=False)
+    scene.stop()
 
 
 @needs_threads
@@ -206,7 +207,7 @@ def test_threads_that_come_and_go_and_forks_and_the_end_of_the_process_harm_nobo
         while not all(future.done() for future in futures):
             scene.sampler.tick_now()
             time.sleep(0.001)
-        for future in futures: future.result()
+        assert {future.result()["op"] for future in futures} == {"task-finished"}
         assert scene.sampler.off is None, scene.sampler.off
         assert scene.sampler.close_window("w").profile
         scene.submit(lambda: time.sleep(0.2))

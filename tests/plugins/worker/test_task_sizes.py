@@ -31,11 +31,11 @@ def task(
     outcome: Outcome = Outcome.SUCCEEDED,
 ) -> Any:
     """A task that ended, in seconds."""
-    times = round(began * SECOND), round(stopped * SECOND), 0
-    reservation = SlotReservation(prefix, "", False, times[0])
-    reservation.ns = times[1] - times[0]
+    run = round(began * SECOND), round(stopped * SECOND), 0, 1, -1
+    reservation = SlotReservation(prefix, "", False, run[0])
+    reservation.ns = run[1] - run[0]
     reservation.nbytes = nbytes
-    return key, reservation, outcome, times, None, -1.0, None, None
+    return key, reservation, outcome, run, -1.0, None, None
 
 
 def skew(sizes: SizesByWindow, window: str = "w") -> dict[str, Skew]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -10,96 +10,103 @@ import pytest
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.threads import TaskThreads
+from tests.plugins.worker.test_task_meter import Worker
 
 
 @pytest.fixture
 def worker():
-    executors = {"default": ThreadPoolExecutor(2), "actor": ThreadPoolExecutor(1)}
-    yield SimpleNamespace(
-        executors=dict(executors),
-        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set(), long_running=set()),
-        active_threads={},
-        active_threads_lock=threading.Lock(),
-    )
-    for executor in executors.values():
-        executor.shutdown()
+    worker = Worker()
+    worker.pool = ThreadPoolExecutor(2)
+    worker.executors = {"default": worker.pool, "processes": object()}
+    worker.state = SimpleNamespace(stimulus_log=[None], executing=set(), long_running=set())
+    yield worker
+    worker.pool.shutdown()
 
 
 @pytest.fixture
-def threads(worker) -> TaskThreads:
-    threads = TaskThreads(worker, pytest.fail)
+def threads(worker) -> Iterator[TaskThreads]:
+    threads = TaskThreads(worker)
     threads.attach()
-    return threads
-
-
-def task_of(*seen: Any) -> dict[str, Any]:
-    """What upstream's function that runs a task gives."""
-    return {"op": "task-finished", "thread": threading.get_ident()}
-
-
-def submit(worker: Any, run: Callable[[], Any]) -> Future[Any]:
-    """Submit to a worker's executor as upstream does: a closure over arguments, the worker's table among them."""
-    args = (run, worker.active_threads)
-    return worker.executors["default"].submit(lambda: args[0]())
-
-
-def test_the_worker_s_executors_stay_its_own_and_are_left_as_they_were(worker):
-    own = dict(worker.executors)
-    before = [dict(vars(executor)) for executor in own.values()]
-    threads = TaskThreads(worker, pytest.fail)
-    threads.attach()
-    assert worker.executors == own
-    assert submit(worker, task_of).result()["thread"].used
+    yield threads
     threads.restore()
-    assert worker.executors == own
-    assert all("submit" not in vars(executor) for executor in own.values())
-    assert [vars(executor).keys() for executor in own.values()] == [attributes.keys() for attributes in before]
 
 
-def test_an_executor_under_two_names_is_metered_once(worker):
-    worker.executors["same"] = worker.executors["default"]
-    threads = TaskThreads(worker, pytest.fail)
-    threads.attach()
-    assert len(threads.metered) == 2
-    threads.restore()
-    assert "submit" not in vars(worker.executors["same"])
+def submit(worker: Any, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
+    """A task, in a thread of the worker's."""
+    return worker.pool.submit(worker.run, function, key)
+
+
+def ran(worker: Any, threads: TaskThreads, key: str = "key") -> Run:
+    """What a task used that has run."""
+    submit(worker, key=key).result()
+    return threads.meter.done[key]
+
+
+class Going:
+    """A task that is at work until the block ends."""
+
+    def __init__(self, worker: Any) -> None:
+        self._begun, self._go_on = threading.Event(), threading.Event()
+        self._future = submit(worker, self._work)
+
+    def _work(self) -> None:
+        self._begun.set()
+        self._go_on.wait()
+
+    def __enter__(self) -> None:
+        self._begun.wait()
+
+    def __exit__(self, *raised: object) -> None:
+        self._go_on.set()
+        self._future.result()
+
+
+def test_threads_of_tasks_are_those_of_the_thread_pools(worker, threads):
+    assert threads.native_ids() == set()
+    native_id = worker.pool.submit(threading.get_native_id).result()
+    assert threads.native_ids() == {native_id}
+
+
+def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(worker, threads):
+    first = ran(worker, threads, "first")
+    second = ran(worker, threads, "second")
+    assert threads.cpu() == first[2] + second[2]
+    threads.claimed += threads.meter.done.pop("first")[2]
+    assert threads.cpu() == first[2] + second[2]
+    with Going(worker):
+        assert threads.cpu() >= first[2] + second[2]
+
+
+def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(worker, threads, monkeypatch):
+    monkeypatch.setattr("dask_efficiency.plugins.worker.threads.MAX_UNCLAIMED", 3)
+    cpu = sum(ran(worker, threads, str(i))[2] for i in range(5))
+    assert threads.cpu() == cpu
+    assert list(threads.meter.done) == ["2", "3", "4"]
 
 
 def test_windows_are_noted_from_the_first_question_on(worker, threads):
-    submit(worker, task_of).result()
+    ran(worker, threads)
     assert not threads.watched
     assert threads.windows() == []
     assert threads.watched
-    run = submit(worker, task_of).result()["thread"]
-    start, stop, _ = run.used
-    assert threads.windows() == [(TaskId(run, start), stop)]
+    start, stop, _, ident, _ = ran(worker, threads)
+    assert threads.windows() == [(TaskId(ident, start), stop)]
     assert threads.windows() == []
 
 
 def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, threads):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def work() -> dict[str, Any]:
-        begun.set()
-        go_on.wait()
-        return task_of()
-
-    future = submit(worker, work)
-    begun.wait()
-    (running,) = threads.windows()
-    worker.active_threads[running.task.thread] = "key"
-    assert running.stop == -1
-    assert threads.running() == {running.task: "key"}
-    go_on.set()
-    run = future.result()["thread"]
-    assert threads.windows() == [(running.task, run.used[1])]
+    with Going(worker):
+        (running,) = threads.windows()
+        assert running.stop == -1
+        assert threads.running() == {running.task: "key"}
+    assert threads.windows() == [(running.task, threads.meter.done["key"][1])]
 
 
-def test_a_function_that_raises_ends_its_window(worker, threads):
+def test_a_task_that_fails_ends_its_window(worker, threads):
     threads.windows()
-    with pytest.raises(ZeroDivisionError):
-        submit(worker, lambda: 1 / 0).result()
+    submit(worker, lambda: 1 / 0).result()
     assert len(threads.windows()) == 1
     assert threads.windows() == []
 
@@ -113,25 +120,25 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids(worker, 
 
     threads.windows()
     threads.surround(around)
-    run = submit(worker, task_of).result()["thread"]
-    task = TaskId(run, run.used[0])
-    assert calls == [("before", task, run), ("after", task, run)]
+    start, _, _, ident, _ = ran(worker, threads)
+    task = TaskId(ident, start)
+    assert calls == [("before", task, ident), ("after", task, ident)]
     threads.unwatch()
-    submit(worker, task_of).result()
+    ran(worker, threads)
     assert len(calls) == 2
     assert not threads.watched
 
 
-def test_the_window_of_an_ended_task_is_found_by_its_run(worker, threads):
-    threads.windows()
-    run = submit(worker, task_of).result()["thread"]
-    start, stop, cpu = run.used
-    worker.state.threads["key"] = run
-    assert threads.claim("key", reservation(start - 5, stop + 5)) == ((start, stop, cpu), TaskId(run, start))
-    assert threads.cpu() == cpu
-    # Part of it lay before its slot was taken: then whose the GPU time was is not known.
-    worker.state.threads["key"] = run
-    assert threads.claim("key", reservation(start + 1, stop + 5)) == ((start, stop, cpu), None)
+def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(worker, threads):
+    held = reservation(1_000, 2_000)
+    assert threads.elsewhere("key", held) == (1_000, 1_000, 0, 0, -1)
+    assert threads.not_measured == 0
+    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
+    assert threads.elsewhere("another", held) == (1_000, 1_000, 0, 0, -1)
+    assert threads.elsewhere("key", held) == (1_000, 1_600, 0, 0, -1)
+    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=6.0))
+    assert threads.elsewhere("key", held) == (1_000, 2_000, 0, 0, -1)
+    assert threads.not_measured == 600 + 1_000
 
 
 def reservation(start: int, stop: int) -> SlotReservation:
@@ -158,8 +165,7 @@ def no_library(reservation: SlotReservation, waited: int) -> int:
 
 
 def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
-    run = submit(worker, task_of).result()["thread"]
-    start, stop, cpu = run.used
+    start, stop, cpu, *_ = ran(worker, threads, "first")
     # One is done, which took its slot first; the other has not begun.
     held = executing(worker, first=start - 100, second=start - 50)
     spilled = overlap((start - 60, start - 40), (start, stop), (stop, stop + 30))
@@ -171,22 +177,24 @@ def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done
 
 
 def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threads):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def work() -> dict[str, Any]:
-        worker.active_threads[threading.get_ident()] = "key"
-        begun.set()
-        go_on.wait()
-        return task_of()
-
-    future = submit(worker, work)
-    begun.wait()
-    try:
+    with Going(worker):
         held = executing(worker, key=0)
         assert threads.waiting() == 0
         used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)), lambda reservation, waited: waited)["key"]
-    finally:
-        go_on.set()
     assert (used.gpu, used.library, used.spill) == (0, used.wall - used.cpu, 5)
-    future.result()
     assert threads.waiting() == 1
+
+
+@pytest.mark.parametrize(
+    "task", [{"annotations": {"executor": "processes"}}, {"run_spec": SimpleNamespace(is_coro=True)}, {}]
+)
+def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(worker, threads, task):
+    if not task:
+        threads.restore()  # there is no meter
+    worker.state.executing = [
+        SimpleNamespace(**{"key": "x", "start_time": 0.0, "annotations": {}, "run_spec": None, **task})
+    ]
+    used = threads.so_far({"x": reservation(0, 10)}, overlap((0, 10)), no_library)["x"]
+    assert used.wall > 1e18
+    assert (used.cpu, used.spill) == (0, 0)
+    assert threads.waiting() == 0

@@ -1,0 +1,235 @@
+"""WorkerHooks: tells a worker's ledger what Dask's transitions mean for its slots, and why free ones are free."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from distributed.core import Status
+from distributed.worker_state_machine import PauseEvent, UnpauseEvent
+
+from dask_efficiency.ledger import Availability, Ledger
+from dask_efficiency.plugins.worker.cost import HookCost, TimedHooks
+from dask_efficiency.plugins.worker.loop_spills import LoopSpills
+from dask_efficiency.plugins.worker.pending import BATCH, PendingTasks
+from dask_efficiency.plugins.worker.recorder import WorkerRecorder
+from dask_efficiency.plugins.worker.transitions import Transitions, matters
+from dask_efficiency.slots import SlotTracker
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+#: Events of upstream's that the ledger is told of without a hook.
+_PAUSES = frozenset({PauseEvent, UnpauseEvent})
+
+#: Looked up for every task: the attributes of an enum's class are slow.
+_RUNNING = Status.running
+
+#: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
+_LOOK_BACK_NS = 50_000_000
+
+
+class WorkerHooks:
+    """Follows one worker's tasks; all its methods are called on the event loop.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    ledger
+        The accounts of its slots.
+    pending
+        Who finalizes the tasks that ended.
+    spills
+        In which times the event loop spilled.
+    failed
+        Called where something of this fails.
+    recorder_failed
+        Called where a recorder fails.
+    at
+        Now, in monotonic nanoseconds.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        ledger: Ledger,
+        pending: PendingTasks,
+        spills: LoopSpills,
+        *,
+        failed: Callable[[Exception], object],
+        recorder_failed: Callable[[Exception], object],
+        at: int,
+    ) -> None:
+        self.cost = HookCost()
+        self.slots = SlotTracker(worker.state, ledger, pending, at=at)
+        self._worker = worker
+        self._state = worker.state
+        self._ledger = ledger
+        self._pending = pending
+        self._spills = spills
+        self._failed = failed
+        self._recorder_failed = recorder_failed
+        self._recorder: WorkerRecorder | None = None
+        self._transitions = Transitions(worker)
+        self._plugin: Any = None
+        #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
+        self._ended = pending.tasks
+        self._batch = 1
+        self._looked_at = at
+        #: Status, tasks waiting and tasks constrained as the ledger knows them.
+        self._status: Status | None = None
+        self._waiting = self._constrained = 0
+        self.cost.next_interval(worker.state.executed_count)
+        self.observe(at)
+
+    # -- coming and going --------------------------------------------------------------------
+
+    def attach(self, plugin: Any) -> None:
+        """Have upstream call the hooks; the worker's data is watched by now."""
+        self._plugin = plugin
+        self._batch = BATCH if self._spills.watch.watching else 1
+        self._place()
+
+    def detach(self) -> None:
+        """Have it call them no more."""
+        self._plugin = None
+        self._transitions.detach()
+
+    def record(self, recorder: WorkerRecorder | None) -> None:
+        """Tell a recorder of every transition, or nobody."""
+        self._recorder = self.slots.recorder = recorder
+        self._place()
+
+    def sample(self) -> None:
+        """Time the hooks of the tasks that come next; called at each heartbeat."""
+        self.cost.next_interval(self._state.executed_count)
+        self._place(timed=True)
+
+    def _place(self, *, timed: bool = False) -> None:
+        if self._plugin is not None:
+            hooks = TimedHooks(self, self.cost, self._place) if timed else self
+            note = None if self._recorder is None else self._recorder.transition
+            self._transitions.attach(self._plugin, hooks, note=note)
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    def taken(self, ts: Any) -> None:
+        """A task became ``executing``."""
+        try:
+            at = monotonic_ns()
+            if at - self._looked_at > _LOOK_BACK_NS:
+                self.look_back(at)
+            ledger = self._ledger
+            if ledger.undecided:
+                self._spills.delayed(at)
+            self.slots.taken(ts, at)
+            if ledger.slots_free:
+                self._look(at)
+        except Exception as error:
+            self._failed(error)
+
+    def succeeded(self, ts: Any) -> None:
+        """A task went from ``executing`` to ``memory``."""
+        try:
+            at = monotonic_ns()
+            if len(self._ended) >= self._batch:
+                self._pending.former()
+            ledger = self._ledger
+            if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
+                self.look_back(at)
+            self.slots.succeeded(ts.key, ts, at)
+            if ledger.slots_free:
+                self._look(at)
+        except Exception as error:
+            self._failed(error)
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """A task changed its state in any other way that matters to slots."""
+        try:
+            at = monotonic_ns()
+            if len(self._ended) >= self._batch:
+                self._pending.former()
+            ledger = self._ledger
+            if ledger.slots_free:
+                if at - self._looked_at > _LOOK_BACK_NS:
+                    self.look_back(at)
+                if ledger.undecided and finish == "executing":
+                    self._spills.delayed(at)
+            self.slots.transition(key, start, finish, at)
+            if ledger.slots_free:
+                self._look(at)
+        except Exception as error:
+            self._failed(error)
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Dask's hook for plugins, where there is no other."""
+        if self._recorder is not None:
+            try:
+                self._recorder.transition(key, start, finish)
+            except Exception as error:
+                self._recorder_failed(error)
+        if matters(start, finish):
+            self.transition(key, start, finish)
+
+    # -- why slots are free --------------------------------------------------------------------
+
+    def _look(self, at: int) -> None:
+        """Tell the ledger if free slots are free for another reason than before."""
+        self._looked_at = at
+        state = self._state
+        if (
+            len(state.waiting) != self._waiting
+            or (state.total_resources and len(state.constrained) != self._constrained)
+            or self._worker.status is not self._status
+        ):
+            self.observe(at)
+
+    def observe(self, at: int) -> None:
+        """Tell the ledger why its free slots are free."""
+        state = self._state
+        waiting, constrained = len(state.waiting), len(state.constrained)
+        status = self._worker.status
+        self._looked_at = at
+        self._waiting, self._constrained, self._status = waiting, constrained, status
+        if status is _RUNNING:
+            availability = Availability.RUNNING
+        elif status is Status.paused:
+            availability = Availability.PAUSED
+        else:
+            availability = Availability.RETIRING
+        self._ledger.observe(availability, waiting, constrained, at=at)
+
+    def look_back(self, at: int) -> None:
+        """Pause and unpause fire no hook: record those since the last look at their exact time."""
+        now_ns, wall = monotonic_ns(), time.time()
+        looked_at, self._looked_at = self._looked_at, at
+        log = self._state.stimulus_log
+        # How many events may be new, and whether any of them is looked for: there may be many since the last look.
+        new = 1
+        while new < len(log) and (log[-new].handled or wall) > wall - (now_ns - looked_at) / 1e9:
+            new *= 2
+        if _PAUSES.isdisjoint(map(type, islice(reversed(log), new))):
+            return
+        changes: list[tuple[int, Availability]] = []
+        stopped = Availability.PAUSED
+        if self._worker.status not in (Status.running, Status.paused):
+            stopped = Availability.RETIRING
+        for event in islice(reversed(log), new):
+            if event.handled is None:
+                continue
+            handled = now_ns - round((wall - event.handled) * 1e9)
+            if handled <= looked_at:
+                break
+            if isinstance(event, PauseEvent):
+                changes.append((handled, stopped))
+            elif isinstance(event, UnpauseEvent):
+                changes.append((handled, Availability.RUNNING))
+                stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
+        if changes:
+            self._status = None
+        for handled, availability in reversed(changes):
+            self._ledger.turn(availability, at=min(handled, at))

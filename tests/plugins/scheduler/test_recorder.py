@@ -1,0 +1,400 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.plugins.scheduler import recorder as module
+from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
+from dask_efficiency.slots import RECOMPUTED
+from dask_efficiency.trace import recorder as trace_recorder
+from dask_efficiency.trace.recorder import SERIES
+from dask_efficiency.trace.schema import STATES
+from dask_efficiency.trace.tables import MISSING
+
+WORKERS = ("tcp://a", "tcp://b")
+MOVES = {
+    "released": ["waiting", "forgotten"],
+    "waiting": ["processing", "queued", "waiting", "no-worker", "released", "memory"],
+    "queued": ["processing", "released"],
+    "no-worker": ["processing", "released"],
+    "processing": ["memory", "memory", "erred", "released"],
+    "memory": ["released", "forgotten", "erred"],
+    "erred": ["released", "forgotten"],
+}
+
+
+class FakeScheduler:
+    """As much of a scheduler as is recorded."""
+
+    def __init__(self) -> None:
+        self.bandwidth = 1e8
+        self.tasks: dict[str, SimpleNamespace] = {}
+        self.workers = {address: self.worker(address) for address in WORKERS}
+        self.periodic_callbacks: dict[str, Any] = {}
+        self.stream_handlers: dict[str, Any] = dict.fromkeys(
+            ("client-releases-keys", "steal-response", "worker-status-change"), lambda **message: None
+        )
+        self.extensions = {
+            "spans": SimpleNamespace(spans={f"id-{i}": SimpleNamespace(name=("s", str(i))) for i in "01"})
+        }
+
+    @staticmethod
+    def worker(address: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            address=address,
+            name=address,
+            host="h",
+            nthreads=1,
+            memory_limit=0,
+            resources={},
+            processing=set(),
+            metrics={},
+        )
+
+    def add(self, key: str, needs: tuple[str, ...] = ()) -> SimpleNamespace:
+        number = len(self.tasks)
+        ts = SimpleNamespace(
+            key=key,
+            state="released",
+            prefix=SimpleNamespace(name=key.partition("-")[0]),
+            group=SimpleNamespace(span_id=f"id-{number % 2}" if number % 5 else None),
+            priority=(0, 1, number) if number % 7 else ((0, 1.5, number) if number % 2 else None),
+            dependencies={self.tasks[need] for need in needs if need in self.tasks},
+            host_restrictions=set(),
+            worker_restrictions=set(),
+            resource_restrictions={},
+            loose_restrictions=False,
+            retries=number % 3,
+            actor=False,
+            annotations=None,
+            nbytes=-1,
+            processing_on=None,
+            run_id=None,
+        )
+        # As upstream's: a set of them is in no order.
+        self.tasks[key] = Hashed(ts)
+        return self.tasks[key]
+
+
+class Hashed(SimpleNamespace):
+    def __init__(self, ts: SimpleNamespace) -> None:
+        super().__init__(**vars(ts))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Reference:
+    """What a recorder notes, by what it means: everything is read and noted when it happens, and nothing is dropped."""
+
+    def __init__(self, scheduler: FakeScheduler) -> None:
+        self.scheduler = scheduler
+        self.numbers: dict[str, int] = {}
+        self.read: set[str] = set()
+        self.names: dict[str, dict[str, int]] = {name: {} for name in ("prefixes", "spans", "clients", "kinds")}
+        self.tasks: list[list[Any]] = []
+        self.constraints: dict[str, Any] = {}
+        self.wanted: set[int] = set()
+        self.rows: dict[str, list[tuple[Any, ...]]] = {
+            name: [] for name in ("edges", "log", "stimuli", "computed", "recomputed", "removals", "graphs", "releases")
+        }
+        self.stimulus = ""
+        self.taking_in = ("", MISSING)
+
+    def named(self, kind: str, name: str) -> int:
+        return self.names[kind].setdefault(name, len(self.names[kind]))
+
+    def number(self, key: str) -> int:
+        if key not in self.numbers:
+            self.numbers[key] = len(self.tasks)
+            self.tasks.append([MISSING, MISSING, MISSING, (0, 0, 0)])
+        return self.numbers[key]
+
+    def meet(self, key: str, graph: int = MISSING) -> int:
+        ts = self.scheduler.tasks.get(key)
+        task = self.number(key)
+        if key in self.read:
+            return task
+        self.read.add(key)
+        if ts is None:
+            return task
+        span = self.scheduler.extensions["spans"].spans.get(ts.group.span_id)
+        row = [self.named("prefixes", ts.prefix.name), self.named("spans", "/".join(span.name) if span else ""), graph]
+        priority = (0, 0, 0) if ts.priority is None else tuple(map(int, ts.priority))
+        self.tasks[task] = [*row, priority]
+        if ts.retries:
+            self.constraints[str(task)] = {"retries": ts.retries}
+        for dependency in ts.dependencies:
+            self.rows["edges"].append((task, self.number(dependency.key)))
+        return task
+
+    def graph(self, keys: list[str], wanted: set[str], client: str, stimulus: str, received: int, at: int) -> None:
+        number = len(self.rows["graphs"])
+        self.rows["graphs"].append((self.named("clients", client), received, at))
+        self.taking_in = stimulus, number
+        for key in keys:
+            task = self.meet(key, number)
+            if self.tasks[task][2] == MISSING and key in self.scheduler.tasks:
+                self.tasks[task][2] = number
+            if key in wanted:
+                self.wanted.add(task)
+
+    def transition(
+        self, at: int, key: str, start: str, finish: str, stimulus: str, worker: int, extra: int, startstops: Any = ()
+    ) -> None:
+        for part in reversed(startstops):
+            if part["action"] == "compute":
+                self.rows["computed"].append((len(self.rows["log"]), part["start"], part["stop"]))
+                break
+        if stimulus != self.stimulus:
+            self.stimulus = stimulus
+            kind, _, when = stimulus.rpartition("-")
+            made = int(float(when) * 1e9)
+            graph = self.taking_in[1] if self.taking_in[0] == stimulus else MISSING
+            sender = worker if kind in ("task-finished", "task-erred") else MISSING
+            # The worker that a message came from is joined to the trace later.
+            self.rows["stimuli"].append((self.named("kinds", kind), made if made > 10**17 else MISSING, graph, sender))
+        if finish == "forgotten" and key not in self.numbers:
+            return
+        task = self.numbers[key] if finish == "forgotten" else self.meet(key)
+        code = STATES.index(start) * len(STATES) + STATES.index(finish)
+        self.rows["log"].append((at, task, worker, code, extra, len(self.rows["stimuli"]) - 1))
+
+    def released(self, at: int, client: str, keys: list[str]) -> None:
+        number = self.named("clients", client)
+        self.rows["releases"] += [(at, number, self.numbers[key]) for key in keys if key in self.numbers]
+
+
+class Cluster:
+    """A scheduler that is recorded, and the reference that hears the same."""
+
+    def __init__(self, max_tasks: int) -> None:
+        self.now = 1_000
+        self.scheduler = FakeScheduler()
+        for key in ("old-0", "old-1", "old-2"):
+            self.scheduler.add(key, ("old-0",))
+        self.metered: list[tuple[Any, ...]] = []
+        self.recorder = ClusterRecorder(self.scheduler, pytest.fail, max_tasks=max_tasks)  # type: ignore[arg-type]
+        self.hook = self.recorder.hook(
+            lambda *args, stimulus_id, worker="", **_: self.metered.append((*args, stimulus_id, worker))
+        )
+        self.moved: list[tuple[Any, ...]] = []
+        self.reference = Reference(self.scheduler)
+        self.stimuli = itertools.count(1)
+        self.runs = itertools.count(1)
+        self.stimulus = self.cause("begin")
+
+    def clock(self) -> int:
+        return self.now
+
+    def cause(self, kind: str) -> str:
+        # Some say when they were made.
+        number = next(self.stimuli)
+        return f"{kind}-{number}" if number % 3 else f"{kind}-{1_700_000_000 + number}.5"
+
+    def graph(self, keys: list[str], needs: dict[str, tuple[str, ...]], wanted: set[str]) -> None:
+        for key in sorted(keys):
+            if key not in self.scheduler.tasks:
+                self.scheduler.add(key, needs.get(key, ()))
+        self.now += 1
+        self.stimulus = self.cause("graph")
+        self.recorder.graph_taken_in("client", keys, wanted, self.stimulus)
+        self.reference.graph(keys, wanted, "client", self.stimulus, self.now, self.now)
+
+    def move(self, key: str, which: int, same_stimulus: bool, variant: int) -> None:
+        ts = self.scheduler.tasks.get(key)
+        if ts is None:
+            return
+        self.now += 1
+        start = ts.state
+        finish = ts.state = MOVES[start][which % len(MOVES[start])]
+        reported: dict[str, Any] = {}
+        worker = extra = MISSING
+        startstops: tuple[dict[str, Any], ...] = ()
+        if finish == "processing":
+            worker = variant % len(WORKERS)
+            ts.processing_on, ts.run_id = self.scheduler.workers[WORKERS[worker]], next(self.runs)
+            ts.annotations = (None, {"a": 1}, {"a": 1, RECOMPUTED: True})[variant % 3]
+            extra = ts.run_id
+            if variant % 3 == 2:
+                self.reference.rows["recomputed"].append((extra,))
+        elif finish == "memory":
+            ts.nbytes = extra = 28 + variant
+        if start == "processing":
+            transfer, compute = (
+                {"action": name, "start": i, "stop": i + 0.5} for i, name in enumerate(("get", "compute"))
+            )
+            worker = variant % len(WORKERS)
+            reported = {
+                "worker": WORKERS[worker],
+                "thread": 1,
+                "startstops": ((compute,), (), (transfer, compute), (compute, transfer), (transfer,))[variant % 5],
+            }
+            if finish == "memory":
+                startstops = reported["startstops"]
+                reported |= {"nbytes": extra, "type": b""}
+            elif finish == "erred":
+                ts.retries = max(0, ts.retries - 1)
+            elif variant % 3 == 0:
+                worker, reported = MISSING, {}
+        if not same_stimulus:
+            self.stimulus = self.cause("task-finished" if reported else "cleanup")
+        self.reference.transition(self.now, key, start, finish, self.stimulus, worker, extra, startstops)
+        self.hook(key, start, finish, stimulus_id=self.stimulus, **reported)
+        self.moved.append((key, start, finish, self.stimulus, reported.get("worker", "")))
+        if finish == "forgotten":
+            del self.scheduler.tasks[key]
+
+    def run(self, keys: list[tuple[str, int]]) -> None:
+        """As far as they can, tasks wait, are processed, and end."""
+        for key, variant in keys:
+            for which, same_stimulus in ((0, True), (0, True), (variant % 4, False)):
+                self.move(key, which, same_stimulus, variant)
+
+    def release(self, keys: list[str]) -> None:
+        self.now += 1
+        self.scheduler.stream_handlers["client-releases-keys"](client="client", keys=keys)
+        self.reference.released(self.now, "client", keys)
+
+    def steal(self, key: str) -> None:
+        ts = self.scheduler.tasks.get(key)
+        if ts is not None and ts.state == "processing":
+            self.now += 1
+            ts.run_id = next(self.runs)
+            self.stimulus = self.cause("steal")
+            self.recorder._stolen(ts, self.stimulus)
+            if RECOMPUTED in (ts.annotations or ()):
+                self.reference.rows["recomputed"].append((ts.run_id,))
+            thief = WORKERS.index(ts.processing_on.address)
+            self.reference.transition(self.now, key, "processing", "processing", self.stimulus, thief, ts.run_id)
+
+    def columns(self) -> tuple[dict[str, list[Any]], Any]:
+        packed = self.recorder._recorder.freeze().pack()
+        return {name: column.tolist() for name, column in packed.columns.items()}, packed
+
+
+KEYS = [f"{name}-{i}" for name in ("inc", "sum") for i in range(5)] + ["old-0", "old-1", "old-2"]
+keys = st.sampled_from(KEYS)
+variants = st.integers(0, 59)
+graphs = st.tuples(
+    st.just("graph"),
+    st.lists(keys, unique=True, max_size=8),
+    st.dictionaries(keys, st.lists(keys, max_size=3).map(tuple), max_size=8),
+    st.sets(keys, max_size=4),
+)
+steps = st.one_of(
+    graphs,
+    *[st.tuples(st.just("move"), keys, st.integers(0, 5), st.booleans(), variants)] * 6,
+    st.tuples(st.just("release"), st.lists(keys, max_size=3)),
+    st.tuples(st.just("steal"), keys),
+    st.just(("freeze",)),
+    st.just(("heartbeat",)),
+    st.tuples(st.just("run"), st.lists(st.tuples(keys, variants), max_size=5)),
+)
+
+
+def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
+    for action, *args in program:
+        if action == "freeze":
+            cluster.recorder.freeze()
+        elif action == "heartbeat":
+            cluster.recorder.take_heartbeats({})
+        else:
+            getattr(cluster, action)(*args)
+        assert cluster.recorder.off is None
+        assert len(cluster.recorder._recorder.kept) <= module.MAX_KEPT + 2 * len(KEYS)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 20)
+    monkeypatch.setattr(trace_recorder, "MAX_KEPT", 20)
+    monkeypatch.setattr(trace_recorder, "_PIECE", 5)
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, program: list[tuple[Any, ...]], max_tasks: int) -> Cluster:
+    now = [lambda: 1_000]
+    monkeypatch.setattr(module, "monotonic_ns", lambda: now[0]())
+    cluster = Cluster(max_tasks)
+    now[0] = cluster.clock
+    play(cluster, program)
+    return cluster
+
+
+@pytest.mark.usefixtures("small")
+@given(program=st.lists(steps, max_size=60))
+@settings(max_examples=150)
+def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tuple[Any, ...]]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cluster = recorded(monkeypatch, program, 10_000)
+    columns, packed = cluster.columns()
+    reference = cluster.reference
+    assert list(packed.keys) == list(reference.numbers)
+    for name, i in (("prefix", 0), ("span", 1), ("graph", 2)):
+        assert columns[f"tasks.{name}"] == [task[i] for task in reference.tasks]
+    assert list(map(tuple, columns["tasks.priority"])) == [task[3] for task in reference.tasks]
+    assert [i for i, wanted in enumerate(columns["tasks.wanted"]) if wanted] == sorted(reference.wanted)
+    assert packed.facts["constraints"] == reference.constraints
+    for name, numbers in reference.names.items():
+        assert packed.facts[name] == list(numbers)
+    for table, names in (
+        ("edges", ("task", "dependency")),
+        ("log", ("at", "task", "worker", "code", "extra", "stimulus")),
+        ("stimuli", ("kind", "at", "graph", "worker")),
+        ("computed", ("row", "start", "stop")),
+        ("recomputed", ("run_id",)),
+        ("graphs", ("client", "received", "taken_in")),
+        ("releases", ("at", "client", "task")),
+    ):
+        rows = list(zip(*(columns[f"{table}.{name}"] for name in names), strict=True))
+        assert rows == reference.rows[table], table
+    assert cluster.metered == cluster.moved
+
+
+@pytest.mark.usefixtures("small")
+@given(program=st.lists(steps, max_size=60), max_tasks=st.integers(2, 20))
+@settings(max_examples=150)
+def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any, ...]], max_tasks: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cluster = recorded(monkeypatch, program, max_tasks)
+    columns, packed = cluster.columns()
+    reference = cluster.reference
+    names = list(reference.numbers)
+    kinds = list(reference.names["kinds"])
+    # A task that is only forgotten in a chapter is no part of it.
+    written = [
+        (at, names[task], worker, code, extra, kinds[reference.rows["stimuli"][stimulus][0]])
+        for at, task, worker, code, extra, stimulus in reference.rows["log"]
+    ]
+    kept = [
+        (at, packed.keys[task], worker, code, extra, packed.facts["kinds"][columns["stimuli.kind"][stimulus]])
+        for at, task, worker, code, extra, stimulus in zip(
+            *(columns[f"log.{name}"] for name in ("at", "task", "worker", "code", "extra", "stimulus")), strict=True
+        )
+    ]
+    forgotten = {i * len(STATES) + STATES.index("forgotten") for i in range(len(STATES))}
+    least = kept[0][0] if kept else cluster.now + 1
+    assert [row for row in written if row[0] >= least and row[3] not in forgotten] == [
+        row for row in kept if row[3] not in forgotten
+    ]
+    assert not Counter(kept) - Counter(written)
+    dropped = packed.facts["dropped"].get("transitions", 0)
+    assert len(kept) + dropped <= len(written)
+    assert len(kept) <= 2 * (trace_recorder.TRANSITIONS_A_TASK * (max_tasks // 2) + 3 * 20 + 2 * len(KEYS))
+
+
+def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SERIES
+    cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
+    assert len(cluster.recorder._recorder.kept) == 1
+    cluster.recorder.freeze()
+    assert cluster.recorder._recorder.kept == []

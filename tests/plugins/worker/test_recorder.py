@@ -1,0 +1,202 @@
+"""What a worker's recorder makes of hooks, with upstream's state moved by hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.activity import SlotReservation
+from dask_efficiency.plugins.worker import recorder
+from dask_efficiency.plugins.worker.recorder import WorkerRecorder
+from dask_efficiency.plugins.worker.transitions import noted
+from dask_efficiency.trace.batch import RUN, decode
+from dask_efficiency.trace.tables import MISSING
+
+
+@dataclass(eq=False)
+class Task:
+    """What upstream knows of a task."""
+
+    key: str
+    run_id: int
+    prefix: str = "inc"
+    span_id: str | None = "span"
+    state: str = "waiting"
+    start_time: float | None = None
+    startstops: list[Any] = field(default_factory=list)
+
+
+class Scene:
+    """A worker that records, and what it sends."""
+
+    def __init__(self, *, log: Any = None) -> None:
+        self.now = 0
+        self.address = "tcp://worker"
+        self.scheduler_delay = 0.0
+        self.digests_total: dict[Any, float] = {}
+        self.messages: list[Any] = []
+        self.stimuli = [object()] if log is None else log
+        self.tasks: dict[str, Task] = {}
+        self.runs: dict[str, Any] = {}
+        self.state: Any = SimpleNamespace(
+            tasks=self.tasks, executing=set(), in_flight_tasks=set(), stimulus_log=self.stimuli
+        )
+        self.recorder = WorkerRecorder(self, "recording", self.runs, pytest.fail)  # type: ignore[arg-type]
+        self.reservations: dict[str, SlotReservation] = {}
+
+    def log_event(self, topic: str, message: Any) -> None:
+        self.messages.append(message)
+
+    def stimulus(self) -> None:
+        self.now += 1
+        self.stimuli.append(object())
+
+    def receive(self, key: str) -> None:
+        self.tasks[key] = Task(key, run_id=len(self.tasks) + 1)
+        self.recorder.transition(key, "released", "waiting")
+
+    def ready(self, key: str) -> None:
+        self.now += 1
+        self.recorder.transition(key, "waiting", "ready")
+
+    def take(self, key: str) -> None:
+        self.now += 1
+        self.reservations[key] = SlotReservation("inc", "span", False, self.now)
+        self.recorder.taken(self.tasks[key], self.reservations[key])  # type: ignore[arg-type]
+
+    def end(self, key: str) -> None:
+        self.now += 1
+        reservation = self.reservations.pop(key)
+        reservation.ns = self.now - reservation.start
+        self.runs[key] = reservation.start, self.now, 0, 1, 1
+        self.recorder.ended(key, self.tasks[key], reservation, self.now)  # type: ignore[arg-type]
+
+    def run(self, key: str) -> None:
+        self.stimulus()
+        self.receive(key)
+        self.ready(key)
+        self.take(key)
+        self.stimulus()
+        self.end(key)
+
+    def spill(self, label: str, seconds: float) -> None:
+        """Upstream's fine metrics come right after the stimulus."""
+        digest = ("execute", "span", "inc", label, "seconds")
+        self.digests_total[digest] = self.digests_total.get(digest, 0.0) + seconds
+
+    def rows(self, **flush: bool) -> list[dict[str, int]]:
+        self.recorder.flush(**flush)
+        return [dict(zip(RUN, row, strict=True)) for message in self.messages for row in decode(message).runs.tolist()]
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(recorder, "LoopWatch", lambda *_: SimpleNamespace(stop=lambda: None))
+    return monkeypatch
+
+
+@pytest.fixture
+def scene(patched: pytest.MonkeyPatch) -> Scene:
+    made = Scene()
+    patched.setattr(recorder, "monotonic_ns", lambda: made.now)
+    return made
+
+
+def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
+    states = ["released", "waiting", "ready", "executing", "memory", "released", "forgotten"]
+    pairs = list(pairwise(states))
+    assert [pair for pair in pairs if noted(*pair)] == [("released", "waiting"), ("waiting", "ready")]
+
+
+def test_a_run_has_one_row_with_all_its_instants(scene):
+    scene.run("x")
+    (row,) = scene.rows()
+    assert (row["run_id"], row["slot"], row["thread"], row["seceded"]) == (1, 0, 1, MISSING)
+    assert [row[name] for name in ("received", "ready", "executing", "start", "stop", "ended")] == [1, 2, 3, 3, 5, 5]
+    assert len(scene.rows(closing=True)) == 1
+
+
+def test_a_task_that_is_received_and_given_up_has_one_row_without_a_slot(scene):
+    scene.receive("x")
+    scene.ready("x")
+    scene.recorder.transition("x", "ready", "released")
+    scene.recorder.transition("x", "released", "forgotten")
+    (row,) = scene.rows(closing=True)
+    assert (row["ready"], row["slot"], row["executing"], row["ended"]) == (1, MISSING, MISSING, MISSING)
+
+
+def test_what_goes_on_is_sent_when_asked_for_and_cut_off_at_the_end(scene):
+    scene.receive("waits")
+    scene.receive("runs")
+    scene.ready("runs")
+    scene.take("runs")
+    assert scene.rows() == []
+    running, waiting = scene.rows(running=True)
+    assert (running["run_id"], running["executing"], running["ended"], running["slot"]) == (2, 2, MISSING, 0)
+    assert (waiting["run_id"], waiting["executing"], waiting["slot"]) == (1, MISSING, MISSING)
+    scene.now = 9
+    assert [row["ended"] for row in scene.rows(closing=True)[2:]] == [9, MISSING]
+
+
+def test_what_a_task_spilled_is_its_own_from_the_first_on(scene):
+    scene.run("before")
+    scene.run("first")
+    scene.spill("disk-write", 2e-9)
+    scene.run("between")
+    scene.run("second")
+    scene.spill("disk-read", 3e-9)
+    scene.spill("disk-write", 4e-9)
+    rows = scene.rows()
+    assert [row["spill_ns"] for row in rows] == [0, 2, 0, 0]
+    assert [row["unspill_ns"] for row in rows] == [0, 0, 0, 7]
+
+
+def test_of_tasks_that_end_together_the_metrics_are_read_when_they_have_come(scene):
+    scene.run("first")
+    scene.spill("disk-write", 1e-9)
+    scene.stimulus()
+    for key in ("a", "b"):
+        scene.receive(key)
+        scene.take(key)
+    scene.stimulus()
+    scene.end("a")
+    scene.end("b")
+    scene.spill("disk-write", 5e-9)
+    scene.run("last")
+    assert [row["spill_ns"] for row in scene.rows()] == [1, 5, 0, 0]
+
+
+@pytest.mark.parametrize(("waited", "after"), [(True, 1), (False, MISSING)])
+def test_a_task_comes_after_the_one_whose_slot_it_waited_for(scene, waited, after):
+    scene.receive("x")
+    scene.take("x")
+    scene.receive("y")
+    scene.ready("y")
+    scene.stimulus()
+    scene.end("x")
+    if not waited:
+        scene.stimulus()
+    scene.take("y")
+    rows = {row["run_id"]: row for row in scene.rows(running=True)}
+    assert rows[2]["after"] == after
+    assert rows[2]["slot"] == 0
+
+
+def test_where_upstream_keeps_no_log_nothing_comes_after_anything(patched):
+    scene = Scene(log=deque(maxlen=0))
+    scene.run("x")
+    scene.run("y")
+    assert [row["after"] for row in scene.rows()] == [MISSING, MISSING]
+
+
+def test_between_two_heartbeats_a_full_batch_is_sent(patched, scene):
+    patched.setattr(recorder, "MAX_ROWS", 3)
+    for i in range(7):
+        scene.run(f"x-{i}")
+    assert len(scene.messages) == 2
+    assert [row["run_id"] for row in scene.rows()] == [1, 2, 3, 4, 5, 6, 7]

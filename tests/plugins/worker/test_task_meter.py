@@ -1,0 +1,511 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial, wraps
+from itertools import permutations
+from typing import Any
+
+import dask
+import pytest
+from dask._task_spec import Task
+from distributed import Client, Scheduler
+from distributed import Worker as RealWorker
+from distributed import worker as upstream
+from distributed.utils import _offload_executor, offload
+
+from dask_efficiency import EfficiencyPlugin, snapshot, unregister
+from dask_efficiency.plugins.worker import task_meter
+from dask_efficiency.plugins.worker.task_meter import TaskMeter, live_used
+from tests.plugins.tasks import Tally, increment, nap_in_a_coroutine, spin
+from tests.plugins.watch import near
+
+MILLISECOND = 1_000_000
+
+RUN_TASK, RUN_ACTOR = upstream._run_task, upstream._run_actor
+
+
+def as_upstream_has_them() -> bool:
+    return upstream._run_task is RUN_TASK and upstream._run_actor is RUN_ACTOR
+
+
+class Worker:
+    """As much of a worker as runs tasks: which threads are at which."""
+
+    def __init__(self) -> None:
+        self.active_threads: dict[int, Any] = {}
+        self.active_threads_lock = threading.Lock()
+        self.meter = TaskMeter(self.active_threads)
+
+    def run(self, function: Callable[[], Any], key: str = "x") -> Any:
+        """Upstream's message of a task that was run in this thread."""
+        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
+        return upstream._run_task(Task(key, function), {}, state, key, table, lock, 0.0)
+
+    def call(self, method: Callable[..., Any], *args: Any) -> Any:
+        """What a method of an actor gives."""
+        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
+        return upstream._run_actor(method, args, {}, state, "actor", table, lock)
+
+    def metered(self) -> bool:
+        """Whether a task is, which is run as ever."""
+        assert self.run(lambda: 7)["result"] == 7
+        return self.meter.done.pop("x", None) is not None
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    worker.meter.attach()
+    yield worker
+    worker.meter.detach()
+    assert as_upstream_has_them()
+
+
+def burn(milliseconds: int) -> None:
+    """Use CPU for so long, by this thread's own clock."""
+    until = time.thread_time_ns() + milliseconds * MILLISECOND
+    while time.thread_time_ns() < until:
+        pass
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def test_what_a_task_used_in_its_thread_is_found_by_its_key(worker):
+    with ThreadPoolExecutor(1) as pool:
+        ident = pool.submit(threading.get_ident).result()
+        before = time.monotonic_ns()
+        assert pool.submit(worker.run, lambda: burn(50), "key").result()["op"] == "task-finished"
+        after = time.monotonic_ns()
+    start, stop, cpu, thread, native_id = worker.meter.done["key"]
+    assert before <= start <= stop <= after
+    assert 50 * MILLISECOND <= cpu <= stop - start + MILLISECOND
+    assert (thread, native_id) == (ident, -1)
+
+
+def test_waiting_is_no_cpu(worker):
+    worker.run(lambda: time.sleep(0.05))
+    start, stop, cpu, *_ = worker.meter.done["x"]
+    assert stop - start >= 50 * MILLISECOND
+    assert cpu < 40 * MILLISECOND
+
+
+def test_while_somebody_records_it_is_noted_on_which_thread_of_the_system_a_task_ran(worker):
+    worker.meter.recording = True
+    worker.run(int)
+    assert worker.meter.done["x"][-1] == threading.get_native_id()
+
+
+def test_a_failure_of_a_task_or_of_upstream_s_passes_through_and_leaves_nothing_behind(worker):
+    error = ValueError("of a task")
+
+    def fail() -> None:
+        raise error
+
+    assert worker.run(fail)["actual_exception"] is error
+    worker.active_threads_lock = None
+    with pytest.raises(TypeError):
+        worker.run(fail, "y")
+    assert worker.meter.live == {}
+    assert worker.meter.done.keys() == {"x", "y"}
+
+
+def test_a_live_task_is_in_the_books_until_it_ends(worker):
+    assert worker.run(lambda: list(worker.meter.live))["result"] == [threading.get_ident()]
+    assert worker.meter.live == {}
+
+
+def test_methods_of_actors_are_summed_whether_they_return_or_raise_and_are_no_tasks(worker):
+    before = time.monotonic_ns()
+    assert worker.call(max, 2, 3) == 3
+    worker.call(time.sleep, 0.02)
+    with pytest.raises(TypeError):
+        worker.call(time.sleep, "x")
+    spent = worker.meter.in_methods
+    assert 20 * MILLISECOND <= spent <= time.monotonic_ns() - before
+    assert worker.meter.in_methods == spent
+    assert worker.meter.done == {}
+
+
+def test_who_sleeps_is_woken_before_the_task(worker):
+    woken: list[str] = []
+    worker.meter.wake = lambda: woken.append("now")
+    assert worker.run(lambda: list(woken))["result"] == ["now"]
+
+
+class Broken:
+    """Fails whatever is noted there."""
+
+    def __call__(self, *args: Any) -> Any:
+        raise OSError("broken")
+
+    __setitem__ = append = __call__
+
+    def clear(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("part", ["wake", "around", "after", "live", "windows", "done"])
+def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
+    broken: Any = Broken()
+    if part == "after":
+        worker.meter.around = lambda task: broken
+    else:
+        setattr(worker.meter, part, broken)
+    for _ in range(2):
+        assert worker.run(lambda: 7)["result"] == 7
+    assert not worker.meter.attached
+    assert part == "live" or worker.meter.live == {}
+    assert [record.exc_info[1].args for record in caplog.records] == [("broken",)]
+    assert as_upstream_has_them()
+
+
+# -- several workers, and others who replace upstream's functions ----------------------------------
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_workers_of_one_process_come_and_go_whoever_goes_first(order):
+    workers = [Worker() for _ in order]
+    for worker in workers:
+        worker.meter.attach()
+    there = set(order)
+    for going in order:
+        assert [worker.metered() for worker in workers] == [i in there for i in range(3)]
+        workers[going].meter.detach()
+        workers[going].meter.detach()
+        there.remove(going)
+    assert as_upstream_has_them()
+
+
+def test_who_comes_again_takes_the_place_of_who_was_there(worker):
+    former, worker.meter = worker.meter, TaskMeter(worker.active_threads)
+    worker.meter.attach()
+    former.detach()
+    assert worker.metered()
+    assert former.done == {}
+
+
+def test_a_task_ends_as_ever_when_its_meter_goes_meanwhile(worker):
+    def work() -> bool:
+        worker.meter.detach()
+        return as_upstream_has_them()
+
+    assert worker.run(work)["result"] is True
+    assert worker.meter.live == {}
+
+
+def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
+    """What somebody else puts in the place of a function of upstream's."""
+
+    @wraps(function)
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        seen.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return theirs
+
+
+def test_what_somebody_had_put_there_is_used_and_put_back(monkeypatch):
+    seen: list[str] = []
+    theirs = passing_on(RUN_TASK, seen)
+    monkeypatch.setattr(upstream, "_run_task", theirs)
+    worker = Worker()
+    worker.meter.attach()
+    assert worker.metered()
+    assert seen == ["_run_task"]
+    worker.meter.detach()
+    assert upstream._run_task is theirs
+
+
+def test_what_somebody_put_over_it_stays_and_nothing_is_measured_twice(monkeypatch):
+    worker, ours = Worker(), TaskMeter({})
+    ours.attach()
+    seen: list[str] = []
+    for name in ("_run_task", "_run_actor"):
+        monkeypatch.setattr(upstream, name, passing_on(getattr(upstream, name), seen))
+    theirs = upstream._run_task
+    ours.detach()
+    assert upstream._run_task is theirs
+    assert not worker.metered()
+    worker.meter.attach()
+    worker.meter.windows = windows = task_meter.deque()
+    worker.call(int)
+    assert len(worker.meter._methods) == 1
+    assert worker.metered()
+    assert len(windows) == 1
+    worker.meter.detach()
+    assert upstream._run_task is theirs
+    assert not worker.metered()
+    monkeypatch.undo()
+    # Ours stands on top again, and goes with the next who goes.
+    worker.meter.detach()
+    assert as_upstream_has_them()
+
+
+def no_clock() -> int:
+    raise OSError("no such clock")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("_run_task", lambda task, data, key: 7),
+        ("_run_task", "something"),
+        ("_run_task", None),
+        ("thread_time_ns", no_clock),
+    ],
+    ids=["another signature", "no function", "nothing", "no clock"],
+)
+def test_where_upstream_is_another_it_is_left_alone(monkeypatch, name, instead):
+    monkeypatch.setattr(task_meter if name == "thread_time_ns" else upstream, name, instead)
+    if instead is None:
+        monkeypatch.delattr(upstream, name)
+    found = getattr(upstream, "_run_task", None)
+    worker = Worker()
+    worker.meter.attach()
+    assert not worker.meter.attached
+    assert getattr(upstream, "_run_task", None) is found
+    assert upstream._run_actor is RUN_ACTOR
+    worker.meter.detach()
+
+
+def test_where_actors_are_run_otherwise_tasks_are_metered(monkeypatch):
+    monkeypatch.setattr(upstream, "_run_actor", max)
+    worker = Worker()
+    worker.meter.attach()
+    assert worker.metered()
+    assert upstream._run_actor is max
+    worker.meter.detach()
+    assert upstream._run_task is RUN_TASK
+
+
+def test_the_replacements_look_like_upstreams(worker):
+    assert inspect.signature(upstream._run_task) == inspect.signature(RUN_TASK)
+    assert inspect.signature(upstream._run_actor) == inspect.signature(RUN_ACTOR)
+    assert upstream._run_task.__qualname__ == "_run_task"
+
+
+# -- clocks of other threads: in a process of their own, for they may crash it ---------------------
+
+
+def run_apart(program: str) -> str:
+    """What a program prints that might crash its process."""
+    start = """
+        import threading, time
+        from concurrent.futures import ThreadPoolExecutor
+        from dask_efficiency.plugins.worker.task_meter import live_used
+        from tests.plugins.worker.test_task_meter import Worker, burn
+
+        worker = Worker()
+        worker.meter.attach()
+        live = lambda: live_used(worker, worker.meter)
+    """
+    code = textwrap.dedent(start) + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_cpu_of_a_live_task_is_read_from_outside():
+    out = run_apart(
+        """
+        ready, done = threading.Event(), threading.Event()
+        def work():
+            burn(100); ready.set(); done.wait()
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(worker.run, work, "x")
+            ready.wait()
+            used = live()
+            done.set()
+        (cpu, wall), = used.values()
+        assert list(used) == ["x"] and 0.1e9 <= cpu <= wall + 1e6, used
+        assert live() == {}
+        print("ok")
+        """
+    )
+    assert out == "ok"
+
+
+def test_dead_threads_and_foreign_idents_do_not_crash_the_worker():
+    out = run_apart(
+        """
+        for _ in range(20):
+            pool = ThreadPoolExecutor(4)
+            for i in range(8):
+                pool.submit(worker.run, lambda: burn(1), i)
+            live()
+            pool.shutdown()          # its threads are dead now
+            live()
+        # Threads that are gone, a child's ident and nonsense, in a careless worker's table.
+        dead = threading.Thread(target=lambda: None); dead.start(); dead.join()
+        worker.active_threads.update({dead.ident: "dead", 1: "child", 0: "none"})
+        assert live() == {}
+        print("ok")
+        """
+    )
+    assert out == "ok"
+
+
+def test_many_short_tasks_are_read_while_they_come_and_go():
+    out = run_apart(
+        """
+        looks = 0
+        with ThreadPoolExecutor(4) as pool:
+            futures = [pool.submit(worker.run, lambda: sum(range(5_000)), i) for i in range(2000)]
+            while not all(f.done() for f in futures[-4:]):
+                assert all(cpu >= 0 and wall >= 0 for cpu, wall in live().values())
+                looks += 1
+        assert all(f.result()["op"] == "task-finished" for f in futures) and worker.meter.live == {}
+        assert len(worker.meter.done) == 2000
+        print("ok" if looks else "never looked")
+        """
+    )
+    assert out == "ok"
+
+
+def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker, monkeypatch):
+    monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
+    ((cpu, wall),) = worker.run(lambda: live_used(worker, worker.meter))["result"].values()
+    assert cpu == 0
+    assert wall >= 0
+    assert live_used(worker, worker.meter) == {}
+
+
+# -- on workers of this process --------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def client_of(*executors: Any) -> AsyncIterator[tuple[Client, list[RealWorker]]]:
+    """A client of a metered cluster in this process, with a worker of one thread for each executor."""
+    async with AsyncExitStack() as stack:
+        scheduler = await stack.enter_async_context(Scheduler(port=0, dashboard_address=":0"))
+        client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))
+        await client.register_plugin(EfficiencyPlugin())
+        workers = [
+            await stack.enter_async_context(
+                RealWorker(scheduler.address, nthreads=1, executor=executor, name=str(i), dashboard_address=":0")
+            )
+            for i, executor in enumerate(executors)
+        ]
+        yield client, workers
+    assert as_upstream_has_them()
+
+
+async def spun(client: Client, worker: RealWorker) -> float:
+    """CPU seconds of a task, by its own clock."""
+    told = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
+    return float(told["cpu"])
+
+
+@pytest.mark.cluster
+def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone():
+    async def run(own: Any) -> None:
+        async with client_of(own, "offload") as (client, workers):
+            told = [await spun(client, worker) for worker in workers]
+            assert workers[0].executor is own
+            assert workers[1].executor is _offload_executor
+            rows = (await snapshot(client)).by_worker
+            assert [rows[str(i)]["thread-cpu"] for i in range(2)] == [near(cpu) for cpu in told]
+            assert vars(own).keys() == attributes
+
+    with ThreadPoolExecutor(2) as own:
+        attributes = vars(own).keys() | set()
+        asyncio.run(run(own))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_workers_of_a_process_the_one_that_stays_goes_on_being_metered(first):
+    async def run() -> None:
+        async with client_of("offload", "offload") as (client, workers):
+
+            async def accounts() -> list[Any]:
+                rows = (await snapshot(client)).by_worker
+                return [rows[str(i)] for i in range(2)]
+
+            told = [await spun(client, worker) for worker in workers]
+            rows = await accounts()
+            assert [row["thread-cpu"] for row in rows] == [near(cpu) for cpu in told]
+            await workers[first].close()
+            more = await spun(client, workers[1 - first])
+            after = await accounts()
+            assert after[1 - first]["thread-cpu"] == near(told[1 - first] + more)
+            assert after[first]["thread-cpu"] == rows[first]["thread-cpu"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+def test_what_else_runs_on_a_worker_s_executor_is_no_task_and_methods_of_actors_are_told_apart():
+    async def run() -> None:
+        async with client_of("offload") as (client, (worker,)):
+            meter = worker.plugins["dask-efficiency-worker"].meter._threads.meter
+            assert await offload(lambda: dict(meter.live)) == {}
+            assert await asyncio.wrap_future(worker.executor.submit(lambda: dict(meter.live))) == {}
+            assert meter.done == {}
+            actor = await client.submit(Tally, 0.0, actor=True)
+            await actor.work(0.05)
+            report = await snapshot(client)
+            assert report.outside["actor methods"] >= 0.05
+            assert report.tasks == {"succeeded": 1}
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("leaving", ["unregister", "restart", "register again", "remove the plugin", "close"])
+def test_upstream_is_as_it_was_when_the_last_meter_has_gone(leaving):
+    async def run() -> None:
+        async with client_of(None) as (client, (worker,)):
+            assert not as_upstream_has_them()
+            if leaving == "unregister":
+                await unregister(client)
+            elif leaving == "restart":
+                await client.restart(timeout=5, wait_for_workers=False)
+                await worker.close()
+            elif leaving == "register again":
+                await client.register_plugin(EfficiencyPlugin(max_prefixes=7))
+                assert upstream._run_task.__wrapped__ is RUN_TASK
+                await unregister(client)
+            elif leaving == "remove the plugin":
+                await worker.plugin_remove(name="dask-efficiency-worker")
+            else:
+                await worker.close()
+            assert as_upstream_has_them()
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("where", ["processes", "a coroutine", "another version of Dask"])
+def test_tasks_that_nobody_can_measure_run_and_are_said_not_to_be_measured(where, monkeypatch):
+    async def run(processes: Any) -> None:
+        async with client_of({"processes": processes}) as (client, _):
+            if where == "processes":
+                with dask.annotate(executor="processes"):
+                    assert await client.submit(increment, 1) == 2
+            elif where == "a coroutine":
+                await client.submit(nap_in_a_coroutine, 0.01)
+            else:
+                await client.submit(spin, 0.01)
+            report = await snapshot(client)
+            assert report.details["thread-noncpu: CPU not measured"] > 0
+            assert report.breakdown["thread-cpu"] == 0
+            assert report.breakdown["thread-noncpu"] > 0
+            assert not report.not_measured
+
+    if where == "another version of Dask":
+        another = partial(lambda original, *args: original(*args), RUN_TASK)
+        monkeypatch.setattr(upstream, "_run_task", another)
+        monkeypatch.setattr(sys.modules[__name__], "RUN_TASK", another)
+    with ProcessPoolExecutor(1) as processes:
+        asyncio.run(run(processes))
