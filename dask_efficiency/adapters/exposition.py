@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from distributed.http.scheduler.prometheus.core import PrometheusHandler
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
 from dask_efficiency.adapters.prometheus import COLLECTOR
+
+#: Sets of labels whose text is remembered: those of a hundred workers.
+MAX_LABELS = 8_192
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
@@ -25,10 +29,14 @@ def text(metrics: Iterable[Metric]) -> bytes:
 
 
 def _line(sample: Sample) -> str:
-    if not sample.labels:
-        return f"{sample.name} {float(sample.value)!r}\n"
-    labels = ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items())])
-    return f"{sample.name}{{{labels}}} {float(sample.value)!r}\n"
+    labels = _labels(*sample.labels.items()) if sample.labels else ""
+    return f"{sample.name}{labels} {float(sample.value)!r}\n"
+
+
+@lru_cache(maxsize=MAX_LABELS)
+def _labels(*labels: tuple[str, str]) -> str:
+    """Names and values as they are written; they are the same at each scrape."""
+    return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(labels)]) + "}"
 
 
 def _escaped(value: str) -> str:
