@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
@@ -30,8 +30,8 @@ MAX_REFUSALS = 3
 #: that carries it comes after the removal).
 GRACE_NS = 2_000_000_000
 
-#: A worker without any snapshot for this long counts as not measured. Heartbeats of a thousand
-#: workers are 6 s apart.
+#: A worker without any snapshot for this long counts as not measured. Heartbeats of a thousand workers are 6 s apart,
+#: those of ten thousand 51 s.
 SILENT_NS = 30_000_000_000
 
 #: Ledgers that ended, by their incarnation, to know their late snapshots from those of a new one.
@@ -227,13 +227,13 @@ class ClusterLedger:
         presence.running = 0
         self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)
 
-    def accrue(self, *, at: int) -> None:
-        """Record the time of the workers that are not measured, and give up on silent ones."""
+    def accrue(self, *, at: int, silent: int = SILENT_NS) -> None:
+        """Record the time of the workers that are not measured, and give up on those that were silent for so long."""
         for presence in self.present.values():
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
-            elif presence.snapshot is None and at - presence.joined > SILENT_NS:
-                self.switch_off(presence, f"no snapshot in {SILENT_NS // 10**9} s", at=at)
+            elif presence.snapshot is None and at - presence.joined > silent:
+                self.switch_off(presence, f"no snapshot in {silent // 10**9} s", at=at)
 
     def remember(self, *, at: int) -> None:
         """Add the present totals to the history."""
@@ -292,9 +292,10 @@ class ClusterLedger:
         """Nanoseconds by what every slot was doing, by :data:`ACTIVITIES`, running tasks included."""
         return dict(self._activity)
 
-    def activity_by_worker(self) -> dict[str, dict[str, int]]:
-        """The same by worker name; an activity without time may be missing."""
-        return {name: dict(row) for name, row in self._activity_names.items()}
+    def activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """The same by worker name, of all that ever were or of these; an activity without time may be missing."""
+        rows = self._activity_names
+        return {name: dict(rows[name]) for name in (rows if names is None else names) if name in rows}
 
     def causes_by_worker(self) -> dict[str, dict[str, int]]:
         """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""

@@ -14,6 +14,8 @@ from itertools import repeat
 from operator import add, sub
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dask_efficiency.activity import ACTIVE_BUCKETS
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES, name_of
@@ -406,15 +408,18 @@ def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Rows, 
     if then is None:
         return at, now.rows
     places = {each: place for place, each in enumerate(now.names)}
+    index = np.array([places.get(each, -1) for each in then.names], np.intp)
+    kept = index >= 0
     gained = now.rows.copy()
-    for former, each in enumerate(then.names):
-        place = places.get(each)
-        before = then.rows[former]
-        if place is not None:
-            gained[place] -= before
-        if (gained[place] < 0 if place is not None else before != 0).any():
-            after = tuple(now.rows[place].tolist()) if place is not None else ()
-            raise RefusedPayload(f"{name}[{each!r:.80}] shrank from {tuple(before.tolist())} to {after}")
+    gained[index[kept]] -= then.rows[kept]
+    if gained.min(initial=0) < 0 or then.rows[~kept].any():
+        for former, each in enumerate(then.names):
+            before = then.rows[former]
+            after = now.rows[places[each]] if each in places else np.zeros_like(before)
+            if (after < before).any():
+                raise RefusedPayload(
+                    f"{name}[{each!r:.80}] shrank from {tuple(before.tolist())} to {tuple(after.tolist())}"
+                )
     return at, gained
 
 

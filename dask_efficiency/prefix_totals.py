@@ -33,7 +33,9 @@ class PrefixTotals:
 
     def places(self, prefixes: Sequence[str | None]) -> NDArray[np.intp]:
         """Where prefixes are added up; new ones begin with nothing."""
-        found = [self._place(prefix or "") for prefix in prefixes]
+        found = list(map(self._places.get, prefixes))
+        for i in [i for i, place in enumerate(found) if place is None]:
+            found[i] = self._place(prefixes[i] or "")
         missing = len(self._places) - len(self._pending)
         if missing:
             self._pending = np.concatenate([self._pending, np.zeros((missing, len(TASK_BUCKETS)), np.int64)])

@@ -1192,3 +1192,11 @@ def test_a_snapshot_that_was_long_on_its_way_makes_no_idle_time_out_of_no_work()
     assert sum(found.values()) == 2501 * ms
     assert 1998 * ms <= found["no-work"] <= 2000 * ms
     assert 498 * ms <= found["idle"] <= 503 * ms
+
+
+def test_a_worker_whose_heartbeats_are_rare_is_given_more_time():
+    cluster, presence = cluster_with_worker(1)
+    cluster.accrue(at=2 * SILENT_NS, silent=2 * SILENT_NS)
+    assert not presence.off
+    cluster.accrue(at=2 * SILENT_NS + 1, silent=2 * SILENT_NS)
+    assert presence.reason == "no snapshot in 60 s"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -28,8 +29,8 @@ logger = logging.getLogger("dask_efficiency")
 
 PREFIX = "dask_efficiency"
 
-#: Workers exported one by one; above it, only the cluster's totals are. Each has 42 series, which
-#: take upstream 0.25 ms to write out: ``benchmarks/live.py`` prints what this many cost.
+#: Workers exported one by one; above it, only the cluster's totals are. Each has 42 series:
+#: ``benchmarks/scale.py`` and ``benchmarks/live.py`` print what this many cost.
 MAX_WORKERS = 100
 
 #: GPUs exported one by one; above it, only how well they are known is. Each has 24 series.
@@ -84,6 +85,8 @@ class ClusterCollector:
     def __init__(self) -> None:
         self._sources: list[Source] = []
         self._failures = 0
+        #: The thread in which nothing is collected now: another one's exporter must not miss anything.
+        self._left_out: int | None = None
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: else registering would call :meth:`collect`."""
@@ -105,7 +108,7 @@ class ClusterCollector:
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now; what can be made of them, if something fails."""
-        if not self._sources:
+        if not self._sources or self._left_out == threading.get_ident():
             return []
         source = self._sources[-1]
         metrics: list[Metric] = []
@@ -116,6 +119,25 @@ class ClusterCollector:
         metrics.append(_counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
         source.cost_seconds += time.thread_time() - began
         return metrics
+
+    def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
+        """The metrics now, in a format; None if they cannot be written."""
+        written: list[bytes] = []
+        metrics = self.collect()
+        began = time.thread_time()
+        self._try(lambda: written.append(write(metrics)))
+        if self._sources:
+            self._sources[-1].cost_seconds += time.thread_time() - began
+        return written[0] if written else None
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Collect nothing meanwhile in this thread."""
+        self._left_out = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._left_out = None
 
     def _try(self, step: Callable[[], None]) -> None:
         try:
@@ -229,8 +251,9 @@ def _plugin(source: Source) -> Iterator[Metric]:
 
 def _workers(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
-    names = cluster.recent_names(at=source.now())
-    crowded = len(names) > MAX_WORKERS
+    crowded = len(cluster.present) > MAX_WORKERS
+    names = set() if crowded else cluster.recent_names(at=source.now())
+    crowded = crowded or len(names) > MAX_WORKERS
     yield _gauge(
         "worker_metrics_off",
         f"1 if there are too many workers (more than {MAX_WORKERS}) to export them one by one",
@@ -300,8 +323,8 @@ def _gpus(source: Source) -> Iterator[Metric]:
     rows = [([uuid], row) for uuid, row in _by_label(devices, set(devices)).items()]
     yield _gpu_seconds("gpu_seconds", "Time of a GPU by what it was doing, as the workers saw it", ["uuid"], rows)
     yield from _gpus_here(here, cluster.gpu_workers())
-    names = cluster.recent_names(at=source.now())
-    if len(names) <= MAX_WORKERS:
+    names = cluster.recent_names(at=source.now()) if len(cluster.present) <= MAX_WORKERS else set()
+    if 0 < len(names) <= MAX_WORKERS:
         yield _gpu_seconds(
             "worker_gpu_seconds",
             "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",

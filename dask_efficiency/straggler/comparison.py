@@ -123,6 +123,7 @@ class IntervalComparison:
         int
             How large each piece was, in numbers that were compared.
         """
+        yield from self._prefixes.make_room(at=at)
         interval = Interval.of(self.capacity)
         gained = self._processes.gained()
         for group in list(self._groups.values()):

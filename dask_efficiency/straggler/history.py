@@ -12,8 +12,10 @@ from dask_efficiency.straggler.interval import Interval
 from dask_efficiency.straggler.peers import Floats
 from dask_efficiency.straggler.signals import LIVE
 
-#: Intervals that are remembered: enough for four minutes at 2.5 s.
+#: Intervals that are remembered: enough for four minutes at 2.5 s. There is room for so many at first, and for more
+#: where the window needs them: in large clusters intervals are long.
 MAX_INTERVALS = 96
+FIRST_INTERVALS = 8
 
 #: What the last intervals said, in turns.
 Ring = NDArray[np.float32]
@@ -26,17 +28,21 @@ class History:
     ----------
     rows
         How many workers there is room for.
+    window_ns
+        How far back anybody looks.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, window_ns: int) -> None:
         self._rows = rows
+        self._window_ns = window_ns
+        self._places = FIRST_INTERVALS
         #: Shape (intervals, signals, rows); see :class:`~dask_efficiency.straggler.interval.Interval`.
-        self.residual, self.variance, self.tasks = np.full((3, MAX_INTERVALS, len(LIVE), rows), np.nan, np.float32)
+        self.residual, self.variance, self.tasks = np.full((3, FIRST_INTERVALS, len(LIVE), rows), np.nan, np.float32)
         #: Shape (intervals, rows).
-        self.on_cpu, self.task_variance, self.loop_lag = np.full((3, MAX_INTERVALS, rows), np.nan, np.float32)
+        self.on_cpu, self.task_variance, self.loop_lag = np.full((3, FIRST_INTERVALS, rows), np.nan, np.float32)
         #: When the remembered intervals began and ended, newest last, in monotonic nanoseconds.
-        self._begins: deque[int] = deque(maxlen=MAX_INTERVALS)
-        self._ends: deque[int] = deque(maxlen=MAX_INTERVALS)
+        self._begins: deque[int] = deque()
+        self._ends: deque[int] = deque()
         self._position = 0
 
     def __len__(self) -> int:
@@ -64,18 +70,35 @@ class History:
 
     def remember(self, interval: Interval, *, begin: int, end: int, newcomers: Sequence[int]) -> None:
         """Add an interval; rows of newcomers got another worker after it ended."""
+        full = len(self) == self._places
+        if full and self._places < MAX_INTERVALS and end - self._ends[0] < self._window_ns:
+            self._make_room()
         for name in _RINGS:
             place: Ring = getattr(self, name)[self._position]
             place[:] = np.nan  # the interval may have less room than there is now
             place[..., : interval.workers] = getattr(interval, name)
             place[..., newcomers] = np.nan
-        self._position = (self._position + 1) % MAX_INTERVALS
+        self._position = (self._position + 1) % self._places
         self._begins.append(begin)
         self._ends.append(end)
+        if len(self._ends) > self._places:
+            self._begins.popleft()
+            self._ends.popleft()
+
+    def _make_room(self) -> None:
+        """Have room for twice as many intervals."""
+        order = self.newest(self._places)[::-1]
+        more = min(2 * self._places, MAX_INTERVALS) - self._places
+        for name in _RINGS:
+            ring = getattr(self, name)
+            empty = np.full((more, *ring.shape[1:]), np.nan, np.float32)
+            setattr(self, name, np.concatenate([ring[order], empty]))
+        self._position = self._places
+        self._places += more
 
     def newest(self, count: int) -> list[int]:
         """Places of the last intervals, the newest first."""
-        return [(self._position - 1 - back) % MAX_INTERVALS for back in range(min(count, len(self._ends)))]
+        return [(self._position - 1 - back) % self._places for back in range(min(count, len(self._ends)))]
 
     def within(self, *, at: int, window_ns: int) -> list[int]:
         """Places of the intervals that ended in the window before an instant, the newest first."""

@@ -26,8 +26,9 @@ MIN_LAUNCHES = 5
 #: and its intervals, disagree comes on top.
 NOISE = 0.04
 
-#: Taking in a kernel's totals takes as long as comparing so many numbers.
+#: Taking in a kernel's totals takes as long as comparing so many numbers, and a piece has those of so many workers.
 TOTALS_COST = 2
+TOTALS_AT_ONCE = 20
 
 
 class KernelComparison:
@@ -98,9 +99,10 @@ class KernelComparison:
             Each of shape (rows,). The mean is the logarithm of a ratio, weighted by what the kernels take on the peers,
             and NaN where nothing is known.
         """
-        for row in rows.tolist():
+        for number, row in enumerate(rows.tolist(), 1):
             self._take(row)
-            yield TOTALS_COST * TOP
+            if not number % TOTALS_AT_ONCE:
+                yield TOTALS_COST * TOP * TOTALS_AT_ONCE
         sums = WeightedSums.of(len(rows))
         for some in in_pieces(self._columns.occupied(), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))

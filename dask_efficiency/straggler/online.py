@@ -19,8 +19,10 @@ from dask_efficiency.straggler.live_score import MIN_EFFECT, LiveScoring
 from dask_efficiency.straggler.signals import DURATION
 from dask_efficiency.straggler.task_rates import TaskRates
 
-#: Numbers that a poll may compare, or one piece more: 2 ms.
-MAX_A_POLL = 3_000
+#: Numbers that a poll may compare, or one piece more: 3 ms; and as how many numbers each piece counts beside its own,
+#: because NumPy takes some time for the first of them.
+MAX_A_POLL = 4_000
+PIECE_COST = 400
 
 #: Past findings that are kept.
 MAX_PAST = 200
@@ -60,7 +62,7 @@ class StragglerWatch:
     def __init__(self, *, window_seconds: float = 240.0) -> None:
         self._window_ns = round(window_seconds * 1e9)
         self._comparison = IntervalComparison()
-        self._history = History(self._comparison.capacity)
+        self._history = History(self._comparison.capacity, self._window_ns)
         self._scoring = LiveScoring(self._window_ns)
         self._hosts: dict[str, str] = {}
         self._groups: dict[str, Hashable] = {}
@@ -173,7 +175,7 @@ class StragglerWatch:
         done = 0
         try:
             while done < MAX_A_POLL:
-                done += next(self._work)
+                done += PIECE_COST + next(self._work)
         except StopIteration as ended:
             self._work = None
             change: Change = ended.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.ma  # np.median imports it when it is first called, which would hold a scheduler up for 10 ms
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,9 @@ from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
 from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
 
-#: Prefixes that are compared. A new one takes the place of the one that was quiet for longest.
+#: Prefixes that are compared. When an interval is over, new ones take the places of those that were quiet for so long.
 MAX_PREFIXES = 64
+QUIET_NS = 30_000_000_000
 
 #: Tasks of a prefix that a worker must have ended to be compared by it.
 MIN_TASKS = 3
@@ -55,8 +56,15 @@ MIN_RUNNING = 2
 #: A running task, or an input, that is larger than expected by this factor is beyond what ended tasks show.
 BEYOND = math.log(2.0)
 
-#: A worker with running tasks takes as long as comparing so many numbers.
+#: A worker with running tasks takes as long as comparing so many numbers, and a piece has so many workers.
 RUNNING_COST = 6
+RUNNING_AT_ONCE = 100
+
+#: Workers of which all prefixes are looked at in one piece.
+ROWS_AT_ONCE = 500
+
+#: Clearing so many numbers takes as long as comparing one.
+CLEARED_AT_ONCE = 4
 
 _N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(len(TASK_SUMS))
 
@@ -66,7 +74,13 @@ class _Worker:
     """The prefixes of a worker, their columns, and the tasks that it runs."""
 
     prefixes: tuple[str, ...] = ()
+    #: The columns of prefixes, as of a version of the table of columns; and which prefixes these are.
     columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    version: int = 0
+    #: Which prefixes have no column, and how many tasks of each had ended.
+    without: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    ended: Floats = field(default_factory=lambda: np.zeros(0))
     running: tuple[RunningTask, ...] = ()
 
 
@@ -102,6 +116,10 @@ class PrefixComparison:
 
     def __init__(self, rows: int) -> None:
         self._columns: Columns[str] = Columns(MAX_PREFIXES)
+        #: Grows when columns are taken from prefixes.
+        self._version = 0
+        #: Prefixes that have new tasks and no column.
+        self._wanted: set[str] = set()
         self._workers: dict[int, _Worker] = {}
         self._groups: dict[int, _Group] = {}
         # Workers are the first axis of these, so that what a heartbeat writes lies together.
@@ -122,8 +140,10 @@ class PrefixComparison:
     def grow(self, rows: int) -> None:
         """Make room for so many workers."""
         more = rows - len(self._now)
-        empty = np.zeros((more, MAX_PREFIXES, len(TASK_SUMS)))
-        self._now, self._base = (np.concatenate([sums, empty]) for sums in (self._now, self._base))
+        # What is new of these is not touched yet: with thousands of workers that takes longer than all the rest.
+        now, base = (np.zeros((rows, *self._now.shape[1:])) for _ in range(2))
+        now[: len(self._now)], base[: len(self._base)] = self._now, self._base
+        self._now, self._base = now, base
         self._compared_until = np.concatenate([self._compared_until, np.zeros(more)])
         self._usual = np.concatenate([self._usual, np.full((MAX_PREFIXES, more), np.nan)], axis=1)
         self._known = np.concatenate([self._known, np.zeros((MAX_PREFIXES, more))], axis=1)
@@ -146,17 +166,43 @@ class PrefixComparison:
     def receive(self, row: int, rates: TaskRates, *, at: int) -> None:
         """Take a worker's totals in. A total that shrinks has begun anew."""
         worker = self._workers[row]
-        if rates.prefixes != worker.prefixes:
-            self._map(row, worker, rates.prefixes, at)
+        if worker.version != self._version or rates.prefixes != worker.prefixes:
+            self._map(row, worker, rates, at)
+        elif len(worker.without):
+            self._ask_for_columns(row, worker, rates, at)
         columns = worker.columns
         if len(columns):
+            tasks = rates.tasks[worker.places] if len(worker.without) else rates.tasks
             now = self._now[row]
-            gained = rates.tasks[:, _N] - now[columns, _N]
+            gained = tasks[:, _N] - now[columns, _N]
             if gained.min() < 0:
                 self._base[row, columns[gained < 0]] = 0
             self._columns.used_at[columns[gained > 0]] = at
-            now[columns] = rates.tasks
+            now[columns] = tasks
         worker.running = rates.running
+
+    def make_room(self, *, at: int) -> Iterator[int]:
+        """Take columns from quiet prefixes for those that want one; yields how many numbers each piece cleared.
+
+        Only between two comparisons, as a prefix that comes and goes within one is not compared.
+        """
+        wanted, self._wanted = self._wanted, set()
+        missing = len(wanted) - self._columns.free
+        if missing <= 0:
+            return
+        # While they are cleared, heartbeats neither write to them nor are they given away.
+        columns = [self._columns.take_away(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
+        if not columns:
+            return
+        self._version += 1
+        there = np.array(sorted(self._workers), np.intp)
+        for part in _parts(there):
+            picked = np.ix_(part, np.array(columns))
+            self._now[picked] = self._base[picked] = 0.0
+            yield len(part) // CLEARED_AT_ONCE
+        for column in columns:
+            self._usual[column], self._known[column] = np.nan, 0.0
+            self._columns.put_back(column)
 
     def compare(
         self, interval: Interval, group: int, rows: NDArray[np.intp], *, at: int, learn: NDArray[np.bool_]
@@ -175,27 +221,33 @@ class PrefixComparison:
     def _compare_ended(
         self, interval: Interval, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_]
     ) -> Iterator[int]:
-        counts = (self._now[rows, :, _N] - self._base[rows, :, _N]).T
-        some, ready = (counts > 0).sum(axis=1), (counts >= MIN_TASKS).sum(axis=1)
+        some, ready = np.zeros((2, MAX_PREFIXES), np.intp)
+        for part in _parts(rows):
+            counts = self._now[part, :, _N] - self._base[part, :, _N]
+            some += (counts > 0).sum(axis=0)
+            ready += (counts >= MIN_TASKS).sum(axis=0)
+            yield len(part)
         group.since[some == 0] = at
         peers = min(MIN_PEERS, max(2, len(rows)))
         ripe = (ready >= peers) & (ready >= MIN_SHARE * some)
         late = (some >= peers) & (at - group.since > MAX_WAIT_NS)
         sums = _Sums(*(WeightedSums.of(len(rows)) for _ in range(4)))
-        yield len(rows)
         for columns in in_pieces(np.flatnonzero(ripe | late), len(rows)):
             least = np.where(ripe[columns], MIN_TASKS, 1)
             self._compare_columns(group, rows, columns, least, learn, sums)
             group.since[columns] = at
             yield len(rows) * len(columns)
-        self._leave_out_small_parts(rows, sums)
+        yield from self._leave_out_small_parts(rows, sums)
         interval.put(DURATION, rows, *sums.duration.mean())
         interval.put(CPU_SHARE, rows, *sums.cpu_share.mean())
         interval.on_cpu[rows], interval.task_variance[rows] = sums.on_cpu.mean()[0], sums.task_variance.mean()[0]
 
-    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> None:
+    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> Iterator[int]:
         """Leave out workers that spent nearly all their time on prefixes that others do not run."""
-        took = self._now[rows, :, _WALL].sum(axis=1)
+        took = np.zeros(len(rows))
+        for part, place in zip(_parts(rows), _parts(np.arange(len(rows))), strict=True):
+            took[place] = self._now[part, :, _WALL].sum(axis=1)
+            yield len(part)
         compared = sums.duration.seconds
         small = compared < MIN_PART * (took - self._compared_until[rows])
         self._compared_until[rows] = np.where(compared > 0, took, self._compared_until[rows])
@@ -275,7 +327,9 @@ class PrefixComparison:
         if group is None or len(rows) < MIN_PEERS:
             return
         expected = group.expected.T.tolist()
-        for row in rows.tolist():
+        for number, row in enumerate(rows.tolist(), 1):
+            if not number % RUNNING_AT_ONCE:
+                yield RUNNING_COST * RUNNING_AT_ONCE
             running = self._workers[row].running
             if not running:
                 continue
@@ -297,31 +351,70 @@ class PrefixComparison:
                     tasks += 1
             if tasks >= MIN_RUNNING:
                 _add_censored(interval, row, beyond / weight)
-            yield RUNNING_COST
 
-    def _map(self, row: int, worker: _Worker, prefixes: tuple[str, ...], at: int) -> None:
-        for prefix in set(worker.prefixes) - set(prefixes):
-            column = self._columns.get(prefix)
-            if column is not None:  # when it comes again, it begins at 0
-                self._now[row, column] = self._base[row, column] = 0
-        worker.prefixes = prefixes
-        worker.columns = np.array([self._column(prefix, at) for prefix in prefixes], np.intp)
+    def _map(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
+        """Find the columns of a worker's prefixes; those that it did not have before, or that have new tasks, get one.
 
-    def _column(self, prefix: str, at: int) -> int:
-        column = self._columns.get(prefix)
-        if column is not None:
-            return column
-        column, displaced = self._columns.add(prefix, at=at)
-        if displaced is not None:
-            for worker in self._workers.values():  # they look their columns up again
-                if displaced in worker.prefixes:
-                    worker.prefixes = ()
-        self._now[:, column] = self._base[:, column] = 0.0
-        self._usual[column], self._known[column] = np.nan, 0.0
+        Of many workers' prefixes most are over, and would take the columns of those that go on.
+        """
+        before, prefixes, tasks = worker.prefixes, rates.prefixes, rates.tasks
+        dropped = [column for column in self._columns.of(set(before).difference(prefixes)) if column is not None]
+        self._now[row, dropped] = self._base[row, dropped] = 0  # when one comes again, it begins at 0
+        had = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
+        ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
+        found = self._columns.of(prefixes)
+        if self._columns.free or len(self._wanted) < MAX_PREFIXES:
+            n = tasks[:, _N].tolist()
+            for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in had]:
+                if prefixes[i] not in ended or n[i] > ended[prefixes[i]]:
+                    found[i] = self._column(prefixes[i], at)
+        # What a prefix had done before it got its column is no news.
+        begun = [i for i, prefix in enumerate(prefixes) if prefix in ended and found[i] is not None]
+        if worker.version != self._version:
+            begun += [
+                i for i, prefix in enumerate(prefixes) if prefix in had and self._is_another(row, found[i], had[prefix])
+            ]
+        for i in begun:
+            column = found[i]
+            self._now[row, column] = self._base[row, column] = tasks[i]
+        worker.prefixes, worker.version = prefixes, self._version
+        worker.columns = np.array([column for column in found if column is not None], np.intp)
+        worker.places = np.array([i for i, column in enumerate(found) if column is not None], np.intp)
+        worker.without = np.array([i for i, column in enumerate(found) if column is None], np.intp)
+        worker.ended = tasks[worker.without, _N]
+
+    def _is_another(self, row: int, column: int | None, before: int) -> bool:
+        """Whether a prefix has another column than before, or the same again."""
+        return column is not None and (column != before or not self._now[row, column, _N])
+
+    def _ask_for_columns(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
+        """Map a worker anew where one of its prefixes without a column has new tasks, and can get one."""
+        ended = rates.tasks[worker.without, _N]
+        news = [rates.prefixes[i] for i in worker.without[ended > worker.ended].tolist()]
+        if news and (self._columns.free or any(column is not None for column in self._columns.of(news))):
+            self._map(row, worker, rates, at)
+            return
+        worker.ended = ended
+        if len(self._wanted) < MAX_PREFIXES:
+            self._wanted.update(news)
+
+    def _column(self, prefix: str, at: int) -> int | None:
+        """A column for a prefix that has none; None if there is no room now."""
+        if not self._columns.free:
+            if len(self._wanted) < MAX_PREFIXES:
+                self._wanted.add(prefix)
+            return None
+        column, _ = self._columns.add(prefix, at=at)
         for group in self._groups.values():
             group.since[column] = at
             group.expected[:, column] = np.nan
         return column
+
+
+def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """The rows, so many at a time as all prefixes of are looked at in one piece."""
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[first : first + ROWS_AT_ONCE]
 
 
 def _add_censored(interval: Interval, row: int, excess: float) -> None:

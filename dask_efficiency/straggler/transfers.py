@@ -12,6 +12,7 @@ from dask_efficiency.straggler.interval import Interval
 from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
+from dask_efficiency.straggler.weighted import PIECE
 
 #: Transfers that a receiver must have had, on average, for a comparison; it waits for them, but only so long.
 MIN_TRANSFERS = 3
@@ -19,6 +20,9 @@ MAX_WAIT_NS = 60_000_000_000
 
 #: Share of an interval that a worker's transfers must take for it to be compared.
 MIN_TRANSFER_SHARE = 0.01
+
+#: Receivers whose senders are looked up in one piece.
+RECEIVERS_AT_ONCE = 250
 
 #: How often the effects of receivers and senders are fitted to each other.
 SWEEPS = 3
@@ -82,10 +86,10 @@ class TransferComparison:
 
     def compare(self, interval: Interval, *, at: int) -> Iterator[int]:
         """Compare all workers, if there were transfers enough; yields how many numbers each piece compared."""
-        receiver, sender, sums = self._pairs(interval.workers)
-        yield 2 * len(receiver)
+        receiver, sender, sums = yield from self._pairs(interval.workers)
+        yield len(receiver) // 10
         waited = at - self._compared_at
-        few = len(receiver) and sums[:, 0].sum() < MIN_TRANSFERS * len(np.unique(receiver))
+        few = len(receiver) and sums[:, 0].sum() < MIN_TRANSFERS * np.count_nonzero(np.bincount(receiver))
         if few and waited <= MAX_WAIT_NS:
             return
         for known in self._receivers.values():
@@ -94,19 +98,28 @@ class TransferComparison:
         if len(sums):
             yield from _compare(interval, receiver, sender, sums, waited / 1e9)
 
-    def _pairs(self, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-        """Receivers, senders, and what moved between them since the last comparison."""
-        row_of = {worker: known.row for worker, known in self._receivers.items() if known.row < size}
-        there = [known for known in self._receivers.values() if known.gained is not None and known.row < size]
+    def _pairs(self, size: int) -> Generator[int, None, tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
+        """Receivers, senders, and what moved between them since the last comparison; those that are there now."""
+        receivers = list(self._receivers.values())
+        pieces = [(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros((0, len(TRANSFER_SUMS))))]
+        for first in range(0, len(receivers), RECEIVERS_AT_ONCE):
+            pieces.append(self._some_pairs(receivers[first : first + RECEIVERS_AT_ONCE], size))
+            yield PIECE
+        receiver, sender, sums = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        return receiver, sender, sums
+
+    def _some_pairs(self, receivers: list[_Receiver], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        there = [known for known in receivers if known.gained is not None and known.row < size]
         for known in there:
             if known.membership != self._membership:
-                known.rows = np.array([row_of.get(sender, -1) for sender in known.senders], np.intp)
+                senders = [self._receivers.get(sender) for sender in known.senders]
+                known.rows = np.array([-1 if other is None else other.row for other in senders], np.intp)
                 known.membership = self._membership
         receiver = np.repeat([known.row for known in there], [len(known.senders) for known in there]).astype(np.intp)
         sender = np.concatenate([np.zeros(0, np.intp), *(known.rows for known in there)])
         gained = [known.gained for known in there if known.gained is not None]
         sums = np.concatenate([np.zeros((0, len(TRANSFER_SUMS))), *gained])
-        some = (sender >= 0) & (sums[:, 0] > 0)
+        some = (sender >= 0) & (sender < size) & (sums[:, 0] > 0)
         return receiver[some], sender[some], sums[some]
 
 
@@ -116,7 +129,9 @@ def _compare(
     """What receivers and senders add to the time of a byte, each without the other's part."""
     size = interval.workers
     n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
+    yield len(cost) // 10
     noise = float(np.median(np.maximum(sums[:, 2] / n - cost**2, 0.0))) + NOISE
+    yield len(cost) // 10
     effects = yield from _effects_of_ends(cost, n, receiver, sender, size)
     for signal, effect, end in zip((RECEIVE, SEND), effects, (receiver, sender), strict=True):
         count = np.bincount(end, weights=n, minlength=size)
@@ -134,6 +149,7 @@ def _effects_of_ends(
     """The effects of receivers and of senders whose sums come closest to the costs of all pairs."""
     ends = [np.zeros(size), np.zeros(size)]
     middle = float(np.median(cost))
+    yield len(cost) // 10
     for _ in range(SWEEPS):
         for this, other, at, of in ((0, 1, receiver, sender), (1, 0, sender, receiver)):
             left = cost - middle - ends[other][of]

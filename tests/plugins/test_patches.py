@@ -132,6 +132,20 @@ def test_what_a_client_does_with_a_graph() -> None:
     assert "__slots__" not in vars(Client)
 
 
+def test_the_answer_to_a_scrape() -> None:
+    async def routes() -> list[Any]:
+        real = await Scheduler(port=0, host="127.0.0.1", dashboard=False)
+        try:
+            return list(patches.METRICS.places(real.http_application))
+        finally:
+            await real.close()
+
+    ((route, name),) = asyncio.run(routes())
+    handler = getattr(route, name)
+    assert callable(handler.get), patches.METRICS.without
+    assert route.matcher.regex.match("/metrics")
+
+
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.what)
 def test_every_patch_says_what_it_is_for(patch: Patch) -> None:
     assert all((patch.what, patch.why, patch.without, patch.until, patch.checked))

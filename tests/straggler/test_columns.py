@@ -29,3 +29,17 @@ def test_a_full_table_tells_since_when_its_quietest_column_is_unused() -> None:
     columns.add("b", at=7)
     assert columns.free_since() == 5
     assert columns.add("c", at=9) == (0, "a")
+
+
+def test_a_column_that_was_taken_away_is_nobodys_until_it_is_put_back() -> None:
+    columns: Columns[str] = Columns(2)
+    columns.add("a", at=5)
+    columns.add("b", at=7)
+    assert columns.quiet(before=7) == ["a"]
+    assert columns.take_away("a") == 0
+    assert columns.get("a") is None
+    assert columns.free == 0
+    columns.put_back(0)
+    assert columns.free == 1
+    assert columns.add("c", at=9) == (0, None)
+    assert columns.quiet(before=100) == ["b", "c"]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
 
@@ -503,3 +505,65 @@ def test_workers_may_come_and_go_while_a_comparison_goes_on(monkeypatch: pytest.
         run.run(4)
         run.watch.left(f"w{i}", now=1e9 + run.at)
     assert run.found == []
+
+
+@pytest.mark.parametrize("turn_seconds", [20, 1e9])
+def test_a_straggler_is_found_though_there_are_more_prefixes_than_are_compared(turn_seconds: float) -> None:
+    """Of 100 that run at the same time, or of 400 that are run ten after the other, as some of them are over."""
+    at_once = 100 if turn_seconds > 1e6 else 40
+    run = SimulatedCluster([])
+
+    def task(rng: np.random.Generator) -> tuple[str, float, float]:
+        turn = int(run.at / turn_seconds)
+        return f"f{turn * at_once // 4 + rng.integers(at_once)}", 0.02 * float(rng.lognormal(0, 0.1)), 1e6
+
+    run = SimulatedCluster(healthy(6, task=task))
+    run.workers[0].slowness = slow(2.0)
+    run.run(240)
+    assert names(run.found) == ["w0"]
+
+
+def test_prefixes_that_go_on_keep_their_columns_however_many_there_are() -> None:
+    def task(rng: np.random.Generator) -> tuple[str, float, float]:
+        return f"f{rng.integers(100)}", 0.01 * float(rng.lognormal(0, 0.1)), 1e6
+
+    run = SimulatedCluster(healthy(4, task=task)).run(5)
+    columns = run.watch._comparison._prefixes._columns
+    first = {prefix: columns.get(prefix) for prefix in (f"f{i}" for i in range(100))}
+    assert sum(column is None for column in first.values()) == 36
+    run.run(60)
+    assert {prefix: columns.get(prefix) for prefix in first} == first
+
+
+def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
+    run = SimulatedCluster([])
+
+    def task(rng: np.random.Generator) -> tuple[str, float, float]:
+        turn = "before" if run.at < 10 else "after"
+        return f"{turn}-{rng.integers(60)}", 0.02 * float(rng.lognormal(0, 0.1)), 1e6
+
+    run = SimulatedCluster(healthy(4, task=task))
+    run.run(30)
+    columns = run.watch._comparison._prefixes._columns
+    held = [columns.get(f"after-{i}") for i in range(60)]
+    assert sum(column is None for column in held) == 56
+    run.run(30)
+    held = [columns.get(f"after-{i}") for i in range(60)]
+    assert None not in held
+    assert run.found == []
+
+
+def test_no_piece_of_a_comparison_grows_with_the_number_of_transfers_or_prefixes() -> None:
+    workers = 1_000
+    comparison = IntervalComparison()
+    names = [f"w{i}" for i in range(workers)]
+    for name in names:
+        comparison.joined(name, "group", at=0)
+    tasks, transfers = np.ones((50, len(TASK_SUMS))), np.ones((16, len(TRANSFER_SUMS)))
+    prefixes = tuple(f"f{i}" for i in range(50))
+    rates = TaskRates(prefixes, 5 * tasks, tuple(names[:16]), 5 * transfers, np.ones(len(PROCESS_SUMS)))
+    for name in names:
+        comparison.receive(name, rates, at=1, paused=0.0, spilling=0.0, held=0.0, lag=0.0)
+    pieces = list(comparison.pieces(at=2, learn=np.ones(comparison.capacity, bool)))
+    assert len(pieces) > 20
+    assert max(pieces) <= 5 * workers

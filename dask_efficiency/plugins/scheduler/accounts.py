@@ -10,8 +10,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from distributed.scheduler import heartbeat_interval
+
 from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.idle import Alone
 from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins.guard import Guard
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 logger = logging.getLogger("dask_efficiency")
+
+#: A worker that sends no snapshot in so many heartbeats is not measured; the first comes up to one after joining.
+MIN_SILENT_HEARTBEATS = 3
 
 #: Polls remembered for live views: ten minutes.
 RECENT_MOMENTS = 1_200
@@ -171,15 +176,24 @@ class ClusterAccounts:
         workers = self.scheduler.workers
         for address in [a for a, server in self._servers.items() if a not in workers or workers[a].server_id != server]:
             self.worker_left(address, at)
-        for address, ws in workers.items():
-            if address not in self._servers:
-                self._servers[address] = ws.server_id
-                presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
-                self.work.worker_joined(presence)
-                for window in self.windows.values():
-                    window.worker_joined(presence)
-                self._recording.worker_joined(address)
-                self.stragglers.worker_joined(address, ws)
+        if len(workers) != len(self._servers):
+            for address in [address for address in workers if address not in self._servers]:
+                self.worker_joined(address, at)
+
+    def worker_joined(self, address: str, at: int) -> None:
+        """A worker is there, which may be known already."""
+        ws = self.scheduler.workers.get(address)
+        if ws is None or self._servers.get(address) == ws.server_id:
+            return
+        if address in self._servers:
+            self.worker_left(address, at)
+        self._servers[address] = ws.server_id
+        presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
+        self.work.worker_joined(presence)
+        for window in self.windows.values():
+            window.worker_joined(presence)
+        self._recording.worker_joined(address)
+        self.stragglers.worker_joined(address, ws)
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
@@ -221,7 +235,8 @@ class ClusterAccounts:
             self._ask_everything(missed)
         self.stragglers.poll(at)
         self._polled = at
-        self.cluster.accrue(at=at)
+        heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
+        self.cluster.accrue(at=at, silent=max(SILENT_NS, round(MIN_SILENT_HEARTBEATS * heartbeat * 1e9)))
         self.cluster.close_departed(at=at)
         self.follow()
         self._recording.take_heartbeats(self.cluster.activity_by_worker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dask_efficiency.plugins.patches import METRICS, Replacements
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Exports:
         self._accounts = accounts
         self._prometheus = False
         self._bokeh = False
+        self._replacements = Replacements()
 
     def start(self) -> None:
         """Export through every library that can be imported; a missing one is said once."""
@@ -32,6 +34,7 @@ class Exports:
         if self._prometheus:
             from dask_efficiency.adapters.prometheus import COLLECTOR
 
+            self._replacements.put_back()
             COLLECTOR.remove(self._accounts)
             self._prometheus = False
         if self._bokeh:
@@ -42,10 +45,12 @@ class Exports:
 
     def _start_prometheus(self) -> None:
         try:
+            from dask_efficiency.adapters.exposition import MetricsHandler
             from dask_efficiency.adapters.prometheus import COLLECTOR
         except ImportError as error:
             logger.info("dask_efficiency exports no Prometheus metrics: %s", error)
             return
+        self._replacements.put(METRICS, self._scheduler.http_application, lambda _: MetricsHandler)
         COLLECTOR.add(self._accounts)
         self._prometheus = True
 

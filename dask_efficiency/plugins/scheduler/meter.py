@@ -182,9 +182,9 @@ class ClusterMeter:
         if self.plugin is not None and "transition" in self.plugin.__dict__:
             self.bind(self.plugin)
 
-    def worker_joined(self) -> None:
+    def worker_joined(self, address: str) -> None:
         """A worker joined."""
-        self.accounts.reconcile()
+        self.accounts.worker_joined(address, time.monotonic_ns())
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""

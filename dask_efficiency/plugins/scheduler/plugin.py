@@ -159,7 +159,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """A worker joined."""
         if self._meter is not None:
-            self._meter.guard(self._meter.worker_joined)
+            self._meter.guard(self._meter.worker_joined, worker)
 
     def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """A worker was removed."""

@@ -165,8 +165,8 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     cluster = accounts.cluster
     at = time.monotonic_ns()
     servers = accounts.scheduler.workers
-    activity = cluster.activity_by_worker()
     shown = dict(islice(cluster.present.items(), MAX_LIVE_WORKERS))
+    activity = cluster.activity_by_worker(presence.name for presence in shown.values())
     return {
         "session": accounts.session,
         "at": at,

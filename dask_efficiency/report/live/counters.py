@@ -25,6 +25,8 @@ def gained(now: Counters, then: Counters | None) -> NDArray[np.int64]:
     """What each row of ``now`` gained since ``then``; all of it where the row is new, or ``then`` is None."""
     if then is None:
         return now.nanoseconds
+    if then.keys == now.keys:  # as a rule, and far quicker
+        return np.asarray(np.maximum(now.nanoseconds - then.nanoseconds, 0))
     place = {key: i for i, key in enumerate(then.keys)}
     before = np.vstack([then.nanoseconds, np.zeros_like(then.nanoseconds, shape=(1, then.nanoseconds.shape[1]))])
     return np.maximum(now.nanoseconds - before[np.array([place.get(key, -1) for key in now.keys], dtype=np.intp)], 0)

@@ -1,0 +1,203 @@
+"""The fake workers of ``benchmarks/scale.py``: accounts that grow as real ones do, and the messages that carry them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.causes import fit
+from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.heartbeats import HeartbeatWriter
+from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
+from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses
+
+NTHREADS = 4
+SECOND = 1_000_000_000
+
+#: Histories that workers have; of the workers of one history, only names and GPUs are told apart.
+KINDS = 40
+
+#: Prefixes whose tasks a worker runs between two heartbeats, those of other workers are others in part, and how many
+#: seconds it takes until one of them is over.
+ACTIVE_PREFIXES = 50
+SPREAD = 40
+TURN_SECONDS = 10.0
+
+#: Senders that a worker fetches from, and kernels that its GPU runs.
+SENDERS = 16
+KERNELS = 50
+
+#: What stands for the names of a worker's ledger and of its GPU in what workers of one kind send.
+INCARNATION = "ledger" * 5
+GPU = "GPU-of-the-worker"
+
+#: Seconds of a worker's life before its first heartbeat.
+FIRST_SECONDS = 0.1
+
+#: How many times as long as the others the first worker takes.
+SLOW = 2.0
+
+
+class Kind:
+    """The history that some workers have in common: a beat after the other.
+
+    Parameters
+    ----------
+    number
+        Which kind it is.
+    prefixes
+        How many there are in all.
+    gpu, slow
+        Whether it has one, and whether its tasks take longer.
+    """
+
+    def __init__(self, number: int, prefixes: int, *, gpu: bool, slow: bool = False) -> None:
+        self._random = random.Random(number)
+        self._ledger = Ledger(NTHREADS, at=0)
+        self._rates = TaskRateCounter()
+        self._snapshots, self._rate_writer = HeartbeatWriter(), TaskRateWriter()
+        self._prefixes = prefixes
+        self._first = number % SPREAD
+        self._gpu = gpu
+        self._factor = SLOW if slow else 1.0
+        self._at = self._beats = self._tasks = 0
+        self._kernel_ns = 0
+        self._process = [0.0] * 5
+        #: What the last heartbeats carry, as some workers have yet to send them.
+        self._payloads: dict[int, bytes] = {}
+
+    def payload(self, beat: int, interval: float) -> bytes:
+        """What a worker's heartbeat of this number carries; they come in order, and the last are remembered."""
+        while beat not in self._payloads:
+            # The first one comes soon after a worker has joined.
+            self._work(round((interval if self._beats else FIRST_SECONDS) * SECOND))
+            self._payloads[self._beats] = msgpack.packb(self._encode())
+            self._payloads.pop(self._beats - 4, None)
+        return self._payloads[beat]
+
+    def _work(self, elapsed: int) -> None:
+        """Run a task of each active prefix or so, one after the other on each thread."""
+        rounds = ACTIVE_PREFIXES // NTHREADS
+        shift = self._first + int(self._at / SECOND / TURN_SECONDS)
+        if not self._beats:  # what came before, which is any of all prefixes
+            shift = self._first * self._prefixes // SPREAD
+        for turn in range(rounds):
+            start = self._at + elapsed * turn // rounds
+            took = elapsed * self._random.randint(60, 95) // (100 * rounds)
+            for thread in range(NTHREADS):
+                prefix = f"step{(shift + turn * NTHREADS + thread) % self._prefixes:04}"
+                self._ledger.reserve(thread, prefix, at=start)
+            for thread in range(NTHREADS):
+                reservation = self._ledger.release(thread, at=start + took)
+                assert reservation is not None
+                cpu, wall = took * 6 // 10, took * 9 // 10
+                self._ledger.finalize(reservation, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=took // 50)
+                length = round(1e7 * self._factor * self._random.lognormvariate(0, 0.2))
+                self._rates.task(reservation.prefix, wall=length, cpu=length * 6 // 10, nbytes=1e6)
+                self._kernel_ns += took // 8
+                self._tasks += 1
+        for sender in range(SENDERS):
+            self._rates.transfer(
+                f"tcp://10.0.0.{1 + sender}:40000", seconds=self._random.lognormvariate(-4, 0.2), nbytes=1_000_000
+            )
+        seconds = elapsed / SECOND
+        for i, gained in enumerate((0.1, 1e7, 0.02, 3.0, 2.5)):
+            self._process[i] += gained * seconds
+        self._at += elapsed
+        self._beats += 1
+
+    def _encode(self) -> dict[str, Any]:
+        """As the worker's half does."""
+        running = [RunningTask(f"step{self._first % self._prefixes:04}", 0.5, 1e6)] * NTHREADS
+        payload = self._snapshots.heartbeat(self._snapshot())
+        return {**payload, "pace": self._rate_writer.heartbeat(self._rates, self._process, running)}
+
+    def _snapshot(self) -> Snapshot:
+        balance = self._ledger.balance(at=self._at)
+        causes = SnapshotCauses(_causes(balance.finalized), _causes(balance.active))
+        outside = {OWN_WORK: self._at // 100, OTHER_CPU: self._at // 50}
+        outside |= {f"gather-dep: {kind}": self._at // 30 for kind in ("network", "deserialize", "decompress")}
+        details = {CORE_WAIT: self._at // 40, "thread-noncpu: disk": self._at // 60}
+        details |= {f"spill: {kind}": self._at // 90 for kind in ("disk-read", "disk-write", "serialize", "compress")}
+        gpu = self._gpus() if self._gpu else None
+        return Snapshot(INCARNATION, self._beats, balance, outside, details, gpu=gpu, causes=causes)
+
+    def _gpus(self) -> GpuTotals:
+        busy = min(self._kernel_ns, self._at)
+        names = [f"step{(self._first + i) % self._prefixes:04}" for i in range(ACTIVE_PREFIXES)]
+        shares = dict.fromkeys(names, busy // ACTIVE_PREFIXES)
+        rest = busy - sum(shares.values())
+        device = DeviceTotals(GPU, "NVIDIA L4", self._at, busy, 0, self._at - busy, shares, unattributed=rest)
+        kernels = tuple(
+            KernelTotals(
+                names[i], f"void gemm_kernel_{i:03}<float, 128, 64, true>", self._tasks, self._kernel_ns // KERNELS
+            )
+            for i in range(KERNELS)
+        )
+        return GpuTotals(
+            "cupti",
+            "CUPTI 13.0",
+            (device,),
+            kernels,
+            kernel_ns=self._kernel_ns,
+            attributed_ns=self._kernel_ns - rest,
+            readings={GPU: {"utilisation_ratio": 0.5, "memory_used_bytes": 1e9}},
+        )
+
+
+def _causes(row: Mapping[str, int]) -> dict[str, int]:
+    noncpu, overhead = row.get(Bucket.THREAD_NONCPU, 0), row.get(Bucket.OVERHEAD, 0)
+    found = fit({"gil": noncpu // 3, "lock": noncpu // 5, "file": noncpu // 9}, Bucket.THREAD_NONCPU, noncpu)
+    return found | fit({"hand-over": overhead // 2, "event-loop": overhead // 3}, Bucket.OVERHEAD, overhead)
+
+
+@dataclass(eq=False, slots=True)
+class FakeWorker:
+    """A worker by its address, and the tasks that the scheduler has sent it."""
+
+    number: int
+    kind: Kind
+    beat: int = 0
+    #: (key, run_id) of the tasks that it has, shared by all workers: those that were sent first end first.
+    inbox: deque[tuple[FakeWorker, Any, int]] = field(default_factory=deque)
+
+    @property
+    def address(self) -> str:
+        """Four of them are on a host."""
+        host = self.number // 4
+        return f"tcp://10.{host >> 16}.{host >> 8 & 255}.{host & 255}:{40_000 + self.number % 4}"
+
+    def send(self, *messages: Mapping[str, Any]) -> None:
+        """What the scheduler sends it, in place of a batched stream."""
+        for message in messages:
+            if message["op"] == "compute-task":
+                self.inbox.append((self, message["key"], message["run_id"]))
+
+    def closed(self) -> bool:
+        """As a batched stream has it."""
+        return False
+
+    def payload(self, interval: float) -> tuple[dict[str, Any], int]:
+        """What its next heartbeat carries for the plugin, as it arrives, and its bytes."""
+        self.beat += 1
+        packed = self.kind.payload(self.beat, interval)
+        for name in (INCARNATION, GPU):
+            packed = packed.replace(name.encode(), f"{self.number:0{len(name)}}".encode())
+        return msgpack.unpackb(packed, use_list=False, strict_map_key=False), len(packed)
+
+
+def workers(count: int, prefixes: int, *, gpu: bool) -> list[FakeWorker]:
+    """So many workers that run so many prefixes; the first one is slow."""
+    kinds = [Kind(number, prefixes, gpu=gpu) for number in range(min(count, KINDS))]
+    inbox: deque[tuple[FakeWorker, Any, int]] = deque()
+    made = [FakeWorker(number, kinds[number % len(kinds)], inbox=inbox) for number in range(count)]
+    made[0].kind = Kind(0, prefixes, gpu=gpu, slow=True)
+    return made
