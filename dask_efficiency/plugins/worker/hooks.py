@@ -264,8 +264,8 @@ class WorkerHooks:
         state = self._state
         if (
             len(state.waiting) != self._waiting
+            or not (state.running and self._status is _RUNNING)
             or (state.total_resources and len(state.constrained) != self._constrained)
-            or self._worker.status is not self._status
         ):
             self.observe(at)
 
