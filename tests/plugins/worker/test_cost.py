@@ -108,7 +108,7 @@ def test_where_every_transition_is_told_of_the_end_of_executing_is_that_of_a_tas
     for i in range(SAMPLE):
         hooks.every_transition(i, "waiting", "ready")
         hooks.every_transition(i, "executing", "memory", stimulus_id="s")
-    assert heard.calls[:2] == [(0, "waiting", "ready", {}), (0, "executing", "memory", {"stimulus_id": "s"})]
+    assert heard.calls[:2] == [(0, "waiting", "ready", {}), (0, "executing", "memory", {})]
     assert enough == [2 * SAMPLE]
 
 
