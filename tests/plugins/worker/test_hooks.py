@@ -1,4 +1,4 @@
-"""A worker's hooks that tell the ledger of many tasks at once give the same accounts as if they told of each at once."""
+"""A worker's hooks that tell the ledger of many tasks at once give the accounts of those that tell of each at once."""
 
 from __future__ import annotations
 
@@ -218,6 +218,10 @@ class World:
 
 # -- what may happen ---------------------------------------------------------------------------
 
+#: A task like most, and how it ran.
+PLAIN = ("inc", None, 10, False, 0)
+RAN = (1, 1, 0, True)
+
 gaps = st.sampled_from([0, 1, 7, 1_000, MIN_WAITED_NS, MS, 20 * MS, 60 * MS, 300 * MS])
 small = st.sampled_from([-5, -1, 0, 0, 0, 1, 3, 1_000, MIN_WAITED_NS - 1, MIN_WAITED_NS, MS])
 prefixes = st.sampled_from(["inc", "inc", "sum", LONG_PREFIX])
@@ -251,11 +255,22 @@ steps = st.one_of(
     st.tuples(quick, takes),
     st.tuples(quick, ends),
     st.tuples(gaps, others),
+    st.tuples(gaps, st.tuples(st.sampled_from(["tasks", "nothing else"]), st.integers(1, 5), st.none())),
 )
 
 
 def happen(world: World, started: dict[str, int], kind: str, number: int, details: Any) -> None:
     state = world.state
+    if kind == "tasks":
+        for i in range(number):
+            happen(world, started, "take", i, PLAIN)
+            world.now += number
+            happen(world, started, "succeed", i, RAN)
+    elif kind == "nothing else":
+        state.waiting, state.constrained, world.worker.status = set(), [], Status.running
+        for window in world.both[0].ledger.windows:
+            happen(world, started, "close", int(window[1:]), None)
+        world.agree()
     if kind == "take":
         key = f"key-{number}"
         ts = state.tasks.get(key)
@@ -365,10 +380,6 @@ def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
         world.now += 1
         world.agree()
         return world
-
-
-PLAIN = ("inc", None, 10, False, 0)
-RAN = (1, 1, 0, True)
 
 
 @given(st.integers(1, 3), st.lists(steps, max_size=60), st.sampled_from([2, 100]))
