@@ -33,7 +33,8 @@ class PrefixTotals:
 
     def places(self, prefixes: Sequence[str | None]) -> NDArray[np.intp]:
         """Where prefixes are added up; new ones begin with nothing."""
-        found = list(map(self._places.get, prefixes))
+        # None is found nowhere.
+        found: list[int | None] = list(map(self._places.get, prefixes))  # type: ignore[arg-type]
         for i in [i for i, place in enumerate(found) if place is None]:
             found[i] = self._place(prefixes[i] or "")
         missing = len(self._places) - len(self._pending)
