@@ -205,7 +205,7 @@ class _Layout(NamedTuple):
     #: units of the most that the first can tell.
     weights: NDArray[np.float64]
     more: NDArray[np.float64] | None
-    #: By column, what a number is told modulo, less one.
+    #: By column, without the first, what a number is told modulo, less one.
     mask: Ints
 
 
@@ -220,7 +220,7 @@ def _layout(digits: bytes) -> _Layout:
         for i in range(n):
             (weights if i < _SAFE_DIGITS else more)[at, column] = float(1 << 7 * (i % _SAFE_DIGITS))
             at += 1
-    mask = np.array([(1 << 7 * n) - 1 for n in digits], np.int64)
+    mask = np.array([(1 << 7 * n) - 1 for n in digits[1:]], np.int64)
     return _Layout(width, weights, more if max(digits) > _SAFE_DIGITS else None, mask)
 
 
@@ -309,57 +309,56 @@ def read_table(
         table = Table((), np.zeros((0, columns), np.int64))
     small = layout.more is None
     gained = numbers[:, 1:]
-    names, free, before = table.names, table.free, table.rows
-    new = _renamed(name, renamed, check) if renamed else {}
-    if not new and not len(numbers):
+    new = _renamed(name, renamed, check) if renamed else None
+    if new is None and not len(numbers):
         return Change(table, at, gained if rising else None, True)
-    kept = True
-    if new:
-        size = max(len(names), max(new) + 1)
+    names, free, before, kept = table.names, table.free, table.rows, True
+    if new is not None:
         known = len(names)
         others = {place: each for place, each in new.items() if place >= known or names[place] != each}
         if others:
             kept = all(place >= known or names[place] is None for place in others)
-            names = _with_names(name, names, others, size)
-            free = tuple(place for place, each in enumerate(names) if each is None) if None in names else ()
-            if size > known:
-                before = np.zeros((size, columns), np.int64)
+            names, free = _with_names(name, names, others)
+            if len(names) > known:
+                before = np.zeros((len(names), columns), np.int64)
                 before[:known] = table.rows
-        rows = before.copy()
+    rows = before.copy()
+    if new is not None:
         rows[[*new]] = 0
-    else:
-        rows = before.copy()
     last = (at.stop if isinstance(at, slice) else int(at[-1]) + 1) - 1
     if last >= len(names):
         raise RefusedPayload(f"{name} has a row at {last}; expected one of {len(names)}")
     if rising:
-        gained -= rows[at]
-        gained &= layout.mask[1:]
-        rows[at] += gained
+        base = rows[at] if isinstance(at, slice) else rows.take(at, axis=0)
+        gained -= base
+        gained &= layout.mask
+        rows[at] = base + gained
     else:
         rows[at] = gained
     if not small and rows.min() < 0:
         raise RefusedPayload(f"{name} has a number of more than 63 bits")
-    if free and rows[[*free]].any():
+    if free and rows.take(free, axis=0).any():
         raise RefusedPayload(f"{name} has a row without a name")
-    if new and rising:
+    if new is not None:
         at, gained = slice(0, len(rows)), rows - before
     return Change(Table(names, rows, free), at, gained if rising and kept else None, small)
 
 
 def _with_names(
-    name: str, names: tuple[Name | None, ...], new: Mapping[int, Name | None], size: int
-) -> tuple[Name | None, ...]:
-    """The names with some places renamed."""
+    name: str, names: tuple[Name | None, ...], new: Mapping[int, Name | None]
+) -> tuple[tuple[Name | None, ...], tuple[int, ...]]:
+    """The names with some places renamed, and the free places."""
+    size = max(len(names), max(new) + 1)
     if size > MAX_ROWS:
         raise RefusedPayload(f"{name} has {size} entries; expected at most {MAX_ROWS}")
     found = [*names, *[None] * (size - len(names))]
     for place, each in new.items():
         found[place] = each
-    there = [each for each in found if each is not None] if None in found else found
-    if len(set(there)) < len(there):
+    distinct = set(found)
+    free = [place for place, each in enumerate(found) if each is None] if None in distinct else []
+    if len(distinct) < size - len(free) + bool(free):
         raise RefusedPayload(f"{name} has a name in two places")
-    return tuple(found)
+    return tuple(found), tuple(free)
 
 
 def _renamed(name: str, value: object, check: Callable[[str, object], Name]) -> dict[int, Name | None]:

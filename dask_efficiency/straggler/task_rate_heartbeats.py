@@ -161,12 +161,13 @@ def _named(
     """The names and sums of a table; what is as before is the same object."""
     if before is not None and before[0] is table:
         return before[1], before[2]
-    sums = table.rows * units
+    rows = table.rows
     if table.free:
-        sums = np.delete(sums, table.free, axis=0)
+        rows = rows.take([place for place, name in enumerate(table.names) if name is not None], axis=0)
+    sums = rows * units
     if before is not None and before[0].names is table.names:
         return before[1], sums
-    return tuple(name for name in table.names if name is not None), sums
+    return tuple([name for name in table.names if name is not None]), sums
 
 
 def _process(value: object) -> NDArray[np.float64]:
