@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, get_args
 
 from dask_efficiency.attendance import Stay, attendance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
@@ -47,7 +48,12 @@ MAX_ACTIVITIES = 1_000
 #: come too early (the wall clock was set) must not count for ever.
 DRIFT_NS = 1_000_000
 
-_FREE = frozenset(map(str, FREE_BUCKETS))
+#: Nobody holds a slot whose time these are: what a slot is free for is its activity, too.
+_NOT_HELD = (*map(str, FREE_BUCKETS), str(Bucket.NO_WORK))
+
+#: The accounts of a presence.
+_Account = Literal["recorded", "activity", "causes", "cause_activity"]
+_ACCOUNTS: tuple[_Account, ...] = get_args(_Account)
 
 #: A departed worker's name is among the recent ones for this long.
 RECENT_NS = 60_000_000_000
@@ -94,13 +100,12 @@ class ClusterLedger:
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
         self._totals = {str(bucket): 0 for bucket in FINALIZED}
-        self._names: dict[str, dict[str, int]] = {}
         self._activity = dict.fromkeys(ACTIVITIES, 0)
-        self._activity_names: dict[str, dict[str, int]] = {}
         self._causes = dict.fromkeys(NAMES, 0)
-        self._cause_names: dict[str, dict[str, int]] = {}
         self._cause_activity = dict.fromkeys(NAMES, 0)
-        self._cause_activity_names: dict[str, dict[str, int]] = {}
+        #: The accounts of the presences that are closed, by what a presence calls them and the worker's name; each
+        #: name that is known is there.
+        self._closed: dict[_Account, dict[str, dict[str, int]]] = {account: {} for account in _ACCOUNTS}
         #: What the free slots of each worker were free for, for whoever sees that.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
@@ -117,8 +122,7 @@ class ClusterLedger:
         presence = Presence(address, name, nthreads, at, without_work=self.work.without_work(at=at))
         self.present[address] = presence
         self.work.set_workers(True, at=at)
-        self._names.setdefault(name, {})
-        for names in (self._activity_names, self._cause_names, self._cause_activity_names):
+        for names in self._closed.values():
             names.setdefault(name, {})
         self._left_at.pop(name, None)
         return presence
@@ -278,7 +282,7 @@ class ClusterLedger:
 
     def finalized_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a bucket without time may be missing."""
-        return {name: dict(row) for name, row in self._names.items()}
+        return self._by_worker("recorded")
 
     def by_worker(self) -> dict[str, Breakdown]:
         """All time since the accounts began, ``running`` included, by worker name."""
@@ -294,12 +298,11 @@ class ClusterLedger:
 
     def activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
         """The same by worker name, of all that ever were or of these; an activity without time may be missing."""
-        rows = self._activity_names
-        return {name: dict(rows[name]) for name in (rows if names is None else names) if name in rows}
+        return self._by_worker("activity", names)
 
     def causes_by_worker(self) -> dict[str, dict[str, int]]:
         """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""
-        return {name: dict(row) for name, row in self._cause_names.items()}
+        return self._by_worker("causes")
 
     def cause_activity(self) -> dict[str, int]:
         """Nanoseconds by :data:`~dask_efficiency.causes.NAMES` of what :meth:`activity` has, as far as is known."""
@@ -307,7 +310,7 @@ class ClusterLedger:
 
     def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a cause without time may be missing."""
-        return {name: dict(row) for name, row in self._cause_activity_names.items()}
+        return self._by_worker("cause_activity")
 
     @property
     def not_sampled(self) -> dict[str, str]:
@@ -361,17 +364,22 @@ class ClusterLedger:
         yield from self.present.values()
         yield from self._leaving
 
+    def _by_worker(self, account: _Account, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """One of the accounts by worker name, of all that ever were or of these."""
+        closed = self._closed[account]
+        found = {name: dict(closed[name]) for name in (closed if names is None else names) if name in closed}
+        for presence in self._open():
+            if presence.name in found:
+                _add(getattr(presence, account), found[presence.name])
+        return found
+
     def _record(self, presence: Presence, bucket: str, ns: int) -> None:
-        if not ns:
-            return
-        for row in (presence.recorded, self._names[presence.name], self._totals):
-            row[bucket] = row.get(bucket, 0) + ns
+        if ns:
+            _add({bucket: ns}, presence.recorded, self._totals)
 
     def _record_activity(self, presence: Presence, activity: str, ns: int) -> None:
-        if not ns:
-            return
-        for row in (presence.activity, self._activity_names[presence.name], self._activity):
-            row[activity] = row.get(activity, 0) + ns
+        if ns:
+            _add({activity: ns}, presence.activity, self._activity)
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
         """Record all time of a worker until ``upto`` that is not recorded yet."""
@@ -404,19 +412,18 @@ class ClusterLedger:
         ahead = presence.recorded_ns + sum(grown.finalized.values()) + balance.running
         ahead -= presence.nthreads * (at - presence.joined)
         ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
-        idle = 0
-        for bucket, delta in grown.finalized.items():
-            if bucket == Bucket.IDLE:
-                delta -= min(delta, max(0, ahead))
-                no_work = min(delta, presence.nthreads * (without - presence.without_work))
-                self._record(presence, Bucket.NO_WORK, no_work)
-                self._record_activity(presence, Bucket.NO_WORK, no_work)
-                idle = delta = delta - no_work
-            self._record(presence, bucket, delta)
-            if bucket in _FREE:
-                self._record_activity(presence, bucket, delta)
-        for bucket, delta in grown.active.items():
-            self._record_activity(presence, bucket, delta)
+        finalized, active = grown.finalized, grown.active
+        idle = finalized.get(Bucket.IDLE, 0)
+        if idle:
+            idle -= min(idle, max(0, ahead))
+            no_work = min(idle, presence.nthreads * (without - presence.without_work))
+            idle -= no_work
+            finalized[Bucket.IDLE], finalized[Bucket.NO_WORK] = idle, no_work
+        for bucket in _NOT_HELD:
+            if bucket in finalized:
+                active[bucket] = finalized[bucket]
+        _add(finalized, presence.recorded, self._totals)
+        _add(active, presence.activity, self._activity)
         self._record_prefixes(presence, received, presence.received if then else None)
         taken = presence.began + balance.elapsed
         waited = self.idle.split(presence, idle, at=taken)
@@ -441,8 +448,8 @@ class ClusterLedger:
         gained, active = grown.causes, grown.active_causes
         for cause, ns in idle.items():
             gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns
-        _add(gained, presence.causes, self._cause_names[presence.name], self._causes)
-        _add(active, presence.cause_activity, self._cause_activity_names[presence.name], self._cause_activity)
+        _add(gained, presence.causes, self._causes)
+        _add(active, presence.cause_activity, self._cause_activity)
 
     def _close(self, presence: Presence) -> None:
         """Record what no snapshot covers of a worker that left."""
@@ -457,6 +464,8 @@ class ClusterLedger:
             self._cover(presence, Bucket.UNMEASURED, presence.left)
         else:
             self._cover(presence, Bucket.RETIRING if presence.closing else Bucket.LOST_WORKER, presence.left)
+        for account, names in self._closed.items():
+            _add(getattr(presence, account), names.setdefault(presence.name, {}))
         self._departed.append(Stay(presence.joined, presence.left, presence.nthreads))
         self._fold_names()
 
@@ -470,15 +479,14 @@ class ClusterLedger:
                 del self._ended[next(iter(self._ended))]
 
     def _fold_names(self) -> None:
-        excess = len(self._names) - self._max_names
+        known = self._closed["recorded"]
+        excess = len(known) - self._max_names
         if excess <= 0:
             return
         kept = {presence.name for presence in self._open()} | {DEPARTED}
-        for name in [name for name in self._names if name not in kept][:excess]:
-            for rows in (self._names, self._activity_names, self._cause_names, self._cause_activity_names):
-                departed = rows.setdefault(DEPARTED, {})
-                for bucket, ns in rows.pop(name).items():
-                    departed[bucket] = departed.get(bucket, 0) + ns
+        for name in [name for name in known if name not in kept][:excess]:
+            for rows in self._closed.values():
+                _add(rows.pop(name), rows.setdefault(DEPARTED, {}))
             if name in self._gpus:
                 _add_gpu(self._gpus, DEPARTED, self._gpus.pop(name))
             self.reasons.pop(name, None)
@@ -500,9 +508,9 @@ def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
 
 
 def _add(more: Mapping[str, int], *totals: dict[str, int]) -> None:
-    for name, ns in more.items():
-        if ns > 0:
-            for total in totals:
+    for total in totals:
+        for name, ns in more.items():
+            if ns > 0:
                 total[name] = total.get(name, 0) + ns
 
 

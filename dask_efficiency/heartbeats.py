@@ -141,7 +141,7 @@ class HeartbeatWriter:
             *snapshot.outside.values(),
             *snapshot.details.values(),
         ]
-        self._prefixes.take(balance.prefixes, seq)
+        self._prefixes.take(balance.prefixes)
         told, names = self._prefixes.write(since)
         if names:
             payload["p"] = names
@@ -274,6 +274,8 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         at, gained = _gained("prefixes", prefixes, known.prefixes if known is not None else None)
         sums = column_sums(prefixes.rows, small=small and base is None)
     else:
+        if "p" in fields and gained.min(initial=0) < 0:
+            raise RefusedPayload("prefixes has a row that shrank")
         sums = list(map(add, base.sums, column_sums(gained, small=small)))
     for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS], strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.

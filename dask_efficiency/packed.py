@@ -11,10 +11,10 @@ Text, and not bytes, for Dask shows what heartbeats carry as JSON. Digits of bas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
+from functools import lru_cache, reduce
+from operator import lt, or_, sub
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -61,11 +61,15 @@ class Change(NamedTuple, Generic[Name]):
     table: Table[Name]
     #: Places of the rows that the payload had.
     at: Rows
-    #: By how much those rows grew; None where rows may be another name's than before, or do not only grow.
+    #: By how much those rows grew, less than 0 where some began anew; None where some are of another name than before,
+    #: or do not only grow.
     gained: Ints | None
     #: Whether that can be added up in 63 bits.
     small: bool
 
+
+#: So many digits are written one by one, for NumPy takes ten microseconds to begin.
+MAX_DIGITS_ONE_BY_ONE = 200
 
 _ARANGE = np.arange(MAX_ROWS)
 
@@ -74,7 +78,7 @@ _ARANGE = np.arange(MAX_ROWS)
 
 
 class TableWriter(Generic[Name]):
-    """One table as it is, and as it was in the last marked states.
+    """One table as it is, and what was changed since each of the last marked states.
 
     Parameters
     ----------
@@ -94,126 +98,101 @@ class TableWriter(Generic[Name]):
         self._free: list[int] = []
         #: What was given last.
         self._given: Mapping[Name, Sequence[int]] = {}
-        self._rows = np.zeros((0, columns), np.int64)
-        #: By place, in which state the row changed last.
-        self._changed = np.zeros(0, np.int64)
-        #: Places that were given to another name, or to none, and in which state.
-        self._renamed: dict[int, int] = {}
-        #: The rows of the last marked states, oldest first.
-        self._marked: deque[Ints] = deque(maxlen=depth)
+        self._rows: list[Sequence[int]] = []
+        self._zeros = (0,) * columns
+        #: What rows were before they changed, by place; and places whose rows began anew, or that were given to another
+        #: name or to none: since each of the marked states, the oldest first.
+        self._before: deque[dict[int, Sequence[int]]] = deque([{}], maxlen=depth)
+        self._anew: deque[set[int]] = deque([set()], maxlen=depth)
 
-    def take(self, rows: Mapping[Name, Sequence[int]], seq: int) -> None:
+    def take(self, rows: Mapping[Name, Sequence[int]]) -> None:
         """Note the table's state; names that are missing lose their place. Rows must not change afterwards."""
         given = self._given
         changed = [name for name, row in rows.items() if given.get(name) != row]
         self._given = rows
         if changed or len(rows) < len(self._places):
-            values = np.fromiter(
-                chain.from_iterable(map(rows.__getitem__, changed)), np.int64, len(changed) * self._columns
-            )
-            self.take_changed(rows, changed, values.reshape(len(changed), self._columns), seq)
+            self.take_changed(rows, changed, map(rows.__getitem__, changed))
 
-    def take_changed(self, names: Collection[Name], changed: Sequence[Name], values: Ints, seq: int) -> None:
+    def take_changed(self, names: Collection[Name], changed: Iterable[Name], values: Iterable[Sequence[int]]) -> None:
         """Note the table's state: all names, and those whose rows changed, or are new, with these."""
-        places = self._places
-        for name in changed:
-            if name not in places:
-                self._place(name, seq)
-        at = [places[name] for name in changed]
-        gone = [places.pop(name) for name in places.keys() - names] if len(places) > len(names) else []
-        for place in gone:
-            self._free.append(place)
-            self._names[place] = None
-            self._renamed[place] = seq
-        if not at and not gone:
-            return
-        # Another array each time, as marked states stay what they are.
-        known, missing = len(self._rows), len(self._names) - len(self._rows)
-        if missing:
-            more = np.zeros((missing, self._columns), np.int64)
-            now = np.concatenate([self._rows, more])
-            self._changed = np.concatenate([self._changed, more[:, 0]])
-        else:
-            now = self._rows.copy()
-        now[at] = values
-        self._changed[at] = seq
-        if gone:
-            now[gone] = 0
-            self._changed[gone] = seq
-        if self._rising:
-            fell = now[:known] < self._rows
-            if fell.any():
-                self._renamed.update(dict.fromkeys(np.flatnonzero(fell.any(axis=1)).tolist(), seq))
-        self._rows = now
+        places, rows, before, anew = self._places, self._rows, self._before[-1], self._anew[-1]
+        for name, row in zip(changed, values, strict=True):
+            place = places.get(name)
+            if place is None:
+                place = self._place(name)
+                anew.add(place)
+            elif self._rising and any(map(lt, row, rows[place])):
+                anew.add(place)
+            before.setdefault(place, rows[place])
+            rows[place] = row
+        if len(places) > len(names):
+            for name in places.keys() - names:
+                place = places.pop(name)
+                self._names[place], rows[place] = None, self._zeros
+                self._free.append(place)
+                anew.add(place)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def mark(self) -> None:
         """A payload with this state was sent: later ones may rely on it."""
-        self._marked.append(self._rows)
+        self._before.append({})
+        self._anew.append(set())
 
     def write(self, since: int) -> tuple[str, list[object]]:
-        """What changed after a state, -1 for all there is, and the names of its places.
-
-        Changes back to the oldest marked state can be told, and no further.
-        """
+        """What changed after the oldest marked state, or all there is where ``since`` is -1; and names of places."""
+        rows = self._rows
         if since < 0:
-            at = np.arange(len(self._rows))
-            renamed = list(range(len(self._names)))
+            told, anew = [*enumerate(rows)], [*range(len(rows))]
+            grown: Iterable[Sequence[int]] = rows
         else:
-            at = np.flatnonzero(self._changed > since)
-            self._renamed = {place: seq for place, seq in self._renamed.items() if seq > since}
-            renamed = list(self._renamed)
-        values = self._rows[at]
-        grown = values
-        if self._rising and since >= 0 and self._marked and len(at):
-            oldest = self._marked[0]
-            if renamed or len(oldest) < len(self._rows):  # of those that are renamed the reader has nothing
-                base = np.zeros_like(self._rows)
-                base[: len(oldest)] = oldest
-                base[renamed] = 0
-                oldest = base
-            grown = values - oldest[at]
-        return _write(at, values, grown), _names(renamed, self._names)
+            before: dict[int, Sequence[int]] = {}
+            for changes in reversed(self._before):
+                before.update(changes)
+            anew = sorted(set().union(*self._anew))
+            if self._rising:
+                before.update(dict.fromkeys(anew, self._zeros))  # of these the reader has nothing
+            told = [(place, rows[place]) for place in sorted(before)]
+            grown = [[*map(sub, row, before[place])] for place, row in told] if self._rising else [r for _, r in told]
+        return _write(told, grown, self._columns), [each for place in anew for each in (place, self._names[place])]
 
     def place(self, name: Name, default: Default) -> int | Default:
         """The place of a name; the default where it has none."""
         return self._places.get(name, default)
 
-    def _place(self, name: Name, seq: int) -> None:
+    def _place(self, name: Name) -> int:
         if self._free:
             place = self._free.pop()
             self._names[place] = name
         else:
             place = len(self._names)
             self._names.append(name)
+            self._rows.append(self._zeros)
         self._places[name] = place
-        self._renamed[place] = seq
+        return place
 
 
-def _names(renamed: list[int], names: Sequence[Name | None]) -> list[object]:
-    """Places and their names in turn."""
-    return [each for place in renamed for each in (place, names[place])]
-
-
-def _write(at: NDArray[np.intp], values: Ints, grown: Ints) -> str:
-    count, columns = values.shape
+def _write(told: Sequence[tuple[int, Sequence[int]]], grown: Iterable[Sequence[int]], columns: int) -> str:
+    count = len(told)
     if not count:
-        return str(bytes(_COUNT + 1 + columns), "ascii")
-    digits = [*map(_digits, np.bitwise_or.reduce(grown, axis=0).tolist())]
-    if at[-1] == count - 1:  # the first ones, without a gap
-        head = bytes((count & 127, count >> 7, 0, *digits))
-        layout = _layout(head[_COUNT:])
-        body = values.take(layout.column - 1, axis=1)
+        return "\0" * (_COUNT + 1 + columns)
+    digits = [_digits(reduce(or_, column)) for column in zip(*grown, strict=True)]
+    rows = [row for _, row in told]
+    if told[-1][0] == count - 1:  # the first ones, without a gap
+        digits.insert(0, 0)
+        rows = [(0, *row) for row in rows]
     else:
-        table = np.empty((count, 1 + columns), np.int64)
-        table[:, 0] = at - _ARANGE[:count]
-        table[1:, 0] -= table[:-1, 0].copy()
-        table[:, 1:] = values
-        head = bytes((count & 127, count >> 7, _digits(int(table[:, 0].max())), *digits))
-        layout = _layout(head[_COUNT:])
-        body = table.take(layout.column, axis=1)
-    body >>= layout.shift
-    body &= 127
-    return str(head + body.astype(np.uint8).tobytes(), "ascii")
+        last = [-1, *[place for place, _ in told]]
+        rows = [(place - before - 1, *row) for (place, row), before in zip(told, last, strict=False)]
+        digits.insert(0, _digits(max(row[0] for row in rows)))
+    places = [(column, 7 * i) for column, n in enumerate(digits) for i in range(n)]
+    if count * len(places) <= MAX_DIGITS_ONE_BY_ONE:
+        body = bytes([row[column] >> shift & 127 for row in rows for column, shift in places])
+    else:
+        column, shift = zip(*places, strict=True)
+        body = (np.array(rows)[:, column] >> np.array(shift) & 127).astype(np.uint8).tobytes()
+    return (bytes((count & 127, count >> 7, *digits)) + body).decode("ascii")
 
 
 def _digits(number: int) -> int:
@@ -226,30 +205,29 @@ def _digits(number: int) -> int:
 class _Layout(NamedTuple):
     """How the digits of a row lie, for so many of each column; the first column is how far apart rows are."""
 
-    #: Digits of a row; of each, its column and by how much it is shifted.
+    #: Digits of a row.
     width: int
-    column: NDArray[np.intp]
-    shift: Ints
-    #: Columns that have digits, and where those begin.
-    columns: NDArray[np.intp]
-    starts: NDArray[np.intp]
-    #: By column, what a number is told modulo, less one.
+    #: What a digit counts by column: of shape (width, columns). Numbers of more digits are told by the second, in
+    #: units of the most that the first can tell.
+    weights: NDArray[np.float64]
+    more: NDArray[np.float64] | None
+    #: By column, without the first, what a number is told modulo, less one.
     mask: Ints
-    #: Whether as many rows as there may be can be added up in 63 bits.
-    small: bool
 
 
 @lru_cache(maxsize=1024)
 def _layout(digits: bytes) -> _Layout:
     if max(digits) > MAX_DIGITS or digits[0] > _GAP_DIGITS:
         raise RefusedPayload(f"a table has columns of {list(digits)} digits; expected at most {MAX_DIGITS}")
-    each = list(digits)
-    column = np.repeat(np.arange(len(digits)), each)
-    shift = np.array([7 * i for n in each for i in range(n)], np.int64)
-    columns = np.flatnonzero(each)
-    starts = np.cumsum([0, *each])[columns]
-    mask = np.array([(1 << 7 * n) - 1 for n in each], np.int64)
-    return _Layout(len(column), column, shift, columns, starts, mask, max(digits) <= _SAFE_DIGITS)
+    width = sum(digits)
+    weights, more = np.zeros((2, width, len(digits)))
+    at = 0
+    for column, n in enumerate(digits):
+        for i in range(n):
+            (weights if i < _SAFE_DIGITS else more)[at, column] = float(1 << 7 * (i % _SAFE_DIGITS))
+            at += 1
+    mask = np.array([(1 << 7 * n) - 1 for n in digits[1:]], np.int64)
+    return _Layout(width, weights, more if max(digits) > _SAFE_DIGITS else None, mask)
 
 
 class Texts:
@@ -283,14 +261,17 @@ class Texts:
         self._offset = end = body + count * width
         if end > len(data):
             raise RefusedPayload(f"{self._name} has {len(data)} characters; expected {end} for {count} rows")
-        table = np.zeros((count, 1 + columns), np.int64)
-        if width and count:
-            shifted = np.frombuffer(data, np.uint8, count * width, body).reshape(count, width) << layout.shift
-            table[:, layout.columns] = np.add.reduceat(shifted, layout.starts, axis=1)
-            if data[begin]:
-                at = table[:, 0].cumsum()
-                at += _ARANGE[:count]
-                return at, table, layout
+        if not (width and count):
+            return slice(0, count), np.zeros((count, 1 + columns), np.int64), layout
+        # A product of matrices of whole numbers below 2**53 is exact, and one call.
+        digits = np.frombuffer(data, np.uint8, count * width, body).reshape(count, width).astype(np.float64)
+        table: Ints = (digits @ layout.weights).astype(np.int64)
+        if layout.more is not None:
+            table += (digits @ layout.more).astype(np.int64) << 7 * _SAFE_DIGITS
+        if data[begin]:
+            at = table[:, 0].cumsum()
+            at += _ARANGE[:count]
+            return at, table, layout
         return slice(0, count), table, layout
 
     def end(self) -> None:
@@ -332,48 +313,58 @@ def read_table(
     at, numbers, layout = texts.rows(columns)
     if table is None:
         table = Table((), np.zeros((0, columns), np.int64))
-    names, free = table.names, table.free
+    small = layout.more is None
     gained = numbers[:, 1:]
-    if renamed:
-        new = _renamed(name, renamed, check)
-        names = _with_names(name, names, new)
-        free = tuple(place for place, each in enumerate(names) if each is None)
-        rows = np.zeros((len(names), columns), np.int64)
-        rows[: len(table.rows)] = table.rows
-        rows[list(new)] = 0
-    elif not len(numbers):
+    new = _renamed(name, renamed, check) if renamed else None
+    if new is None and not len(numbers):
         return Change(table, at, gained if rising else None, True)
-    else:
-        rows = table.rows.copy()
+    names, free, before, kept = table.names, table.free, table.rows, True
+    if new is not None:
+        known = len(names)
+        others = {place: each for place, each in new.items() if place >= known or names[place] != each}
+        if others:
+            kept = all(place >= known or names[place] is None for place in others)
+            names, free = _with_names(name, names, others)
+            if len(names) > known:
+                before = np.zeros((len(names), columns), np.int64)
+                before[:known] = table.rows
+    rows = before.copy()
+    if new is not None:
+        rows[[*new]] = 0
     last = (at.stop if isinstance(at, slice) else int(at[-1]) + 1) - 1
     if last >= len(names):
         raise RefusedPayload(f"{name} has a row at {last}; expected one of {len(names)}")
     if rising:
-        base = rows[at]
+        base = rows[at] if isinstance(at, slice) else rows.take(at, axis=0)
         gained -= base
-        gained &= layout.mask[1:]
+        gained &= layout.mask
         rows[at] = base + gained
     else:
         rows[at] = gained
-    if not layout.small and rows.min() < 0:
+    if not small and rows.min() < 0:
         raise RefusedPayload(f"{name} has a number of more than 63 bits")
-    if free and rows[list(free)].any():
+    if free and rows.take(free, axis=0).any():
         raise RefusedPayload(f"{name} has a row without a name")
-    return Change(Table(names, rows, free), at, None if renamed or not rising else gained, layout.small)
+    if new is not None:
+        at, gained = slice(0, len(rows)), rows - before
+    return Change(Table(names, rows, free), at, gained if rising and kept else None, small)
 
 
-def _with_names(name: str, names: tuple[Name | None, ...], new: Mapping[int, Name | None]) -> tuple[Name | None, ...]:
-    """The names with some places renamed."""
+def _with_names(
+    name: str, names: tuple[Name | None, ...], new: Mapping[int, Name | None]
+) -> tuple[tuple[Name | None, ...], tuple[int, ...]]:
+    """The names with some places renamed, and the free places."""
     size = max(len(names), max(new) + 1)
     if size > MAX_ROWS:
         raise RefusedPayload(f"{name} has {size} entries; expected at most {MAX_ROWS}")
     found = [*names, *[None] * (size - len(names))]
     for place, each in new.items():
         found[place] = each
-    there = [each for each in found if each is not None]
-    if len(set(there)) < len(there):
+    distinct = set(found)
+    free = [place for place, each in enumerate(found) if each is None] if None in distinct else []
+    if len(distinct) < size - len(free) + bool(free):
         raise RefusedPayload(f"{name} has a name in two places")
-    return tuple(found)
+    return tuple(found), tuple(free)
 
 
 def _renamed(name: str, value: object, check: Callable[[str, object], Name]) -> dict[int, Name | None]:

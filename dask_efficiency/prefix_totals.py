@@ -33,8 +33,7 @@ class PrefixTotals:
 
     def places(self, prefixes: Sequence[str | None]) -> NDArray[np.intp]:
         """Where prefixes are added up; new ones begin with nothing."""
-        # None is found nowhere.
-        found: list[int | None] = list(map(self._places.get, prefixes))  # type: ignore[arg-type]
+        found = [self._places.get(prefix or "") for prefix in prefixes]
         for i in [i for i, place in enumerate(found) if place is None]:
             found[i] = self._place(prefixes[i] or "")
         missing = len(self._places) - len(self._pending)

@@ -61,10 +61,10 @@ class GpuWriter:
         for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
             for prefix, ns in shares.items():
                 rows[at, prefix] = (ns,)
-        self._by_prefix.take(rows, seq)
-        self._take_kernels(gpu.kernels, seq)
+        self._by_prefix.take(rows)
+        self._take_kernels(gpu.kernels)
 
-    def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
+    def _take_kernels(self, kernels: Sequence[KernelTotals]) -> None:
         now: dict[Kernel, tuple[int, int]] = {}
         for prefix, name, launches, ns in kernels:
             key = prefix, name[:MAX_NAME_LENGTH]
@@ -73,7 +73,7 @@ class GpuWriter:
         if len(self._rows) <= MAX_KERNELS:
             now = {**dict.fromkeys(self._rows, (0, 0)), **now}
         self._rows = now
-        self._kernels.take(now, seq)
+        self._kernels.take(now)
 
     def mark(self) -> None:
         """A payload with this state was sent."""

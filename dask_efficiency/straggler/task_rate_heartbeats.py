@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from dask_efficiency.straggler.task_rates import (
 #: by less than 0.001, where 0.04 is assumed before any is known.
 TASK_UNITS = np.array([1.0, *[2.0**-18] * 2, 2.0**-14, 2.0**-10, 2.0**-14, *[2.0**-10] * 4])
 TRANSFER_UNITS = np.array([1.0, 2.0**-14, 2.0**-10, 2.0**-18])
+_TASK_STEPS, _TRANSFER_STEPS = (tuple((1.0 / units).tolist()) for units in (TASK_UNITS, TRANSFER_UNITS))
 
 
 class TaskRateWriter:
@@ -50,13 +50,16 @@ class TaskRateWriter:
         self._seq += 1
         since = self._sent.since()
         for writer, sums, units in (
-            (self._tasks, counter.tasks, TASK_UNITS),
-            (self._transfers, counter.transfers, TRANSFER_UNITS),
+            (self._tasks, counter.tasks, _TASK_STEPS),
+            (self._transfers, counter.transfers, _TRANSFER_STEPS),
         ):
             changed = [name for name, row in sums.items() if row[-1] > self._turn]
-            numbers = chain.from_iterable(map(sums.__getitem__, changed))
-            values = np.fromiter(numbers, np.float64).reshape(len(changed), len(units) + 1)[:, :-1] / units
-            writer.take_changed(sums.keys(), changed, np.rint(values, out=values).astype(np.int64), self._seq)
+            if changed or len(sums) < len(writer):
+                # Each row has the turn of its last use behind its numbers.
+                values = [
+                    [int(n * steps + 0.5) for n, steps in zip(sums[name], units, strict=False)] for name in changed
+                ]
+                writer.take_changed(sums.keys(), changed, values)
         self._turn = counter.turn
         tasks, prefixes = self._tasks.write(since)
         transfers, senders = self._transfers.write(since)
@@ -158,12 +161,13 @@ def _named(
     """The names and sums of a table; what is as before is the same object."""
     if before is not None and before[0] is table:
         return before[1], before[2]
-    sums = table.rows * units
+    rows = table.rows
     if table.free:
-        sums = np.delete(sums, table.free, axis=0)
+        rows = rows.take([place for place, name in enumerate(table.names) if name is not None], axis=0)
+    sums = rows * units
     if before is not None and before[0].names is table.names:
         return before[1], sums
-    return tuple(name for name in table.names if name is not None), sums
+    return tuple([name for name in table.names if name is not None]), sums
 
 
 def _process(value: object) -> NDArray[np.float64]:
