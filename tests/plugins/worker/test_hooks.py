@@ -176,6 +176,7 @@ class World:
             constrained=[],
             ready=[],
             total_resources={"GPU": 1},
+            running=True,
             executed_count=0,
             stimulus_log=self.log,
         )
@@ -268,6 +269,7 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
             happen(world, started, "succeed", i, RAN)
     elif kind == "nothing else":
         state.waiting, state.constrained, world.worker.status = set(), [], Status.running
+        state.running = True
         for window in world.both[0].ledger.windows:
             happen(world, started, "close", int(window[1:]), None)
         world.agree()
@@ -339,11 +341,13 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
             event = (PauseEvent if kind == "pause" else UnpauseEvent)(stimulus_id=kind)
         world.stimulus(event)
         world.worker.status = {"pause": Status.paused, "unpause": Status.running}.get(kind, Status.closing_gracefully)
+        state.running = kind == "unpause"
     elif kind == "pause and unpause":
         world.stimulus(PauseEvent(stimulus_id="pause"))
         world.now += (number + 1) * 30 * MS
         world.stimulus(UnpauseEvent(stimulus_id="unpause"))
         world.worker.status = Status.running
+        state.running = True
     elif kind == "heartbeat":
         world.agree()
     elif kind == "open":
