@@ -101,7 +101,8 @@ def collected_logs(dask_worker: Any) -> list[str]:
 
 
 def break_hook(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.reserve = boom
+    ledger = meter_of(dask_worker)._ledger
+    ledger.reserve = ledger.skip = boom  # one task, and many at once
 
 
 def break_release(dask_worker: Any) -> Any:
