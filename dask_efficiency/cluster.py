@@ -428,9 +428,9 @@ class ClusterLedger:
         taken = presence.began + balance.elapsed
         waited = self.idle.split(presence, idle, at=taken)
         self._record_causes(presence, grown, waited)
-        _grow(self.tasks, grown.tasks, {})
-        _grow(self.outside, snapshot.outside, then.outside if then else {})
-        _grow(self.details, snapshot.details, then.details if then else {})
+        _add(grown.tasks, self.tasks)
+        _add_named(grown.outside, self.outside)
+        _add_named(grown.details, self.details)
         presence.running = balance.running
         presence.without_work = without
         presence.snapshot = snapshot
@@ -514,10 +514,10 @@ def _add(more: Mapping[str, int], *totals: dict[str, int]) -> None:
                 total[name] = total.get(name, 0) + ns
 
 
-def _grow(total: dict[str, int], now: Mapping[str, int], then: Mapping[str, int]) -> None:
-    for name, value in now.items():
-        gained = value - then.get(name, 0)
-        if gained > 0:
+def _add_named(more: Mapping[str, int], total: dict[str, int]) -> None:
+    """Add what has names of its own, of which there are only so many."""
+    for name, ns in more.items():
+        if ns > 0:
             if name not in total and len(total) >= MAX_ACTIVITIES:
                 name = OTHER
-            total[name] = total.get(name, 0) + gained
+            total[name] = total.get(name, 0) + ns

@@ -175,7 +175,10 @@ Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 
 
 class Grown(NamedTuple):
-    """What a snapshot adds to the one before it, by name; what did not change is missing."""
+    """What a snapshot adds to the one before it, by name; what did not change is missing.
+
+    What is not of the accounts may shrink.
+    """
 
     finalized: dict[str, int]
     tasks: dict[str, int]
@@ -183,6 +186,8 @@ class Grown(NamedTuple):
     #: Causes may shrink, where they were not known so well before.
     causes: dict[str, int]
     active_causes: dict[str, int]
+    outside: dict[str, int]
+    details: dict[str, int]
 
 
 class Received(NamedTuple):
@@ -196,7 +201,7 @@ class Received(NamedTuple):
     #: By :data:`~dask_efficiency.ledger.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
-    #: By how much each of :data:`NUMBERS` grew.
+    #: By how much each of ``numbers`` grew.
     grown: Sequence[int]
     #: Places of the prefixes that grew (others may be among them), and by how much.
     at: Rows
@@ -204,13 +209,16 @@ class Received(NamedTuple):
 
     def grown_by_name(self) -> Grown:
         """What the accounts gained."""
-        grown = self.grown
+        grown, (outside, details, _) = self.grown, self.named
+        at_details = _AT_OUTSIDE + len(outside)
         return Grown(
             _named(_SETTLED, grown[_HEAD:_AT_TASKS]),
             _named(_TASKS, grown[_AT_TASKS:_AT_ACTIVE]),
             _named(_ACTIVE, grown[_AT_ACTIVE:_AT_CAUSES]),
             _named(_CAUSES, grown[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
             _named(_CAUSES, grown[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
+            _named(outside, grown[_AT_OUTSIDE:at_details]),
+            _named(details, grown[at_details:]),
         )
 
 
@@ -258,7 +266,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
     outside, details, not_sampled = named
     numbers = _numbers(fields.get("a"), len(outside), len(details))
-    grown = _grown(numbers, known.numbers) if known is not None else numbers
+    grown = _grown(numbers, named, known) if known is not None else numbers
     texts = Texts("b", fields.get("b"))
     change = read_table(
         "prefixes",
@@ -343,9 +351,17 @@ def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
     return numbers
 
 
-def _grown(now: Sequence[int], then: Sequence[int]) -> Sequence[int]:
-    """By how much each of :data:`NUMBERS` grew; refuses accounts that shrank."""
-    grown = list(map(sub, now[:_AT_OUTSIDE], then))
+def _grown(now: Sequence[int], named: Texted, known: Received) -> Sequence[int]:
+    """By how much each number grew; refuses accounts that shrank."""
+    then = known.numbers
+    if named is not known.named and named[:2] != known.named[:2]:
+        then = [*then[:_AT_OUTSIDE]]
+        at = _AT_OUTSIDE
+        for names, former in zip(named[:2], known.named[:2], strict=True):
+            before = dict(zip(former, known.numbers[at:], strict=False))
+            then += map(before.get, names, repeat(0))
+            at += len(former)
+    grown = list(map(sub, now, then))
     if grown[1] < 0:
         raise RefusedPayload(f"elapsed shrank from {then[1]} to {now[1]} ns")
     if min(grown[_HEAD:_AT_CAUSES]) < 0:

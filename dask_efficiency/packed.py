@@ -203,15 +203,17 @@ def _digits(number: int) -> int:
 
 
 class _Layout(NamedTuple):
-    """How the digits of a row lie, for so many of each column; the first column is how far apart rows are."""
+    """How the digits of a row lie: first those of how far apart rows are, then so many of each column."""
 
     #: Digits of a row.
     width: int
-    #: What a digit counts by column: of shape (width, columns). Numbers of more digits are told by the second, in
+    #: What each digit counts of how far apart rows are; None where they are not.
+    gap: NDArray[np.float64] | None
+    #: What it counts of each column: of shape (width, columns). Numbers of more digits are told by the second, in
     #: units of the most that the first can tell.
     weights: NDArray[np.float64]
     more: NDArray[np.float64] | None
-    #: By column, without the first, what a number is told modulo, less one.
+    #: By column, what a number is told modulo, less one.
     mask: Ints
 
 
@@ -219,15 +221,19 @@ class _Layout(NamedTuple):
 def _layout(digits: bytes) -> _Layout:
     if max(digits) > MAX_DIGITS or digits[0] > _GAP_DIGITS:
         raise RefusedPayload(f"a table has columns of {list(digits)} digits; expected at most {MAX_DIGITS}")
-    width = sum(digits)
-    weights, more = np.zeros((2, width, len(digits)))
+    weights, more = np.zeros((2, sum(digits), len(digits)))
     at = 0
     for column, n in enumerate(digits):
         for i in range(n):
             (weights if i < _SAFE_DIGITS else more)[at, column] = float(1 << 7 * (i % _SAFE_DIGITS))
             at += 1
-    mask = np.array([(1 << 7 * n) - 1 for n in digits[1:]], np.int64)
-    return _Layout(width, weights, more if max(digits) > _SAFE_DIGITS else None, mask)
+    return _Layout(
+        len(weights),
+        weights[:, 0] if digits[0] else None,
+        np.ascontiguousarray(weights[:, 1:]),
+        np.ascontiguousarray(more[:, 1:]) if max(digits) > _SAFE_DIGITS else None,
+        np.array([(1 << 7 * n) - 1 for n in digits[1:]], np.int64),
+    )
 
 
 class Texts:
@@ -247,10 +253,7 @@ class Texts:
         self._offset = 0
 
     def rows(self, columns: int) -> tuple[Rows, Ints, _Layout]:
-        """The next table's places, and their numbers modulo what their digits hold.
-
-        The numbers are of shape (rows, 1 + columns): before them comes one that is not theirs.
-        """
+        """The next table's places, and their numbers modulo what their digits hold."""
         data, begin = self._data, self._offset + _COUNT
         body = begin + 1 + columns
         if body > len(data):
@@ -262,14 +265,14 @@ class Texts:
         if end > len(data):
             raise RefusedPayload(f"{self._name} has {len(data)} characters; expected {end} for {count} rows")
         if not (width and count):
-            return slice(0, count), np.zeros((count, 1 + columns), np.int64), layout
+            return slice(0, count), np.zeros((count, columns), np.int64), layout
         # A product of matrices of whole numbers below 2**53 is exact, and one call.
         digits = np.frombuffer(data, np.uint8, count * width, body).reshape(count, width).astype(np.float64)
         table: Ints = (digits @ layout.weights).astype(np.int64)
         if layout.more is not None:
             table += (digits @ layout.more).astype(np.int64) << 7 * _SAFE_DIGITS
-        if data[begin]:
-            at = table[:, 0].cumsum()
+        if layout.gap is not None:
+            at = (digits @ layout.gap).astype(np.int64).cumsum()
             at += _ARANGE[:count]
             return at, table, layout
         return slice(0, count), table, layout
@@ -310,13 +313,12 @@ def read_table(
     RefusedPayload
         If a place or a name is out of order, or a number is larger than 63 bits.
     """
-    at, numbers, layout = texts.rows(columns)
+    at, gained, layout = texts.rows(columns)
     if table is None:
         table = Table((), np.zeros((0, columns), np.int64))
     small = layout.more is None
-    gained = numbers[:, 1:]
     new = _renamed(name, renamed, check) if renamed else None
-    if new is None and not len(numbers):
+    if new is None and not len(gained):
         return Change(table, at, gained if rising else None, True)
     names, free, before, kept = table.names, table.free, table.rows, True
     if new is not None:
@@ -330,7 +332,8 @@ def read_table(
                 before[:known] = table.rows
     rows = before.copy()
     if new is not None:
-        rows[[*new]] = 0
+        for place in new if len(before) else ():  # NumPy takes as long for a list of one as for fifteen of these
+            rows[place] = 0
     last = (at.stop if isinstance(at, slice) else int(at[-1]) + 1) - 1
     if last >= len(names):
         raise RefusedPayload(f"{name} has a row at {last}; expected one of {len(names)}")
@@ -370,10 +373,11 @@ def _with_names(
 def _renamed(name: str, value: object, check: Callable[[str, object], Name]) -> dict[int, Name | None]:
     if not isinstance(value, (list, tuple)) or len(value) % 2 or len(value) > 2 * MAX_ROWS:
         raise RefusedPayload(f"names of {name} are {short(value)}; expected places and names in turn")
-    found: dict[int, Name | None] = {}
-    for place, each in zip(value[::2], value[1::2], strict=True):
-        found[whole(f"names of {name}", place)] = None if each is None else check(f"names of {name}", each)
-    return found
+    name = f"names of {name}"
+    return {
+        whole(name, place): None if each is None else check(name, each)
+        for place, each in zip(value[::2], value[1::2], strict=True)
+    }
 
 
 def column_sums(rows: Ints, *, small: bool) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import add
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,12 @@ class PrefixTotals:
 
     def places(self, prefixes: Sequence[str | None]) -> NDArray[np.intp]:
         """Where prefixes are added up; new ones begin with nothing."""
-        found = [self._places.get(prefix or "") for prefix in prefixes]
-        for i in [i for i, place in enumerate(found) if place is None]:
-            found[i] = self._place(prefixes[i] or "")
+        found: list[int | None] = [*map(self._places.get, cast("Sequence[str]", prefixes))]
+        if None in found:
+            found = [
+                self._place(prefix or "") if place is None else place
+                for place, prefix in zip(found, prefixes, strict=True)
+            ]
         missing = len(self._places) - len(self._pending)
         if missing:
             self._pending = np.concatenate([self._pending, np.zeros((missing, len(TASK_BUCKETS)), np.int64)])

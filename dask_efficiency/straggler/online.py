@@ -86,6 +86,11 @@ class StragglerWatch:
         return self._work is not None
 
     @property
+    def last(self) -> int | None:
+        """When the last interval ended, or the first one began; monotonic nanoseconds."""
+        return self._last
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the arrays: 23 kB a worker."""
         return self._comparison.nbytes + self._history.nbytes

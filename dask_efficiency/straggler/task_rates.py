@@ -40,7 +40,8 @@ LOG_GIANT = log(GIANT)
 SIZE_LEARNING = 0.125
 
 #: The time of shorter tasks is mostly that of the clock.
-MIN_WALL_SECONDS = 1e-4
+MIN_WALL_NS = 100_000
+MIN_WALL_SECONDS = MIN_WALL_NS / 1e9
 
 #: So many tasks of a prefix that are counted together are counted by arrays, which pays from some ten on.
 MIN_TOGETHER = 16
@@ -117,7 +118,7 @@ class TaskRateCounter:
         """Count many tasks as :meth:`task` does, but that what is usual is what it was before all of them."""
         numbers = np.array([task[1:] for task in tasks], np.float64)
         self.cpu_seconds += float(numbers[:, 1].sum()) / 1e9
-        numbers = numbers[numbers[:, 0] >= MIN_WALL_SECONDS * 1e9]
+        numbers = numbers[numbers[:, 0] >= MIN_WALL_NS]
         n = sums[0]
         self.turn = sums[-1] = self.turn + len(numbers)
         larger = np.log1p(numbers[:, 2]) - self._usual_size[prefix]
@@ -153,9 +154,9 @@ class TaskRateCounter:
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
         self.cpu_seconds += cpu / 1e9
-        seconds = wall / 1e9
-        if seconds < MIN_WALL_SECONDS:
+        if wall < MIN_WALL_NS:
             return
+        seconds = wall / 1e9
         sums = self.tasks.get(prefix)
         if sums is None:
             self._begin(self.tasks, prefix, MAX_PREFIXES, TASK_SUMS)

@@ -8,14 +8,15 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import header
+from dask_efficiency.heartbeats import REPEATS, header
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.finding import Finding
@@ -31,6 +32,23 @@ logger = logging.getLogger("dask_efficiency")
 
 #: Length of an interval in which workers are compared; it is two heartbeats at least.
 INTERVAL_SECONDS = 2.5
+
+#: Polls are so far apart, or less.
+POLL_SECONDS = 0.5
+
+#: Task rates are read once in an interval, as late as can be: so many of them take a poll 1 ms.
+MIN_READ_A_POLL = 20
+
+#: A heartbeat is read at once where the last that was read is so many before it: two more may be lost.
+MAX_UNREAD = REPEATS - 1
+
+
+class _Unread(NamedTuple):
+    """A heartbeat whose task rates are not read yet."""
+
+    ws: WorkerState
+    payload: Mapping[str, Any]
+    at: int
 
 
 class Stragglers:
@@ -55,6 +73,11 @@ class Stragglers:
         self._names: dict[str, str] = {}
         #: What heartbeats told of those that are there, by address.
         self._rates: dict[str, ReceivedRates] = {}
+        #: The newest heartbeats whose task rates are not read yet, by address; those that are left for the next
+        #: interval; and of which workers, for they had their turn in this one.
+        self._unread: dict[str, _Unread] = {}
+        self._later: dict[str, _Unread] = {}
+        self._done: set[str] = set()
         #: Workers whose task rates were refused, which is logged once.
         self._refused: set[str] = set()
         self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
@@ -78,15 +101,35 @@ class Stragglers:
 
     def worker_left(self, address: str) -> None:
         """A worker was removed."""
-        self._rates.pop(address, None)
+        for table in (self._rates, self._unread, self._later):
+            table.pop(address, None)
+        self._done.discard(address)
         self._guard(self._watch.left, address, now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Take the task rates that a heartbeat carries, if it carries any."""
-        if isinstance(payload, Mapping) and "pace" in payload:
-            self._guard(self._take_task_rates, address, ws, payload, at)
+        if not isinstance(payload, Mapping) or "pace" not in payload:
+            return
+        table = self._later if address in self._done else self._unread
+        table[address] = _Unread(ws, payload, at)
+        pace, last = payload["pace"], self._rates.get(address)
+        seq = pace.get("n") if isinstance(pace, Mapping) else None
+        if last is None or type(seq) is not int or not last.seq < seq < last.seq + MAX_UNREAD:
+            del table[address]
+            self._guard(self._read_task_rates, address, ws, payload, at)
 
-    def _take_task_rates(self, address: str, ws: WorkerState, payload: Mapping[str, Any], at: int) -> None:
+    def _read_some(self, at: int, seconds: float) -> None:
+        """Read the rates that can wait no longer, if as many are read at each poll until the interval is over."""
+        last = self._watch.last
+        left = seconds - (at - last) / 1e9 if last is not None else seconds
+        polls = max(1, 1 + math.ceil(left / POLL_SECONDS))  # with this one
+        if polls > 1 and len(self._unread) <= MIN_READ_A_POLL * polls:
+            return
+        for address in list(islice(self._unread, math.ceil(len(self._unread) / polls))):
+            self._read_task_rates(address, *self._unread.pop(address))
+            self._done.add(address)
+
+    def _read_task_rates(self, address: str, ws: WorkerState, payload: Mapping[str, Any], at: int) -> None:
         presence = self._cluster.present.get(address)
         if presence is None:
             return
@@ -120,8 +163,15 @@ class Stragglers:
         self._guard(self._poll, at)
 
     def _poll(self, at: int) -> None:
+        began = self._watch.last
         seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
+        if not self._watch.comparing:
+            self._read_some(at, seconds)
         change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds)
+        if self._watch.last != began:
+            self._unread |= self._later
+            self._later.clear()
+            self._done.clear()
         for finding in self._named(change.found):
             logger.warning("Straggler: %s", describe(finding))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})

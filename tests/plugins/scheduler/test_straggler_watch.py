@@ -6,7 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugins.scheduler.straggler_watch import (
+    INTERVAL_SECONDS,
+    MAX_UNREAD,
+    MIN_READ_A_POLL,
+    POLL_SECONDS,
+    Stragglers,
+)
+from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
+from dask_efficiency.straggler.task_rates import TaskRateCounter
+
+SECOND = 1_000_000_000
 
 
 class OddWorker:
@@ -43,3 +53,69 @@ def test_task_rates_that_are_refused_are_logged_once_for_each_worker(caplog):
     for _ in range(3):
         stragglers.take_heartbeat("tcp://a", OddWorker(), {"pace": "no rates"}, 0)
     assert caplog.text.count("refused the task rates of tcp://a") == 1
+
+
+class Workers:
+    """So many that send task rates, and what was read of them."""
+
+    def __init__(self, count, monkeypatch):
+        self.ws = SimpleNamespace(
+            name="w", host="h", nthreads=1, memory_limit=0, resources={}, extra={}, metrics={}, nbytes=0
+        )
+        self.addresses = [f"tcp://{i}" for i in range(count)]
+        self.writers = {address: TaskRateWriter() for address in self.addresses}
+        cluster = ClusterLedger(at=0)
+        self.stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn")
+        for address in self.addresses:
+            cluster.worker_joined(address, address, 1, at=0)
+            self.stragglers.worker_joined(address, self.ws)
+        self.read = []
+        monkeypatch.setattr(self.stragglers._watch, "receive", self.receive)
+
+    def receive(self, address, rates, **_):
+        self.read.append((address, rates.process[0]))
+
+    def send(self, number, at):
+        for address in self.addresses:
+            pace = self.writers[address].heartbeat(TaskRateCounter(), (float(number), 0.0, 0.0, 0.0, 0.0))
+            self.stragglers.take_heartbeat(address, self.ws, {"i": "a", "n": number, "pace": pace}, at)
+
+
+def test_of_few_workers_the_newest_task_rates_are_read_when_the_interval_is_over(monkeypatch):
+    workers = Workers(3, monkeypatch)
+    workers.send(0, 0)
+    assert workers.read == [(address, 0) for address in workers.addresses]
+    workers.stragglers.poll(0)
+    workers.send(1, SECOND)
+    workers.stragglers.poll(SECOND)
+    workers.send(2, 2 * SECOND)
+    workers.stragglers.poll(2 * SECOND)
+    del workers.read[:]
+    workers.stragglers.poll(round(INTERVAL_SECONDS * SECOND))
+    assert workers.read == [(address, 2) for address in workers.addresses]
+
+
+def test_of_many_workers_some_are_read_at_each_poll_and_each_once_in_an_interval(monkeypatch):
+    polls = round(INTERVAL_SECONDS / POLL_SECONDS)
+    workers = Workers(3 * MIN_READ_A_POLL * polls, monkeypatch)
+    workers.send(0, 0)
+    workers.stragglers.poll(0)
+    workers.send(1, 1)
+    del workers.read[:]
+    most = 0
+    for poll in range(1, polls + 1):
+        before = len(workers.read)
+        workers.stragglers.poll(round(poll * POLL_SECONDS * SECOND))
+        most = max(most, len(workers.read) - before)
+        if poll == polls // 2:
+            workers.send(2, poll)
+    assert sorted({address for address, _ in workers.read}) == sorted(workers.addresses)
+    assert len(workers.read) == len(workers.addresses)
+    assert most < 2 * len(workers.addresses) / polls
+
+
+def test_task_rates_are_read_at_once_before_too_many_are_unread(monkeypatch):
+    workers = Workers(1, monkeypatch)
+    for number in range(2 * MAX_UNREAD + 1):
+        workers.send(number, number)
+    assert [number for _, number in workers.read] == [0, MAX_UNREAD, 2 * MAX_UNREAD]
