@@ -217,7 +217,7 @@ class SlotTracker:
                     now = at
                 del taken[key]
                 free += 1
-                prefix = ts.prefix
+                prefix = ts.prefix[:MAX_PREFIX_LENGTH]
                 row = sums.get(prefix)
                 if row is None:
                     row = sums[prefix] = [0, 0, 0, 0, 0]

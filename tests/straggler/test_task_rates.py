@@ -101,3 +101,27 @@ def test_whatever_is_counted_can_be_read(tasks: list[tuple[str, int, int, float]
         counter.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
     rates = arrived(counter, PROCESS)
     assert np.isfinite(rates.tasks).all()
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(50_000, 10**9), st.floats(0, 1.2), st.integers(0, 10**7)), max_size=40)))
+def test_tasks_that_are_counted_together_count_like_one_by_one(batches):
+    together, single = TaskRateCounter(), TaskRateCounter()
+    for batch in batches:
+        tasks = [("inc", wall, int(share * wall), float(nbytes)) for wall, share, nbytes in batch]
+        together.add(tasks)
+        for prefix, wall, cpu, nbytes in tasks:
+            single.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+        assert together.turn == single.turn
+        assert together.cpu_seconds == pytest.approx(single.cpu_seconds)
+        if "inc" in single.tasks:
+            assert together._usual_size["inc"] == pytest.approx(single._usual_size["inc"])
+
+
+def test_sums_of_tasks_that_are_counted_together_are_those_of_each():
+    together, single = TaskRateCounter(), TaskRateCounter()
+    tasks = [("inc", 2_000_000 + 1_000 * i, 1_000_000 + 500 * i, 10_000.0 + i) for i in range(200)]
+    for first in range(0, 200, 50):
+        together.add(tasks[first : first + 50])
+    for prefix, wall, cpu, nbytes in tasks:
+        single.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
+    assert together.tasks["inc"] == pytest.approx(single.tasks["inc"])

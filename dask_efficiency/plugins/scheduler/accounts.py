@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -210,18 +211,32 @@ class ClusterAccounts:
 
     # -- what workers report -------------------------------------------------------------------
 
-    def poll(self) -> None:
-        """Take the heartbeats that have arrived since the last poll."""
+    def poll(self, *, at_most: float = math.inf) -> bool:
+        """Take the heartbeats that have arrived since the last poll.
+
+        Parameters
+        ----------
+        at_most
+            CPU seconds for it. What is left then is taken by the next poll, which is to follow soon.
+
+        Returns
+        -------
+        bool
+            Whether all were taken.
+        """
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
         self.idle.catch_up(at=at)
         now = time.time()
-        missed = []
+        all_taken, missed = True, []
         for address, ws in self.scheduler.workers.items():
             payload = ws.metrics.get(METRIC)
             if payload is None or payload is self._last_payload.get(address):
                 continue
+            if time.thread_time() - began > at_most:
+                all_taken = False
+                break
             self._last_payload[address] = payload
             # It came after the last poll: a wall clock that was set in between cannot make it older.
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
@@ -233,6 +248,9 @@ class ClusterAccounts:
                 missed.append(address)
         if missed:
             self._ask_everything(missed)
+        if not all_taken:
+            self.cost_seconds += time.thread_time() - began
+            return False
         self.stragglers.poll(at)
         self._polled = at
         heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
@@ -246,6 +264,7 @@ class ClusterAccounts:
         moment = Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
         self.recent.append(moment)
         self.cost_seconds += time.thread_time() - began
+        return True
 
     def follow(self) -> None:
         """Note in the timelines what is known of the workers by now."""

@@ -34,6 +34,9 @@ logger = logging.getLogger("dask_efficiency")
 #: How often the heartbeats that have arrived are taken: no hook fires when one does.
 POLL_MS = 500
 
+#: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
+MAX_POLL_SECONDS = 0.005
+
 #: Registrations and removals wait for the workers in between: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
 
@@ -217,7 +220,8 @@ class ClusterMeter:
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)
             return
         self._work.catch_up()
-        self.accounts.poll()
+        if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
+            asyncio.get_running_loop().call_soon(self.guard, self._poll)
 
     def _ask_later(self, presence: Presence) -> None:
         """Ask a worker that left in order for its final snapshot, should that not come by itself."""

@@ -217,6 +217,8 @@ class WorkerHooks:
 
     def _kept(self, ts: Any, at: int) -> bool:
         """Keep the end of a task that only ran in its thread, and took its slot since the ledger was told last."""
+        if self._free and at - self._looked_at > _LOOK_BACK_NS:
+            self.look_back(at)
         key = ts.key
         run = self._done.get(key)
         if run is None or key in self._held or self._meter.windows is not None:
@@ -253,8 +255,13 @@ class WorkerHooks:
         if run is None:
             self.slots.taken(ts, at)
         else:
-            self._done[ts.key] = run
-            self.slots.succeeded(ts.key, ts, at)
+            key = ts.key
+            later = self._done.get(key)
+            self._done[key] = run
+            self.slots.succeeded(key, ts, at)
+            if later is not None:  # it has run once more since
+                self._done[key] = later
+            self._pending.sized(key, nbytes)
 
     # -- why slots are free --------------------------------------------------------------------
 
@@ -264,8 +271,8 @@ class WorkerHooks:
         state = self._state
         if (
             len(state.waiting) != self._waiting
+            or not (state.running and self._status is _RUNNING)
             or (state.total_resources and len(state.constrained) != self._constrained)
-            or self._worker.status is not self._status
         ):
             self.observe(at)
 

@@ -157,6 +157,11 @@ class PendingTasks:
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
 
+    def sized(self, key: Any, nbytes: float) -> None:
+        """The task that ended last had so many bytes of input or output when it ended, which is a while ago."""
+        if self.tasks and self.tasks[-1][0] == key:
+            self.tasks[-1] = (*self.tasks[-1][:4], nbytes, *self.tasks[-1][5:])
+
     @property
     def overhead(self) -> dict[str, int]:
         """Nanoseconds of the tasks that were finalized, by what they held their slots for outside their threads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.cluster import SILENT_NS
+from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler import accounts as module
+from dask_efficiency.wire import encode_not_measured
 
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:
@@ -66,6 +69,37 @@ def test_one_that_joins_is_known_at_once_and_one_that_was_missed_at_the_next_pol
             accounts.poll()
             reasons = [presence.reason for presence in accounts.cluster.present.values()]
             assert reasons == ["no snapshot in 30 s"] * 3
+            scheduler.workers.clear()
+            await plugin._meter.stop()  # type: ignore[union-attr]
+
+    asyncio.run(check())
+
+
+def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+            plugin = EfficiencyPlugin()
+            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+            accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+            for number in (1, 2, 3):
+                address = f"tcp://10.0.0.{number}:40000"
+                scheduler.workers[address] = one = worker(number, scheduler)
+                plugin.add_worker(scheduler, address)
+                one.metrics = {METRIC: encode_not_measured("its meter failed")}
+                one.last_seen = time.time()
+
+            def off() -> int:
+                return sum(presence.off for presence in accounts.cluster.present.values())
+
+            assert accounts.poll(at_most=-1.0) is False
+            assert off() == 0
+            # Each look at the clock is a second later.
+            clock = itertools.count()
+            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
+            assert accounts.poll(at_most=1.5) is False
+            assert off() == 1
+            assert accounts.poll(at_most=10.0) is True
+            assert off() == 3
             scheduler.workers.clear()
             await plugin._meter.stop()  # type: ignore[union-attr]
 

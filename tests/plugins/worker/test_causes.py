@@ -143,6 +143,13 @@ def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(mad
     assert made[1].sums is made[0].sums
 
 
+def test_nobody_is_asked_of_library_threads_while_none_was_seen_at_work(made):
+    whole = worker_causes()
+    assert whole.library() is None
+    made[0].sums.any_library = True
+    assert whole.library() is not None
+
+
 def test_where_finding_causes_fails_the_accounts_go_on_without_them(made, monkeypatch, caplog):
     whole = worker_causes()
     ledger = Ledger(1, at=0)
@@ -167,5 +174,8 @@ def test_where_finding_causes_fails_the_accounts_go_on_without_them(made, monkey
     assert whole.close_window("w", window, {}).details.causes == {}
     reservation = ledger.reserve("x", "inc", at=95)
     assert reservation is not None
-    assert whole.library(reservation, 5) == whole.library_so_far(reservation, 5) == 0
+    made[0].sums.any_library = True
+    library = whole.library()
+    assert library is not None
+    assert library(reservation, 5) == whole.library_so_far(reservation, 5) == 0
     assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, snapshot
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.worker import cost
-from dask_efficiency.plugins.worker.cost import SAMPLE, HookCost
+from dask_efficiency.plugins.worker import cost, transitions
+from dask_efficiency.plugins.worker.cost import SAMPLE, HookCost, TimedHooks
 from dask_efficiency.wire import OWN_WORK
 from tests.plugins.watch import eventually
 
@@ -29,55 +31,101 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-def test_the_mean_of_the_sample_counts_for_all_calls_of_the_interval(clock):
+def test_the_mean_of_the_sample_counts_for_all_tasks_of_the_interval(clock):
     def hook(takes: int) -> None:
         clock.now += takes
 
-    hooks = HookCost(hook)
+    spent = HookCost()
     for takes in (100, 300):
-        hooks.timed(takes)
-    hooks.next_interval(50)
-    assert hooks.spent == 50 * 200
+        spent.timed(hook, 10, ends=False)
+        spent.timed(hook, takes, ends=True)
+    spent.next_interval(50)
+    assert spent.spent == 50 * 210
 
 
 def test_an_interval_without_a_sample_counts_by_the_last_one(clock):
-    hooks = HookCost(lambda: setattr(clock, "now", clock.now + 100))
-    hooks.timed()
+    hooks = HookCost()
+    hooks.timed(lambda: setattr(clock, "now", clock.now + 100), ends=True)
     hooks.next_interval(1)
     hooks.next_interval(11)
     assert hooks.spent == 11 * 100
 
 
 def test_what_was_spent_never_shrinks(clock):
-    hooks = HookCost(lambda takes: setattr(clock, "now", clock.now + takes))
+    hooks = HookCost()
     spent = []
-    for calls, takes in ((10, 1_000), (20, 1), (30, -50)):  # less than reading the clock takes
-        hooks.timed(takes)
-        hooks.next_interval(calls)
+    for tasks, takes in ((10, 1_000), (20, 1), (30, -50)):  # less than reading the clock takes
+        hooks.timed(lambda takes=takes: setattr(clock, "now", clock.now + takes), ends=True)
+        hooks.next_interval(tasks)
         spent.append(hooks.spent)
     assert spent == [10_000, 10_010, 10_010]
 
 
-def test_a_sample_is_bounded(clock):
-    hooks = HookCost(lambda: None)
+def test_a_sample_is_so_many_tasks_however_many_hooks_each_had(clock):
+    hooks = HookCost()
     for _ in range(SAMPLE):
         assert not hooks.enough
-        hooks.timed()
+        hooks.timed(lambda: None, ends=False)
+        hooks.timed(lambda: None, ends=True)
     assert hooks.enough
+    hooks.next_interval(SAMPLE)
+    assert not hooks.enough
+
+
+class Heard:
+    """Hooks that remember what they were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def taken(self, ts: Any) -> None:
+        self.calls.append(("taken", ts))
+
+    def succeeded(self, ts: Any) -> None:
+        self.calls.append(("succeeded", ts))
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        self.calls.append((key, start, finish))
+
+    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        self.calls.append((key, start, finish, kwargs))
+
+
+def test_timed_hooks_call_the_hooks_and_say_when_there_are_enough(clock):
+    heard, enough = Heard(), []
+    hooks = TimedHooks(heard, HookCost(), lambda: enough.append(len(heard.calls)))
+    hooks.transition("x", "executing", "error")
+    for i in range(SAMPLE):
+        hooks.taken(i)
+        hooks.succeeded(i)
+    assert heard.calls[:3] == [("x", "executing", "error"), ("taken", 0), ("succeeded", 0)]
+    assert enough == [1 + 2 * SAMPLE]
+
+
+def test_where_every_transition_is_told_of_the_end_of_executing_is_that_of_a_task(clock):
+    heard, enough = Heard(), []
+    hooks = TimedHooks(heard, HookCost(), lambda: enough.append(len(heard.calls)))
+    for i in range(SAMPLE):
+        hooks.every_transition(i, "waiting", "ready")
+        hooks.every_transition(i, "executing", "memory", stimulus_id="s")
+    assert heard.calls[:2] == [(0, "waiting", "ready", {}), (0, "executing", "memory", {})]
+    assert enough == [2 * SAMPLE]
 
 
 @pytest.mark.cluster
-def test_a_workers_own_work_is_shown_and_the_plain_hook_is_put_back():
+def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample():
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         (worker,) = cluster.workers.values()
-        plugin = worker.plugins[EfficiencyWorkerPlugin.name]
-        eventually(lambda: plugin.transition == plugin.meter._timed_transition)
-        eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and plugin.meter._hooks.spent > 0)
-        client.gather(client.map(abs, range(SAMPLE), pure=False))
-        eventually(lambda: client.gather(client.map(abs, range(50))) and plugin.transition == plugin.meter.transition)
+        meter = worker.plugins[EfficiencyWorkerPlugin.name].meter
+
+        def called() -> Any:
+            return transitions._hooks.get(id(worker.state))
+
+        eventually(lambda: isinstance(called(), TimedHooks))
+        eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and meter._hooks.cost.spent > 0)
+        eventually(lambda: client.gather(client.map(abs, range(50), pure=False)) and called() is meter._hooks)
         own = snapshot(client).outside[OWN_WORK]
         assert 0 < own < 5
-        plugin.meter._fail(RuntimeError("injected"))
-        plugin.meter._timed_transition("key", "waiting", "ready")
-        assert "transition" not in plugin.__dict__
+        meter._fail(RuntimeError("injected"))
+        assert called() is None

@@ -22,12 +22,14 @@ class Worker:
         self.at_work = 0
         self.ledger = Ledger(2, at=0)
         self.state = SimpleNamespace(ready=[], waiting=set(), executing=set(), stimulus_log=deque(["before"]))
-        self.looked_back: list[int] = []
+        #: What it did before it booked a time of spilling.
+        self.did: list[Any] = []
         self.spills = LoopSpills(
             SimpleNamespace(state=self.state, data={}),  # type: ignore[arg-type]
             self.ledger,
             SimpleNamespace(waiting=lambda: len(self.ledger.held) - self.at_work),  # type: ignore[arg-type]
-            self.looked_back.append,
+            lambda: self.did.append("caught up"),
+            self.did.append,
             pytest.fail,
         )
 
@@ -80,10 +82,10 @@ def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker):
     assert worker.spills.beside(ended(worker, 60, 70), run_of(60, 70)) == 0
 
 
-def test_free_slots_are_booked_after_a_look_at_pauses(worker):
+def test_free_slots_are_booked_after_all_tasks_were_told_of_and_a_look_at_pauses(worker):
     worker.state.ready.append("y")
     worker.spill(10, 20)
-    assert worker.looked_back == [10]
+    assert worker.did == ["caught up", 10]
     assert worker.finalized(20) == {"spill": 10, "idle": 30}
 
 
@@ -91,7 +93,7 @@ def test_where_all_slots_are_held_nothing_is_looked_at(worker):
     for key in "ab":
         worker.ledger.reserve(key, "inc", at=0)
     worker.spill(10, 20)
-    assert worker.looked_back == []
+    assert worker.did == ["caught up"]
 
 
 def test_what_the_memory_manager_spills_is_unnoticed_while_every_thread_is_at_work(worker):

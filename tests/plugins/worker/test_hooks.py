@@ -1,0 +1,424 @@
+"""A worker's hooks that tell the ledger of many tasks at once give the accounts of those that tell of each at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.core import Status
+from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dask_efficiency.ledger import Balance, Ledger, Used, WindowBalance
+from dask_efficiency.plugins.worker import hooks as module
+from dask_efficiency.plugins.worker import loop_spills
+from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugins.worker.hooks import WorkerHooks
+from dask_efficiency.plugins.worker.loop_spills import LoopSpills
+from dask_efficiency.plugins.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
+from dask_efficiency.plugins.worker.task_meter import Run
+from dask_efficiency.slots import MAX_PREFIX_LENGTH, RECOMPUTED
+
+MS = 1_000_000
+#: By so much the test's clock of the day is ahead of the monotonic one.
+AHEAD = 1_000.0
+#: So many tasks are told of at once here, where a worker waits for more.
+MAX_EVENTS = 6
+
+LONG_PREFIX = "p" * (MAX_PREFIX_LENGTH + 50)
+
+
+@dataclass(eq=False)
+class Task:
+    """What upstream knows of a task."""
+
+    key: str
+    prefix: str = "inc"
+    state: str = "executing"
+    span_id: str | None = None
+    annotations: dict[str, Any] | None = None
+    nbytes: int | None = 10
+    dependencies: tuple[Any, ...] = ()
+
+
+class Threads:
+    """A meter that a test says the runs of."""
+
+    def __init__(self) -> None:
+        self.done: dict[Any, Run] = {}
+        self.meter = SimpleNamespace(done=self.done, windows=None)
+        self.claimed = 0
+
+    def elsewhere(self, key: Any, reservation: Any) -> Run:
+        return reservation.start, reservation.start + reservation.ns // 2, 0, 0, -1
+
+    def live(self) -> dict[Any, tuple[int, int]]:
+        return {f"key-{i}": (3, 5) for i in range(0, 6, 2)}
+
+    def waiting(self) -> int:
+        return 0
+
+
+class Accounts:
+    """The ledger of a worker, and all that is told to it."""
+
+    def __init__(self, world: World, *, waits: bool) -> None:
+        self.world = world
+        self.threads = Threads()
+        self.ledger = Ledger(world.nthreads, at=0)
+        self.rated: list[tuple[str, int, int, float]] = []
+        self.failures: list[Exception] = []
+        self.spills = LoopSpills(
+            world.worker,
+            self.ledger,
+            self.threads,  # type: ignore[arg-type]
+            lambda: self.hooks.catch_up(),
+            lambda at: self.hooks.look_back(at),
+            self.failures.append,
+        )
+        self.spills.watch.watching = True
+        self.pending = PendingTasks(
+            self.ledger,
+            FineMetrics({}),
+            world.state.stimulus_log,
+            threads=self.threads,  # type: ignore[arg-type]
+            spills=self.spills,
+            library=lambda: self._library if world.libraries else None,
+            use=lambda task: pytest.fail("nobody watches a GPU"),
+            watched=lambda *args: pytest.fail("nobody watches a GPU"),
+            rate=self.rated.extend,
+        )
+        self.hooks = WorkerHooks(
+            world.worker,
+            self.ledger,
+            self.pending,
+            self.spills,
+            self.threads,  # type: ignore[arg-type]
+            failed=self.failures.append,
+            recorder_failed=self.failures.append,
+            at=world.now,
+        )
+        self.hooks._transitions = SimpleNamespace(attach=lambda *args, **kwargs: None)  # type: ignore[assignment]
+        self.hooks.attach(object())
+        #: Whether anything was kept back at all.
+        self.kept = 0
+        if waits:
+            follow = self.pending.follow
+
+            def counted(*args: Any) -> int:
+                followed = follow(*args)
+                self.kept += followed
+                return followed
+
+            self.pending.follow = counted  # type: ignore[method-assign]
+        else:
+            self.hooks._may_wait = lambda: False  # type: ignore[method-assign]
+
+    def _library(self, reservation: Any, waited: int) -> int:
+        return waited // 3
+
+    def catch_up(self) -> None:
+        """As before each report."""
+        at = self.world.now
+        self.hooks.catch_up()
+        self.pending.all(at=at)
+        self.hooks.look_back(at)
+        self.hooks.observe(at)
+
+    def report(self) -> tuple[Balance, Any, Any, Any, Any]:
+        self.catch_up()
+        used = {key: Used(1, 2) for key in self.ledger.held}
+        balance = self.ledger.balance(at=self.world.now, used=used | self.pending.used_so_far())
+        assert sum(balance.finalized.values()) + balance.running == balance.nthreads * balance.elapsed
+        return (
+            balance,
+            self.pending.overhead,
+            self.threads.claimed,
+            sorted(self.rated),
+            dict(self.threads.done),
+        )
+
+    def open_window(self, window: str) -> None:
+        self.catch_up()
+        self.ledger.open_window(window, at=self.world.now)
+        self.pending.sizes.open_window(window)
+
+    def close_window(self, window: str) -> tuple[WindowBalance | None, Any]:
+        self.catch_up()
+        balance = self.ledger.close_window(window, at=self.world.now)
+        sizes = self.pending.sizes.close_window(window)
+        return balance, {prefix: (s.ns.count, s.nbytes.count, s.longest, s.largest) for prefix, s in sizes.items()}
+
+    def spilled(self, start: int, stop: int) -> None:
+        self.spills.watch._note(start, stop)
+        self.spills._spilled(start, stop, False)
+
+
+@dataclass
+class World:
+    """A worker's state as upstream keeps it, and two accounts of it."""
+
+    nthreads: int
+    now: int = 1_000 * MS
+    libraries: bool = False
+    log: deque[Any] = field(default_factory=lambda: deque(maxlen=1_000))
+
+    def __post_init__(self) -> None:
+        self.state: Any = SimpleNamespace(
+            tasks={},
+            executing=set(),
+            long_running=set(),
+            waiting=set(),
+            constrained=[],
+            ready=[],
+            total_resources={"GPU": 1},
+            running=True,
+            executed_count=0,
+            stimulus_log=self.log,
+        )
+        self.worker: Any = SimpleNamespace(state=self.state, status=Status.running, data={})
+        self.both = [Accounts(self, waits=True), Accounts(self, waits=False)]
+
+    def time(self) -> float:
+        return self.now / 1e9 + AHEAD
+
+    def stimulus(self, event: Any = None) -> None:
+        self.log.append(event or SimpleNamespace(handled=self.time()))
+        self.log[-1].handled = self.time()
+
+    def at_work(self) -> list[Task]:
+        return sorted(self.state.executing | self.state.long_running, key=lambda ts: ts.key)
+
+    def transition(self, ts: Task, start: str, finish: str, *, state: str = "") -> None:
+        ts.state = state or finish
+        for accounts in self.both:
+            if finish == "executing":
+                accounts.hooks.taken(ts)
+            elif (start, finish) == ("executing", "memory"):
+                accounts.hooks.succeeded(ts)
+            else:
+                accounts.hooks.transition(ts.key, start, finish)
+
+    def leave(self, ts: Task, start: str, finish: str) -> None:
+        self.state.executing.discard(ts)
+        self.state.long_running.discard(ts)
+        self.transition(ts, start, finish)
+
+    def agree(self) -> None:
+        first, second = self.both
+        assert first.report() == second.report()
+        self.no_failures()
+
+    def no_failures(self) -> None:
+        assert [accounts.failures for accounts in self.both] == [[], []]
+
+
+# -- what may happen ---------------------------------------------------------------------------
+
+#: A task like most, and how it ran.
+PLAIN = ("inc", None, 10, False, 0)
+RAN = (1, 1, 0, True)
+
+gaps = st.sampled_from([0, 1, 7, 1_000, MIN_WAITED_NS, MS, 20 * MS, 60 * MS, 300 * MS])
+small = st.sampled_from([-5, -1, 0, 0, 0, 1, 3, 1_000, MIN_WAITED_NS - 1, MIN_WAITED_NS, MS])
+prefixes = st.sampled_from(["inc", "inc", "sum", LONG_PREFIX])
+annotations = st.sampled_from([None, None, None, {}, {"priority": 1}, {RECOMPUTED: True}])
+sizes = st.sampled_from([None, 0, 10, 1 << 20])
+
+takes = st.tuples(
+    st.just("take"), st.integers(0, 5), st.tuples(prefixes, annotations, sizes, st.booleans(), st.integers(0, 3))
+)
+#: How much later than the slot was taken the thread began, how much earlier than now it was done, what it was not on
+#: the CPU, and whether there was a thread at all.
+ends = st.tuples(
+    st.sampled_from(["succeed", "succeed", "succeed", "succeed", "not stored", "fail", "done", "reschedule"]),
+    st.integers(0, 2),
+    st.tuples(small, small, small, st.sampled_from([True, True, True, True, False])),
+)
+others = st.tuples(
+    st.sampled_from(
+        [
+            *("cancel", "want again", "resume", "secede", "spill", "waiting", "waiting unnoticed", "constrained"),
+            *("pause", "unpause", "pause and unpause", "retire", "heartbeat", "open", "close", "libraries", "size"),
+        ]
+    ),
+    st.integers(0, 3),
+    st.none(),
+)
+quick = st.sampled_from([0, 1, 7, 1_000, MS])
+steps = st.one_of(
+    st.tuples(st.one_of(quick, gaps), takes),
+    st.tuples(st.one_of(quick, gaps), ends),
+    st.tuples(quick, takes),
+    st.tuples(quick, ends),
+    st.tuples(gaps, others),
+    st.tuples(gaps, st.tuples(st.sampled_from(["tasks", "nothing else"]), st.integers(1, 5), st.none())),
+)
+
+
+def happen(world: World, started: dict[str, int], kind: str, number: int, details: Any) -> None:
+    state = world.state
+    if kind == "tasks":
+        for i in range(number):
+            happen(world, started, "take", i, PLAIN)
+            world.now += number
+            happen(world, started, "succeed", i, RAN)
+    elif kind == "nothing else":
+        state.waiting, state.constrained, world.worker.status = set(), [], Status.running
+        state.running = True
+        for window in world.both[0].ledger.windows:
+            happen(world, started, "close", int(window[1:]), None)
+        world.agree()
+    if kind == "take":
+        key = f"key-{number}"
+        ts = state.tasks.get(key)
+        if len(state.executing) >= world.nthreads or (ts is not None and ts in world.at_work()):
+            return
+        prefix, annotation, nbytes, depends, sent = details
+        ts = state.tasks[key] = Task(key, prefix, annotations=annotation, nbytes=nbytes)
+        if depends:
+            ts.dependencies = (SimpleNamespace(nbytes=77),)
+        name = f"compute-task-{world.time() - sent / 10}"
+        world.stimulus(ComputeTaskEvent.dummy(key=key, stimulus_id=name) if sent else None)
+        state.executing.add(ts)
+        started[key] = world.now
+        world.transition(ts, "ready", "executing")
+        return
+    tasks = world.at_work()
+    ts = tasks[number % len(tasks)] if tasks else None
+    if kind in ("succeed", "not stored", "fail", "done", "reschedule"):
+        if ts is None:
+            return
+        began, done, noncpu, threaded = details
+        began += started[ts.key]
+        stopped = max(began, world.now - done)
+        if threaded:
+            for accounts in world.both:
+                accounts.threads.done.setdefault(ts.key, (began, stopped, max(0, stopped - began - noncpu), 7, -1))
+        if kind == "done":
+            return
+        world.stimulus()
+        start = ts.state
+        world.leave(ts, start, {"fail": "error", "reschedule": "rescheduled"}.get(kind, "memory"))
+        if kind == "not stored" and start == "executing":
+            world.transition(ts, "executing", "error")
+    elif kind in ("cancel", "want again", "resume", "secede"):
+        if ts is None:
+            return
+        world.stimulus()
+        place = "executing" if ts in state.executing else "long-running"
+        if kind == "cancel" and ts.state != "cancelled":
+            world.transition(ts, ts.state, "cancelled")
+        elif kind == "want again" and ts.state == "cancelled":
+            world.transition(ts, "cancelled", "waiting", state=place)
+        elif kind == "resume" and ts.state == "cancelled":
+            world.transition(ts, "cancelled", "resumed")
+        elif kind == "secede" and ts.state == "executing":
+            state.executing.discard(ts)
+            state.long_running.add(ts)
+            world.transition(ts, "executing", "long-running")
+    elif kind == "spill":
+        start, world.now = world.now, world.now + (number + 1) * 10 * MS
+        for accounts in world.both:
+            accounts.spilled(start, world.now)
+    elif kind == "waiting":
+        state.waiting = set(range(number))
+        world.stimulus()
+        waits = Task("waits", state="waiting")
+        state.tasks["waits"] = waits
+        world.transition(waits, "released", "waiting")
+    elif kind == "waiting unnoticed":
+        state.waiting = set(range(number))
+    elif kind == "constrained":
+        state.constrained = list(range(number))
+    elif kind in ("pause", "unpause", "retire"):
+        event: Any = None
+        if kind != "retire":
+            event = (PauseEvent if kind == "pause" else UnpauseEvent)(stimulus_id=kind)
+        world.stimulus(event)
+        world.worker.status = {"pause": Status.paused, "unpause": Status.running}.get(kind, Status.closing_gracefully)
+        state.running = kind == "unpause"
+    elif kind == "pause and unpause":
+        world.stimulus(PauseEvent(stimulus_id="pause"))
+        world.now += (number + 1) * 30 * MS
+        world.stimulus(UnpauseEvent(stimulus_id="unpause"))
+        world.worker.status = Status.running
+        state.running = True
+    elif kind == "heartbeat":
+        world.agree()
+    elif kind == "open":
+        for accounts in world.both:
+            accounts.open_window(f"w{number}")
+    elif kind == "close":
+        first, second = (accounts.close_window(f"w{number}") for accounts in world.both)
+        assert first == second
+    elif kind == "libraries":
+        world.libraries = not world.libraries
+    elif kind == "size" and state.tasks:  # a result is gone: nobody reads its size any more
+        state.tasks[sorted(state.tasks)[number % len(state.tasks)]].nbytes = None
+
+
+def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
+    with pytest.MonkeyPatch.context() as patch:
+        world: World
+
+        def now() -> int:
+            return world.now
+
+        clock = SimpleNamespace(time=lambda: world.time())
+        patch.setattr(module, "MAX_EVENTS", MAX_EVENTS)
+        patch.setattr(module, "BATCH", batch)
+        patch.setattr(module, "monotonic_ns", now)
+        patch.setattr(module, "time", clock)
+        patch.setattr(loop_spills, "time", clock)
+        world = World(nthreads)
+        started: dict[str, int] = {}
+        for gap, move in moves:
+            world.now += gap
+            happen(world, started, *move)
+            world.no_failures()
+        world.now += 1
+        world.agree()
+        return world
+
+
+@given(st.integers(1, 3), st.lists(steps, max_size=60), st.sampled_from([2, 100]))
+@example(
+    # A pause that came and went while a task ran and another slot was free.
+    2,
+    [(0, ("take", 0, PLAIN)), (60 * MS, ("pause and unpause", 0, None)), (60 * MS, ("succeed", 0, RAN))],
+    100,
+)
+@example(
+    # A key that runs again while its first run, which was still in its thread when it ended, is not told of.
+    1,
+    [
+        (0, ("take", 0, PLAIN)),
+        (MS, ("succeed", 0, (1, -5, 0, True))),
+        (0, ("take", 0, PLAIN)),
+        (MS, ("done", 0, RAN)),
+        (0, ("succeed", 0, RAN)),
+    ],
+    100,
+)
+@example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2, 100)
+def test_what_is_told_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves, batch):
+    play(nthreads, moves, batch=batch)
+
+
+def test_tasks_that_only_ran_are_told_of_together():
+    moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, RAN)) for i in range(100)]
+    first, second = play(2, moves).both
+    assert first.kept > 80
+    assert second.kept == 0
+
+
+def test_the_size_of_a_task_counts_as_it_was_when_the_task_ended():
+    took = 2 * MIN_RATED_NS
+    moves = [(0, ("take", 0, PLAIN)), (took, ("succeed", 0, RAN)), (0, ("size", 0, None))]
+    for accounts in play(1, moves).both:
+        assert [nbytes for *_, nbytes in accounts.rated] == [10]
