@@ -40,8 +40,7 @@ LOG_GIANT = log(GIANT)
 SIZE_LEARNING = 0.125
 
 #: The time of shorter tasks is mostly that of the clock.
-MIN_WALL_NS = 100_000
-MIN_WALL_SECONDS = MIN_WALL_NS / 1e9
+MIN_WALL_SECONDS = 1e-4
 
 #: So many tasks of a prefix that are counted together are counted by arrays, which pays from some ten on.
 MIN_TOGETHER = 16
@@ -154,9 +153,9 @@ class TaskRateCounter:
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
         self.cpu_seconds += cpu / 1e9
-        if wall < MIN_WALL_NS:
-            return
         seconds = wall / 1e9
+        if seconds < MIN_WALL_SECONDS:
+            return
         sums = self.tasks.get(prefix)
         if sums is None:
             self._begin(self.tasks, prefix, MAX_PREFIXES, TASK_SUMS)

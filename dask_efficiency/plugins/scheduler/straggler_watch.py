@@ -36,8 +36,10 @@ INTERVAL_SECONDS = 2.5
 #: Polls are so far apart, or less.
 POLL_SECONDS = 0.5
 
-#: Task rates are read once in an interval, as late as can be: so many of them take a poll 1 ms.
+#: Task rates are read once in an interval, as late as can be: so many of them take a poll 1 ms; and so many at most,
+#: the others are left for the next interval.
 MIN_READ_A_POLL = 20
+MAX_READ_A_POLL = 100
 
 #: A heartbeat is read at once where the last that was read is so many before it: two more may be lost.
 MAX_UNREAD = REPEATS - 1
@@ -78,6 +80,8 @@ class Stragglers:
         self._unread: dict[str, _Unread] = {}
         self._later: dict[str, _Unread] = {}
         self._done: set[str] = set()
+        #: When this interval began.
+        self._began: int | None = None
         #: Workers whose task rates were refused, which is logged once.
         self._refused: set[str] = set()
         self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
@@ -120,12 +124,12 @@ class Stragglers:
 
     def _read_some(self, at: int, seconds: float) -> None:
         """Read the rates that can wait no longer, if as many are read at each poll until the interval is over."""
-        last = self._watch.last
-        left = seconds - (at - last) / 1e9 if last is not None else seconds
+        left = seconds if self._began is None else seconds - (at - self._began) / 1e9
         polls = max(1, 1 + math.ceil(left / POLL_SECONDS))  # with this one
         if polls > 1 and len(self._unread) <= MIN_READ_A_POLL * polls:
             return
-        for address in list(islice(self._unread, math.ceil(len(self._unread) / polls))):
+        some = min(MAX_READ_A_POLL, math.ceil(len(self._unread) / polls))
+        for address in list(islice(self._unread, some)):
             self._read_task_rates(address, *self._unread.pop(address))
             self._done.add(address)
 
@@ -163,12 +167,12 @@ class Stragglers:
         self._guard(self._poll, at)
 
     def _poll(self, at: int) -> None:
-        began = self._watch.last
+        last, comparing = self._watch.last, self._watch.comparing
         seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
-        if not self._watch.comparing:
-            self._read_some(at, seconds)
+        self._read_some(at, seconds)
         change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds)
-        if self._watch.last != began:
+        if not comparing and (self._watch.comparing or self._watch.last != last):
+            self._began = at
             self._unread |= self._later
             self._later.clear()
             self._done.clear()
