@@ -211,11 +211,12 @@ def test_the_plugins_are_the_same_object_again_with_all_that_came_and_went_meanw
 
 def test_what_somebody_else_put_over_the_plugins_stays_and_has_all_of_them(worker):
     worker.attach()
-    ours = worker.plugins
-    worker.plugins = theirs = dict(ours)
+    others = worker.state.plugins
+    worker.plugins = theirs = dict(worker.plugins)
     worker.transitions.detach()
     assert worker.plugins is theirs
-    assert ours["ours"] is worker.plugin
+    # And so has whoever took hold of those that the state machine saw.
+    assert others == theirs == {"ours": worker.plugin}
 
 
 def test_another_plugin_of_ours_takes_the_place_of_the_first(worker):
