@@ -117,7 +117,7 @@ class TaskRateCounter:
         """Count many tasks as :meth:`task` does, but that what is usual is what it was before all of them."""
         numbers = np.array([task[1:] for task in tasks], np.float64)
         self.cpu_seconds += float(numbers[:, 1].sum()) / 1e9
-        numbers = numbers[numbers[:, 0] >= MIN_WALL_NS]
+        numbers = numbers[numbers[:, 0] >= 1e9 * MIN_WALL_SECONDS]
         n = sums[0]
         self.turn = sums[-1] = self.turn + len(numbers)
         larger = np.log1p(numbers[:, 2]) - self._usual_size[prefix]
