@@ -172,6 +172,30 @@ class _Plugins(dict[str, Any]):
         self._follow()
         return plugin
 
+    # Upstream uses none of these, users might.
+
+    def popitem(self) -> tuple[str, Any]:
+        item = super().popitem()
+        self._follow()
+        return item
+
+    def setdefault(self, name: str, plugin: Any = None, /) -> Any:
+        found = super().setdefault(name, plugin)
+        self._follow()
+        return found
+
+    def update(self, *others: Any, **plugins: Any) -> None:
+        super().update(*others, **plugins)
+        self._follow()
+
+    def __ior__(self, other: Any) -> _Plugins:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def clear(self) -> None:
+        super().clear()
+        self._follow()
+
 
 def matters(start: str, finish: str) -> bool:
     """Whether a transition may change who holds a slot, or why a slot is free.

@@ -209,6 +209,23 @@ def test_the_plugins_are_the_same_object_again_with_all_that_came_and_went_meanw
     assert came.seen == [("x", "released", "waiting")]
 
 
+def test_however_the_plugins_are_changed_the_state_machine_sees_all_but_ours(worker):
+    original = worker.plugins
+    worker.attach()
+    plugins = worker.plugins
+    a, b, c = Other(), Other(), Other()
+    plugins.update({"a": a}, b=b)
+    assert plugins.setdefault("c", c) is c
+    assert worker.state.plugins == {"a": a, "b": b, "c": c}
+    assert plugins.popitem() == ("c", c)
+    plugins |= {"b": c}
+    assert plugins is worker.plugins
+    assert worker.state.plugins == {"a": a, "b": c}
+    assert original == {"ours": worker.plugin, "a": a, "b": c}
+    plugins.clear()
+    assert worker.state.plugins == original == {}
+
+
 def test_what_somebody_else_put_over_the_plugins_stays_and_has_all_of_them(worker):
     worker.attach()
     others = worker.state.plugins
