@@ -248,7 +248,7 @@ def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
         client.register_plugin(EfficiencyPlugin())
         accounts = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
         poll, polled_by = accounts.poll, set()
-        accounts.poll = lambda: polled_by.add(threading.get_ident()) or poll()
+        accounts.poll = lambda **limit: polled_by.add(threading.get_ident()) or poll(**limit)
         futures = client.map(nap, [0.02] * 60, pure=False)
         while not all(future.done() for future in futures):
             text = generate_latest().decode()
