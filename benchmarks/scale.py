@@ -1,4 +1,4 @@
-"""Claim: the scheduler's half costs at most 2 % of a core with 1000 workers, and 15 % with 10,000.
+"""Goal: the scheduler's half costs at most 2 % of a core with 1000 workers, and 15 % with 10,000.
 
 A scrape of ``/metrics`` takes at most 20 ms, nothing of ours holds the event loop up for longer than 20 ms, a poll of
 the watch for stragglers takes at most 5 ms at the 99th percentile, and memory grows with workers and not with tasks.

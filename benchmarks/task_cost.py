@@ -1,4 +1,4 @@
-"""Claim: metering adds at most 1 % to the instructions of a no-op task, and recording as well at most 3 %.
+"""Goal: metering adds at most 1 % to the instructions of a no-op task, and recording as well at most 3 %.
 
 ``python -m benchmarks.task_cost`` prints what one no-op task costs in all, and what the plugin adds to it:
 
