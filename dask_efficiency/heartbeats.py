@@ -264,8 +264,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
             return Missed(incarnation, seq)
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
-    outside, details, not_sampled = named
-    numbers = _numbers(fields.get("a"), len(outside), len(details))
+    numbers = _numbers(fields.get("a"), len(named[0]), len(named[1]))
     grown = _grown(numbers, named, known) if known is not None else numbers
     texts = Texts("b", fields.get("b"))
     change = read_table(
@@ -293,6 +292,22 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     if "g" in fields:
         gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
     texts.end()
+    snapshot = _snapshot(incarnation, seq, numbers, named, prefixes, gpu, final=flag("f", fields.get("f", False)))
+    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
+
+
+def _snapshot(
+    incarnation: str,
+    seq: int,
+    numbers: Sequence[int],
+    named: Texted,
+    prefixes: Table[str],
+    gpu: HeldGpu | None,
+    *,
+    final: bool,
+) -> Snapshot:
+    """What was received, under the names of a snapshot."""
+    outside, details, not_sampled = named
     causes = SnapshotCauses(
         _Named(_CAUSES, numbers, _AT_CAUSES),
         _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
@@ -307,17 +322,16 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         tasks=_Named(_TASKS, numbers, _AT_TASKS),
         active=_Named(_ACTIVE, numbers, _AT_ACTIVE),
     )
-    snapshot = Snapshot(
+    return Snapshot(
         incarnation=incarnation,
         seq=seq,
         balance=balance,
         outside=dict(zip(outside, numbers[_AT_OUTSIDE:], strict=False)),
         details=dict(zip(details, numbers[_AT_OUTSIDE + len(outside) :], strict=True)),
-        final=flag("f", fields.get("f", False)),
+        final=final,
         gpu=None if gpu is None else gpu.totals,
         causes=causes,
     )
-    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
 
 
 def _numbers(value: object, outside: int, details: int) -> Sequence[int]:

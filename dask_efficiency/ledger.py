@@ -442,22 +442,17 @@ class Ledger:
             if self._windows:
                 self._finalize_in_windows(reservation, outcome, [0] * i + [reservation.ns])
 
-    def finalize_plain(self, reservations: Sequence[SlotReservation], sums: Mapping[str, PlainSums]) -> None:
-        """Record released reservations for good whose tasks succeeded and only ran in their threads.
+    def finalize_plain(self, sums: Mapping[str, PlainSums]) -> None:
+        """Record tasks for good that came and went within a :meth:`skip`, succeeded and only ran in their threads.
 
         Parameters
         ----------
-        reservations
-            Each once, none of them recomputed, or counted in the activity view so far.
         sums
             What they used, by prefix. Of each task's time in its slot its thread took a part, and the CPU a part of
             that.
         """
         if self._windows:
             raise RuntimeError("windows are open: tasks are to be finalized one by one")
-        ended = self._ended
-        for reservation in reservations:
-            del ended[reservation]
         for prefix, (tasks, cpu, wall, held, _) in sums.items():
             row = self._prefixes.get(prefix) or self._new_prefix(prefix)
             row[0] += cpu

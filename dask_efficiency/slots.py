@@ -21,7 +21,8 @@ AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 _SUCCEEDED = Outcome.SUCCEEDED
 
 
-#: When a task's thread began and stopped, and the CPU time between, in nanoseconds; the rest is not looked at.
+#: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
+#: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
 Run = tuple[int, int, int, int, int]
 
 #: When a task took a slot, or its thread was done; the task; then its run, and bytes of its input or output (-1 where

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ended, Ledger, Outcome, PlainSums, Used
+from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
-from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
-from dask_efficiency.slots import SlotChange
+from dask_efficiency.slots import Run, SlotChange
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
@@ -205,87 +204,8 @@ class PendingTasks:
     def _finalize(self, tasks: Sequence[Pending]) -> None:
         if self.sizes.open:
             self.sizes.add(tasks)
-        watch = self._spills.watch
-        spilled = watch.last if watch.watching else sys.maxsize
         samples = self._library()
-        plain: list[SlotReservation] = []
-        sums: dict[str, PlainSums] = {}
-        others: list[Pending] = []
         rated: list[RatedTask] = []
-        if self._ledger.windows:
-            others.extend(tasks)
-            tasks = ()
-        for task in tasks:
-            _, reservation, outcome, (began, stopped, cpu, _, _), nbytes, window, _ = task
-            start = reservation.start
-            held = reservation.ns
-            wall = stopped - began
-            if (
-                outcome is _SUCCEEDED
-                and start <= began
-                and stopped <= start + held
-                and cpu <= wall
-                and spilled <= start
-                and window is None
-                and (samples is None or wall - cpu < MIN_WAITED_NS)
-                and reservation.counted is None
-                and not reservation.recomputed
-            ):
-                prefix = reservation.prefix
-                row = sums.get(prefix)
-                if row is None:
-                    row = sums[prefix] = [0, 0, 0, 0, 0]
-                row[0] += 1
-                row[1] += cpu
-                row[2] += wall
-                row[3] += held
-                row[4] += began - start
-                plain.append(reservation)
-                if nbytes >= 0:
-                    rated.append((prefix, wall, cpu, nbytes))
-            else:
-                others.append(task)
-        self.finalize_plain(plain, sums)
-        if others:
-            self._finalize_others(others, samples, rated)
-        if rated:
-            self._rate(rated)
-        if self._waiting:
-            self._finalize_waiting()
-
-    def finalize_plain(self, reservations: Sequence[SlotReservation], sums: Mapping[str, PlainSums]) -> None:
-        """Finalize tasks that only ran in their threads; see :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`."""
-        if sums:
-            _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
-            self._before += before
-            self._after += held - wall - before
-            self._threads.claimed += cpu
-            self._ledger.finalize_plain(reservations, sums)
-
-    def follow(self, events: Sequence[SlotChange], slots: SlotTracker) -> int:
-        """Finalize tasks that only took a slot and ran; gives how many of the events they were.
-
-        See :meth:`~dask_efficiency.slots.SlotTracker.follow`.
-        """
-        rated: list[RatedTask] = []
-        sums, followed = slots.follow(events, rated, since=self._spills.watch.last, noncpu=self.max_noncpu)
-        self.finalize_plain((), sums)
-        if rated:
-            self._rate(rated)
-        return followed
-
-    @property
-    def max_noncpu(self) -> int:
-        """Tasks that were in their threads, and not on the CPU, for so long are asked what they waited for."""
-        return MIN_WAITED_NS if self._library() is not None else sys.maxsize
-
-    def _finalize_others(
-        self,
-        tasks: Sequence[Pending],
-        samples: Callable[[SlotReservation, int], int] | None,
-        rated: list[RatedTask],
-    ) -> None:
-        """Those of which more is to be asked than how long they ran."""
         finalized: list[Ended] = []
         for _, reservation, outcome, run, nbytes, window, _ in tasks:
             began, stopped, cpu, _, _ = run
@@ -313,6 +233,32 @@ class PendingTasks:
             else:
                 self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, library=library, spill=spill)))
         self._ledger.finalize_many(finalized)
+        if rated:
+            self._rate(rated)
+        if self._waiting:
+            self._finalize_waiting()
+
+    def follow(self, events: Sequence[SlotChange], slots: SlotTracker) -> int:
+        """Finalize tasks that only took a slot and ran; gives how many of the events they were.
+
+        See :meth:`~dask_efficiency.slots.SlotTracker.follow`.
+        """
+        rated: list[RatedTask] = []
+        sums, followed = slots.follow(events, rated, since=self._spills.watch.last, noncpu=self.max_noncpu)
+        if sums:
+            _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
+            self._before += before
+            self._after += held - wall - before
+            self._threads.claimed += cpu
+            self._ledger.finalize_plain(sums)
+        if rated:
+            self._rate(rated)
+        return followed
+
+    @property
+    def max_noncpu(self) -> int:
+        """Tasks that were in their threads, and not on the CPU, for so long are asked what they waited for."""
+        return MIN_WAITED_NS if self._library() is not None else sys.maxsize
 
     def _finalize_waiting(self, late: int = -1) -> None:
         """In the order in which they ended, as their use becomes known."""

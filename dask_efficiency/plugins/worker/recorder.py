@@ -12,9 +12,8 @@ from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
-from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.slots import MAX_PREFIX_LENGTH, Run
 from dask_efficiency.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.trace.schema import BLOCKED_BY
 from dask_efficiency.trace.tables import MISSING

@@ -17,12 +17,9 @@ from distributed import worker as upstream
 
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.plugins.patches import RUN_ACTOR, RUN_TASK, Replacements
+from dask_efficiency.slots import Run
 
 logger = logging.getLogger("dask_efficiency")
-
-#: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
-#: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
-Run = tuple[int, int, int, int, int]
 
 #: Runs that the event loop has not heard of; beyond, the oldest go, should some never be asked for.
 MAX_UNCLAIMED = 10_000

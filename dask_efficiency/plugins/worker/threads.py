@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.ledger import Used
-from dask_efficiency.plugins.worker.task_meter import MAX_UNCLAIMED, Run, TaskMeter, live_used
+from dask_efficiency.plugins.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
+from dask_efficiency.slots import Run
 
 if TYPE_CHECKING:
     from distributed import Worker

@@ -20,8 +20,7 @@ from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.hooks import WorkerHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
-from dask_efficiency.plugins.worker.task_meter import Run
-from dask_efficiency.slots import MAX_PREFIX_LENGTH, RECOMPUTED
+from dask_efficiency.slots import MAX_PREFIX_LENGTH, RECOMPUTED, Run
 
 MS = 1_000_000
 #: By so much the test's clock of the day is ahead of the monotonic one.

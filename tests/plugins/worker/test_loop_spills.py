@@ -12,7 +12,7 @@ from dask_efficiency.activity import SlotReservation
 from dask_efficiency.ledger import Availability, Ledger
 from dask_efficiency.plugins.worker import loop_spills
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills, sent_at
-from dask_efficiency.plugins.worker.task_meter import Run
+from dask_efficiency.slots import Run
 
 
 class Worker:

@@ -13,8 +13,8 @@ from dask_efficiency.ledger import Ledger, Outcome
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
-from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.skew import Largest
+from dask_efficiency.slots import Run
 
 
 class Threads:

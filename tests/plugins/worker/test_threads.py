@@ -10,8 +10,8 @@ import pytest
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.plugins.worker.task_meter import Run
 from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.slots import Run
 from tests.plugins.worker.test_task_meter import Worker
 
 
