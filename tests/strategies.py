@@ -66,7 +66,7 @@ def breakdowns() -> st.SearchStrategy[Breakdown]:
 
 def rows(length: int = len(TASK_BUCKETS)) -> st.SearchStrategy[tuple[int, ...]]:
     """A row of nanoseconds."""
-    return st.lists(nanoseconds, min_size=length, max_size=length).map(tuple)
+    return st.tuples(*[nanoseconds] * length)
 
 
 def _by_name(buckets: Sequence[Bucket], values: Sequence[int]) -> dict[str, int]:

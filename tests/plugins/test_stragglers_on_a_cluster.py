@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from distributed import Client
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.plugins.scheduler import straggler_watch
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.offline import judge
 from tests.plugins.tasks import spin
@@ -24,16 +25,26 @@ from tests.plugins.watch import addresses, eventually, name_of
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
+@pytest.fixture
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two heartbeats, which are fewer seconds until enough intervals are over; the scheduler is in this process."""
+    monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 1.0)
+
+
 @contextmanager
 def stopped_in_turns(pid: int, *, seconds: float = 0.15) -> Iterator[None]:
     """Lets a process run for half of the time."""
     over = threading.Event()
 
+    def send(number: int) -> None:
+        with suppress(ProcessLookupError):  # it may have been retired
+            os.kill(pid, number)
+
     def turns() -> None:
         while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
+            send(signal.SIGSTOP)
             over.wait(seconds)
-            os.kill(pid, signal.SIGCONT)
+            send(signal.SIGCONT)
             over.wait(seconds)
 
     thread = threading.Thread(target=turns)
@@ -43,7 +54,7 @@ def stopped_in_turns(pid: int, *, seconds: float = 0.15) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT)
 
 
 def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
@@ -54,43 +65,14 @@ def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
     return value
 
 
-def told_of(client: Client, name: str) -> Finding | None:
-    """What is found of a worker; the others of a busy machine may be slow too, now and then."""
-    return next((finding for finding in dask_efficiency.stragglers(client) if finding.worker == name), None)
-
-
-def test_a_worker_that_is_stopped_in_turns_is_found_and_told_of_in_every_way(new_cluster, caplog):
+@pytest.mark.usefixtures("short_intervals")
+def test_a_worker_that_is_stopped_in_turns_is_found_told_of_in_every_way_and_retired(new_cluster, caplog):
     with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
         told: list[Any] = []
         client.subscribe_topic("dask-efficiency", lambda event: told.append(event[1]))
-        client.register_plugin(EfficiencyPlugin())
         victim = addresses(client)[2]
         name = name_of(client, victim)
         pid = client.run(os.getpid, workers=[victim])[victim]
-        with (
-            caplog.at_level(logging.WARNING, "dask_efficiency"),
-            stopped_in_turns(pid),
-            efficiency_report(client, trace=True) as report,
-        ):
-            found = work_until(client, lambda: told_of(client, name))
-        assert found.effect > 1.2
-        assert found.evidence[0].value > found.evidence[0].high
-        assert name in {finding.worker for finding in report.stragglers}
-        assert all(finding.seconds_lost is not None for finding in report.stragglers)
-        assert f"Straggler: worker {name!r}" in caplog.text
-        events = [event for _, event in client.get_events("dask-efficiency")]
-        mine = next(event for event in events if event["worker"] == name)
-        assert mine["action"] == "straggler"
-        assert Finding.from_dict(mine).worker == name
-        assert eventually(lambda: [event for event in told if event["worker"] == name])
-
-
-def test_a_callable_retires_the_straggler_and_one_that_fails_harms_nothing(new_cluster, caplog):
-    with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
-        victim = addresses(client)[1]
-        pid = client.run(os.getpid, workers=[victim])[victim]
-
-        name = name_of(client, victim)
 
         async def act(scheduler: Any, finding: Finding) -> None:
             # The others of a busy machine may be slow too, now and then.
@@ -99,19 +81,39 @@ def test_a_callable_retires_the_straggler_and_one_that_fails_harms_nothing(new_c
             raise RuntimeError("after that")
 
         client.register_plugin(EfficiencyPlugin(on_straggler=act))
-        with caplog.at_level(logging.ERROR, "dask_efficiency"), stopped_in_turns(pid):
+        with (
+            caplog.at_level(logging.WARNING, "dask_efficiency"),
+            stopped_in_turns(pid),
+            efficiency_report(client, trace=True) as report,
+        ):
             work_until(client, lambda: victim not in addresses(client))
-        assert "on_straggler failed" in caplog.text
+        events = [event for _, event in client.get_events("dask-efficiency")]
+        mine = next(event for event in events if event["worker"] == name)
+        assert mine["action"] == "straggler"
+        found = Finding.from_dict(mine)
+        assert found.worker == name
+        assert found.effect > 1.2
+        assert found.evidence[0].value > found.evidence[0].high
+        assert eventually(lambda: [event for event in told if event["worker"] == name])
+        assert f"Straggler: worker {name!r}" in caplog.text
+        assert name in {finding.worker for finding in report.stragglers}
+        assert all(finding.seconds_lost is not None for finding in report.stragglers)
+        # It is gone, and a function that fails harms nothing.
         assert name not in {finding.worker for finding in dask_efficiency.stragglers(client)}
+        assert "on_straggler failed" in caplog.text
         assert client.submit(sum, [1, 2]).result() == 3
 
 
+#: Which of the partitions is large: an early one, as all wait for it.
+LARGE = 20
+
+
 def partition(number: int) -> bytes:
-    return bytes(20_000_000 if number == 100 else 1_000_000)
+    return bytes(20_000_000 if number == LARGE else 1_000_000)
 
 
 def worked_on(part: bytes) -> int:
-    time.sleep(0.5 * len(part) / 1e6)
+    time.sleep(0.3 * len(part) / 1e6)
     return len(part)
 
 
@@ -119,27 +121,26 @@ def test_one_partition_that_is_20_times_as_large_is_named_and_no_worker_accused(
     with new_cluster(n_workers=4, threads_per_worker=2) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         with efficiency_report(client, trace=True) as report:
-            parts = client.map(partition, range(200), pure=False)
+            parts = client.map(partition, range(120), pure=False)
             works = client.map(worked_on, parts, pure=False)
             client.gather(works)
         assert report.stragglers == ()
         found = judge(report.trace)
         assert found.findings == ()
-        assert works[100].key in {long.key for long in found.long_tasks}
+        assert works[LARGE].key in {long.key for long in found.long_tasks}
 
 
-def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog):
-    def break_it(dask_scheduler: Any) -> None:
-        stragglers = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.stragglers
-        stragglers._watch.poll = None
-
+def test_a_watch_that_fails_costs_no_accounts(new_cluster, caplog, monkeypatch):
     with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
+        accounts = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
         with caplog.at_level(logging.ERROR, "dask_efficiency"):
-            client.run_on_scheduler(break_it)
+            monkeypatch.setattr(accounts.stragglers._watch, "poll", None)
             with efficiency_report(client) as report:
                 client.gather(client.map(spin, [0.05] * 20, pure=False))
-                time.sleep(1)
+                eventually(lambda: "looks for stragglers no more" in caplog.text)
+                polls = len(accounts.recent)
+                eventually(lambda: len(accounts.recent) > polls)
         assert report.tasks["succeeded"] == 20
         assert caplog.text.count("looks for stragglers no more") == 1
 
