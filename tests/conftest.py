@@ -28,6 +28,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 # A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s if not told.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 
+# Workers are forked off a process that has imported distributed, as in upstream's own tests: to import it takes each
+# a second of CPU otherwise, and these tests start hundreds.
+dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+
 #: Modules with clusters of their own that mind no busy machine.
 HARDY = ("test_bokeh_in_a_browser", "test_prove", "test_monitor", "test_top", "test_prometheus_on_a_cluster")
 
