@@ -61,27 +61,31 @@ def compute_on_all(client: Client) -> dict[str, dict[str, float]]:
     return told
 
 
-@pytest.mark.parametrize("kind", STUBS)
-def test_workers_that_are_there_or_join_without_the_package_compute_and_are_named(scheduler_file, tmp_path, kind):
-    folder = stub(tmp_path, kind)
-    reason = STUBS[kind][1]
+def test_workers_that_are_there_or_join_without_the_package_compute_and_are_named(scheduler_file, tmp_path):
+    folders = {kind: stub(tmp_path / kind, kind) for kind in STUBS}
+    without = {f"{kind}-{when}": STUBS[kind][1] for kind in STUBS for when in ("before", "after")}
+    names = {"complete", *without}
     with ExitStack() as stack:
-        stack.enter_context(worker_process(scheduler_file, f"{kind}-before", folder))
-        client = stack.enter_context(Client(scheduler_file=scheduler_file))
-        client.wait_for_workers(2)
-        client.register_plugin(EfficiencyPlugin())
-        stack.enter_context(worker_process(scheduler_file, f"{kind}-after", folder))
-        client.wait_for_workers(3)
-        names = {"complete", f"{kind}-before", f"{kind}-after"}
 
-        eventually(lambda: names - {"complete"} <= snapshot(client).not_measured.keys())
+        def start(when: str) -> None:
+            for kind, folder in folders.items():
+                stack.enter_context(worker_process(scheduler_file, f"{kind}-{when}", folder, "--no-nanny"))
+
+        start("before")
+        client = stack.enter_context(Client(scheduler_file=scheduler_file))
+        client.wait_for_workers(1 + len(STUBS))
+        client.register_plugin(EfficiencyPlugin())
+        start("after")
+        client.wait_for_workers(1 + 2 * len(STUBS))
+
+        eventually(lambda: without.keys() <= snapshot(client).not_measured.keys())
         with timed_report(client) as (report, window):
             told = compute_on_all(client)
 
         assert told.keys() == names
         assert report.by_worker["complete"]["thread-cpu"] == near(told["complete"]["cpu"])
         assert "complete" not in report.not_measured
-        for name in names - {"complete"}:
+        for name, reason in without.items():
             assert reason in report.not_measured[name]
             row = report.by_worker[name]
             assert list(row) == ["unmeasured"]
@@ -92,5 +96,3 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
         client.register_plugin(EfficiencyPlugin(max_prefixes=9))
         assert compute_on_all(client).keys() == names
         assert client.submit(spin, 0.01, pure=False).result()
-    with Client(scheduler_file=scheduler_file) as client:
-        eventually(lambda: len(addresses(client)) == 1)

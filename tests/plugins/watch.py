@@ -266,9 +266,11 @@ def scheduler_process(folder: Path, *arguments: str, **environment: str) -> Iter
 
 
 @contextmanager
-def worker_process(file: str, name: str, folder: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+def worker_process(
+    file: str, name: str, folder: Path | None = None, *arguments: str
+) -> Iterator[subprocess.Popen[str]]:
     """``dask worker`` with two threads and a nanny, in processes of its own, started in a folder."""
-    options = ["--scheduler-file", file, "--nthreads", "2", "--name", name, "--dashboard-address", ":0"]
+    options = ["--scheduler-file", file, "--nthreads", "2", "--name", name, "--dashboard-address", ":0", *arguments]
     folder = folder or Path(file).parent
     with process("distributed.cli.dask_worker", *options, folder=folder, PYTHONPATH=str(folder)) as worker:
         yield worker
