@@ -52,11 +52,12 @@ def test_workers_that_have_done_their_short_tasks_wait_for_the_scheduler(client:
 
 def test_a_chain_lacks_parallelism_and_its_prefix_is_named(client: Client) -> None:
     with efficiency_report(client=client) as found:
-        link = client.submit(nap, 0.1, key="link-0")
-        for i in range(1, 20):
-            link = client.submit(nap, 0.1, link, key=f"link-{i}")
+        link = client.submit(nap, 0.4, key="link-0")
+        for i in range(1, 5):
+            link = client.submit(nap, 0.4, link, key=f"link-{i}")
         link.result()
-    # One slot of four may wait for a message now and then; the others have nothing to wait for but the chain.
+    # Between two links all four slots wait for messages, which may take a busy machine a while; in a link, three slots
+    # have nothing to wait for but the chain.
     assert share(found.report, "parallelism") > 0.5
     waited_for = found.report.waited_for
     assert waited_for["link"] > 0.8 * sum(waited_for.values())
