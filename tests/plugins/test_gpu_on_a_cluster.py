@@ -161,7 +161,7 @@ def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch
             wait([client.submit(tasks.train, seconds[a], 10, workers=[a], pure=False) for a in each for _ in range(8)])
             return tuple(finding for finding in stragglers(client) if finding.cause == Cause.GPU)
 
-        (finding,) = eventually(found, seconds=120)
+        (finding,) = eventually(found, seconds=240)
     assert finding.worker == "2"
     (of_kernels,) = [evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel"]
     assert of_kernels.value == pytest.approx(2.0, rel=0.1)
