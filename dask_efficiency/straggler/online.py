@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,7 +158,9 @@ class StragglerWatch:
 
     # -- judging -----------------------------------------------------------------------------
 
-    def poll(self, *, at: int, now: float, interval_seconds: float) -> Change:
+    def poll(
+        self, *, at: int, now: float, interval_seconds: float, in_time: Callable[[], bool] = lambda: True
+    ) -> Change:
         """End the interval, if it has lasted long enough, and judge.
 
         Parameters
@@ -169,6 +171,8 @@ class StragglerWatch:
             Seconds since the epoch.
         interval_seconds
             Two heartbeats at least, so that every worker has reported something.
+        in_time
+            Asked after each piece of a comparison: where it says no, the next poll goes on.
         """
         if self._last is None:
             self._last = at
@@ -179,7 +183,7 @@ class StragglerWatch:
             self._work = self._compare_and_judge(self._last, Instant(at, now, self._window_ns))
         done = 0
         try:
-            while done < MAX_A_POLL:
+            while not done or (done < MAX_A_POLL and in_time()):
                 done += PIECE_COST + next(self._work)
         except StopIteration as ended:
             self._work = None

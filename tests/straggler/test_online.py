@@ -494,6 +494,19 @@ def test_a_comparison_that_is_spread_over_polls_finds_the_same(monkeypatch: pyte
     assert names(at_once.found) == names(in_pieces.found) == ["w1"]
 
 
+def test_a_comparison_leaves_off_after_each_piece_when_its_time_is_over() -> None:
+    def polls(in_time: bool) -> int:
+        run = SimulatedCluster(healthy(8)).run(8.0)
+        at, taken = round((run.at + 60) * 1e9), 1
+        run.watch.poll(at=at, now=1e9, interval_seconds=10.0, in_time=lambda: in_time)
+        while run.watch.comparing:
+            run.watch.poll(at=at, now=1e9, interval_seconds=10.0, in_time=lambda: in_time)
+            taken += 1
+        return taken
+
+    assert polls(in_time=False) > 2 * polls(in_time=True)
+
+
 def test_workers_may_come_and_go_while_a_comparison_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dask_efficiency.straggler.weighted.PIECE", 1)
     monkeypatch.setattr("dask_efficiency.straggler.online.MAX_A_POLL", 1)

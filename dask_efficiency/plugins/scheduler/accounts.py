@@ -45,6 +45,9 @@ MIN_SILENT_HEARTBEATS = 3
 RECENT_MOMENTS = 1_200
 
 
+#: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
+MAX_POLL_SECONDS = 0.005
+
 #: A worker is asked for everything once in so many nanoseconds.
 ASK_AGAIN_NS = 10_000_000_000
 
@@ -140,7 +143,10 @@ class ClusterAccounts:
         #: What a former registration's meters sent last is still there, and is not of these accounts.
         self._last_payload = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
         self._logged_refusals: set[str] = set()
-        self._polled = self._remembered = 0
+        self._remembered = 0
+        #: When the last round of polls began, and this one; and whose heartbeats this one has not looked at yet.
+        self._polled = self._round = 0
+        self._rest: deque[str] = deque()
 
     @property
     def options(self) -> Options:
@@ -162,12 +168,12 @@ class ClusterAccounts:
         return time.monotonic_ns()
 
     def refresh(self) -> None:
-        """Bring the accounts up to now, as far as heartbeats have come.
+        """Bring the accounts up to now, as far as heartbeats have come and are read within :data:`MAX_POLL_SECONDS`.
 
         From another thread than the scheduler's, such as that of an exporter of the user's own, no-op.
         """
         if threading.get_ident() == self._thread:
-            self.guard(self.poll)
+            self.guard(self.poll, at_most=MAX_POLL_SECONDS)
 
     # -- workers that come and go --------------------------------------------------------------
 
@@ -217,7 +223,8 @@ class ClusterAccounts:
         Parameters
         ----------
         at_most
-            CPU seconds for it. What is left then is taken by the next poll, which is to follow soon.
+            CPU seconds for it. What is left then is taken by the next poll, which is to follow soon. One without a
+            limit also takes what has arrived since the one before it was cut off.
 
         Returns
         -------
@@ -226,17 +233,27 @@ class ClusterAccounts:
         """
         began = time.thread_time()
         at = time.monotonic_ns()
-        self.reconcile()
+        if not self._rest or at_most == math.inf:
+            self.reconcile()
+            self._rest, self._round = deque(self.scheduler.workers), at
         self.idle.catch_up(at=at)
         now = time.time()
-        all_taken, missed = True, []
-        for address, ws in self.scheduler.workers.items():
-            payload = ws.metrics.get(METRIC)
-            if payload is None or payload is self._last_payload.get(address):
+        missed = []
+        while self._rest:
+            address = self._rest[0]
+            ws = self.scheduler.workers.get(address)
+            payload = None if ws is None else ws.metrics.get(METRIC)
+            if (
+                ws is None
+                or payload is None
+                or payload is self._last_payload.get(address)
+                or ws.server_id != self._servers.get(address)  # another one since this round began
+            ):
+                self._rest.popleft()
                 continue
             if time.thread_time() - began > at_most:
-                all_taken = False
                 break
+            self._rest.popleft()
             self._last_payload[address] = payload
             # It came after the last poll: a wall clock that was set in between cannot make it older.
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
@@ -248,11 +265,11 @@ class ClusterAccounts:
                 missed.append(address)
         if missed:
             self._ask_everything(missed)
-        if not all_taken:
+        if self._rest:
             self.cost_seconds += time.thread_time() - began
             return False
         self.stragglers.poll(at)
-        self._polled = at
+        self._polled = self._round
         heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
         self.cluster.accrue(at=at, silent=max(SILENT_NS, round(MIN_SILENT_HEARTBEATS * heartbeat * 1e9)))
         self.cluster.close_departed(at=at)

@@ -17,7 +17,7 @@ from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.reports import life_report
 from dask_efficiency.plugins.scheduler import replies
-from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts
+from dask_efficiency.plugins.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugins.scheduler.exports import Exports
 from dask_efficiency.plugins.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
 from dask_efficiency.plugins.scheduler.recording import Recording
@@ -33,9 +33,6 @@ logger = logging.getLogger("dask_efficiency")
 
 #: How often the heartbeats that have arrived are taken: no hook fires when one does.
 POLL_MS = 500
-
-#: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
-MAX_POLL_SECONDS = 0.005
 
 #: Registrations and removals wait for the workers in between: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()

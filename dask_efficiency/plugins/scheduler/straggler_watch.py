@@ -36,6 +36,9 @@ INTERVAL_SECONDS = 2.5
 #: Polls are so far apart, or less.
 POLL_SECONDS = 0.5
 
+#: CPU seconds of a poll. What is left is done at the next ones.
+MAX_POLL_SECONDS = 0.004
+
 #: Task rates are read once in an interval, as late as can be: so many of them take a poll 1 ms; and so many at most,
 #: the others are left for the next interval.
 MIN_READ_A_POLL = 20
@@ -122,7 +125,7 @@ class Stragglers:
             del table[address]
             self._guard(self._read_task_rates, address, ws, payload, at)
 
-    def _read_some(self, at: int, seconds: float) -> None:
+    def _read_some(self, at: int, seconds: float, in_time: Callable[[], bool]) -> None:
         """Read the rates that can wait no longer, if as many are read at each poll until the interval is over."""
         left = seconds if self._began is None else seconds - (at - self._began) / 1e9
         polls = max(1, 1 + math.ceil(left / POLL_SECONDS))  # with this one
@@ -130,6 +133,8 @@ class Stragglers:
             return
         some = min(MAX_READ_A_POLL, math.ceil(len(self._unread) / polls))
         for address in list(islice(self._unread, some)):
+            if not in_time():
+                return
             self._read_task_rates(address, *self._unread.pop(address))
             self._done.add(address)
 
@@ -169,8 +174,13 @@ class Stragglers:
     def _poll(self, at: int) -> None:
         last, comparing = self._watch.last, self._watch.comparing
         seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
-        self._read_some(at, seconds)
-        change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds)
+        began = time.thread_time()
+
+        def in_time() -> bool:
+            return time.thread_time() - began < MAX_POLL_SECONDS
+
+        self._read_some(at, seconds, in_time)
+        change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds, in_time=in_time)
         if not comparing and (self._watch.comparing or self._watch.last != last):
             self._began = at
             self._unread |= self._later

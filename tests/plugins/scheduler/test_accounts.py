@@ -98,8 +98,18 @@ def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(monkeypatch: pytest.
             monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
             assert accounts.poll(at_most=1.5) is False
             assert off() == 1
+            first, *_ = scheduler.workers.values()
+            first.metrics = {METRIC: encode_not_measured("once more")}
             assert accounts.poll(at_most=10.0) is True
             assert off() == 3
+            # What came of those that this round had looked at is for the next one.
+            assert accounts.cluster.stale == 0
+            # One that was cut off may be followed by one that takes all that is there, and a scrape has a limit.
+            first.metrics = {METRIC: encode_not_measured("and again")}
+            accounts.refresh()
+            assert accounts.cluster.stale == 0
+            assert accounts.poll() is True
+            assert accounts.cluster.stale == 1
             scheduler.workers.clear()
             await plugin._meter.stop()  # type: ignore[union-attr]
 

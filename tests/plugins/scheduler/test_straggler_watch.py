@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import logging
+import math
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.scheduler import straggler_watch as module
 from dask_efficiency.plugins.scheduler.straggler_watch import (
     INTERVAL_SECONDS,
+    MAX_POLL_SECONDS,
     MAX_UNREAD,
     MIN_READ_A_POLL,
     POLL_SECONDS,
@@ -96,6 +101,7 @@ def test_of_few_workers_the_newest_task_rates_are_read_when_the_interval_is_over
 
 
 def test_of_many_workers_some_are_read_at_each_poll_and_each_once_in_an_interval(monkeypatch):
+    monkeypatch.setattr(module, "MAX_POLL_SECONDS", math.inf)
     polls = round(INTERVAL_SECONDS / POLL_SECONDS)
     workers = Workers(3 * MIN_READ_A_POLL * polls, monkeypatch)
     workers.send(0, 0)
@@ -112,6 +118,23 @@ def test_of_many_workers_some_are_read_at_each_poll_and_each_once_in_an_interval
     assert sorted({address for address, _ in workers.read}) == sorted(workers.addresses)
     assert len(workers.read) == len(workers.addresses)
     assert most < 2 * len(workers.addresses) / polls
+
+
+def test_what_there_is_no_time_for_is_read_at_the_end_of_the_next_interval(monkeypatch):
+    workers = Workers(5, monkeypatch)
+    workers.send(0, 0)
+    workers.stragglers.poll(0)
+    workers.send(1, 1)
+    del workers.read[:]
+    # Each look at the clock is so much later that there is time for two in a poll.
+    clock = itertools.count(step=MAX_POLL_SECONDS / 2.5)
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
+    for interval, read in enumerate((2, 4, 5), 1):
+        while workers.stragglers._watch.comparing:
+            workers.stragglers.poll(0)
+        workers.stragglers.poll(round(interval * INTERVAL_SECONDS * SECOND))
+        assert len(workers.read) == read
+    assert {address for address, _ in workers.read} == set(workers.addresses)
 
 
 def test_task_rates_are_read_at_once_before_too_many_are_unread(monkeypatch):
