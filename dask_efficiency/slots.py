@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from dask_efficiency.activity import SlotReservation
-from dask_efficiency.ledger import Ledger, Outcome, PlainSums
+from dask_efficiency.balance import Outcome
+from dask_efficiency.ledger import Ledger, PlainSums
 
 #: Annotation by which the scheduler marks a task that had been in memory once before.
 RECOMPUTED = "dask-efficiency-recomputed"

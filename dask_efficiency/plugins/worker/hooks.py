@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Ledger
+from dask_efficiency.balance import Availability
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker.cost import HookCost, TimedHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of

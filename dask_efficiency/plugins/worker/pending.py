@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Outcome, Used
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
+from dask_efficiency.ledger import Ended, Ledger
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
 from dask_efficiency.plugins.worker.task_sizes import SizesByWindow

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Outcome
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
-from dask_efficiency.ledger import MAX_WINDOWS, Outcome
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
+from dask_efficiency.slot_windows import MAX_WINDOWS
 from dask_efficiency.slots import Run
 
 logger = logging.getLogger("dask_efficiency")

@@ -13,7 +13,8 @@ from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, Unpau
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import Balance, Ledger, Used, WindowBalance
+from dask_efficiency.balance import Balance, Used, WindowBalance
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import hooks as module
 from dask_efficiency.plugins.worker import loop_spills
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Outcome
 from dask_efficiency.checks import MAX_NAME_LENGTH
-from dask_efficiency.ledger import Outcome
 from dask_efficiency.plugins.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizesByWindow
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
 from tests.strategies import SECOND
