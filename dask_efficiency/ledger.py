@@ -17,7 +17,7 @@ from dask_efficiency.balance import (
     WindowBalance,
 )
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.slot_windows import MAX_WINDOWS, Row, SlotWindows
+from dask_efficiency.slot_windows import MAX_WINDOWS, PlainSums, Row, SlotWindows
 
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
@@ -36,11 +36,6 @@ _NOTHING = Used(0, 0)
 
 #: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
 Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
-
-
-#: Of several tasks: their number, nanoseconds of CPU and of wall time in their threads, those in their slots, and of
-#: these those before their threads began.
-PlainSums = list[int]
 
 
 class Ledger:
@@ -341,18 +336,20 @@ class Ledger:
             if windows is not None:
                 windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
 
-    def finalize_plain(self, sums: Mapping[str, PlainSums]) -> None:
+    def finalize_plain(self, sums: Mapping[tuple[str, str], PlainSums]) -> None:
         """Record tasks for good that came and went within a :meth:`skip`, succeeded and only ran in their threads.
+
+        They took their slots after the windows that are open now were opened.
 
         Parameters
         ----------
         sums
-            What they used, by prefix. Of each task's time in its slot its thread took a part, and the CPU a part of
-            that.
+            What they used, by span and prefix. Of each task's time in its slot its thread took a part, and the CPU a
+            part of that.
         """
         if self._windows:
-            raise RuntimeError("windows are open: tasks are to be finalized one by one")
-        for prefix, (tasks, cpu, wall, held, _) in sums.items():
+            self._windows.finalize_plain(sums)
+        for (_, prefix), (tasks, cpu, wall, held, _) in sums.items():
             row = self._prefixes.get(prefix) or self._new_prefix(prefix)
             row[0] += cpu
             row[3] += wall - cpu

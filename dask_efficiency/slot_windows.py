@@ -17,6 +17,13 @@ MAX_WINDOW_ROWS = 5_000
 
 Row = list[int]
 
+#: Of several tasks: their number, nanoseconds of CPU and of wall time in their threads, those in their slots, and of
+#: these those before their threads began.
+PlainSums = list[int]
+
+
+_SUCCEEDED = Outcome.SUCCEEDED
+
 
 @dataclass(eq=False, slots=True)
 class _Window:
@@ -79,9 +86,22 @@ class SlotWindows:
             window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
             before = window.before.pop(reservation, 0)
             inside = scale_down(row, reservation.ns - before) if before else row
-            total = _window_row(window.rows, reservation)
+            total = _window_row(window.rows, reservation.span, reservation.prefix)
             for i, ns in enumerate(inside):
                 total[i] += ns
+
+    def finalize_plain(self, sums: Mapping[tuple[str, str], PlainSums]) -> None:
+        """Record tasks that succeeded and only ran in their threads, by span and prefix, in each window.
+
+        They took their slots after all windows were opened.
+        """
+        for window in self._windows.values():
+            for (span, prefix), (tasks, cpu, wall, held, _) in sums.items():
+                window.tasks[_SUCCEEDED] = window.tasks.get(_SUCCEEDED, 0) + tasks
+                row = _window_row(window.rows, span, prefix)
+                row[0] += cpu
+                row[3] += wall - cpu
+                row[5] += held - wall
 
     def close(
         self, window_id: str, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]
@@ -89,7 +109,7 @@ class SlotWindows:
         """End a window that is open, and give its accounts; see :meth:`open`."""
         window = self._windows.pop(window_id)
         for reservation, ns in held.items():
-            _window_row(window.rows, reservation)[-1] += ns - window.before.get(reservation, 0)
+            _window_row(window.rows, reservation.span, reservation.prefix)[-1] += ns - window.before.get(reservation, 0)
         meanwhile = [now - then for now, then in zip(free, window.free, strict=True)]
         return WindowBalance(
             nthreads=nthreads,
@@ -100,9 +120,9 @@ class SlotWindows:
         )
 
 
-def _window_row(rows: dict[tuple[str, str], Row], reservation: SlotReservation) -> Row:
-    """The row of a reservation's span and prefix; beyond the bound, the one that all others share."""
-    key = reservation.span, reservation.prefix
+def _window_row(rows: dict[tuple[str, str], Row], span: str, prefix: str) -> Row:
+    """The row of a span and prefix; beyond the bound, the one that all others share."""
+    key = span, prefix
     if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
         key = "", OTHER
     return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
