@@ -28,12 +28,13 @@ from typing import Any
 
 import msgpack
 
+from dask_efficiency.balance import Balance, Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES, fit
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.heartbeats import EVERYTHING, HeartbeatWriter, read
-from dask_efficiency.ledger import Balance, Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
 from dask_efficiency.wire import Snapshot, SnapshotCauses

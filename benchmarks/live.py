@@ -25,10 +25,11 @@ from prometheus_client import generate_latest
 from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.bokeh.pages import PAGES, Page
 from dask_efficiency.adapters.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
+from dask_efficiency.balance import Outcome
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import RECENT_MOMENTS, Moment
 from dask_efficiency.plugins.scheduler.meter import POLL_MS

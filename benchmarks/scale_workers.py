@@ -10,11 +10,12 @@ from typing import Any
 
 import msgpack
 
+from dask_efficiency.balance import Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.heartbeats import HeartbeatWriter
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
 from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
 from dask_efficiency.attendance import Stay, attendance
+from dask_efficiency.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
 from dask_efficiency.causes import NAMES, name_of
 from dask_efficiency.checks import RefusedPayload
@@ -14,7 +15,6 @@ from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.heartbeats import Grown, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS
 from dask_efficiency.prefix_totals import PrefixTotals
 from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
@@ -329,7 +329,7 @@ class ClusterLedger:
         return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
-        """The same as bare nanoseconds, by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
+        """The same as bare nanoseconds, by :data:`~dask_efficiency.balance.TASK_BUCKETS`."""
         return self._prefixes.by_prefix()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.balance import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES, name_of
 from dask_efficiency.checks import (
@@ -30,7 +31,6 @@ from dask_efficiency.checks import (
     whole,
 )
 from dask_efficiency.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
-from dask_efficiency.ledger import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
 from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
 from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
 
@@ -198,7 +198,7 @@ class Received(NamedTuple):
     numbers: Sequence[int]
     named: Texted
     prefixes: Table[str]
-    #: By :data:`~dask_efficiency.ledger.TASK_BUCKETS`, nanoseconds of all prefixes.
+    #: By :data:`~dask_efficiency.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
     #: By how much each of ``numbers`` grew.

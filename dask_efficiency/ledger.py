@@ -3,55 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from dask_efficiency.activity import ACTIVE_BUCKETS, ActivityView, SlotReservation
-from dask_efficiency.buckets import Bucket, scale_down
-from dask_efficiency.details import WindowDetails
-
-#: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
-OTHER = "(other)"
-
-#: Windows that a worker keeps at once; the oldest goes when one more is opened.
-MAX_WINDOWS = 64
-
-#: Pairs of span and prefix that a window keeps apart.
-MAX_WINDOW_ROWS = 5_000
+from dask_efficiency.activity import ActivityView, SlotReservation
+from dask_efficiency.balance import (
+    OTHER,
+    TASK_BUCKETS,
+    UNHELD_BUCKETS,
+    Availability,
+    Balance,
+    Outcome,
+    Used,
+    WindowBalance,
+)
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.slot_windows import MAX_WINDOWS, PlainSums, Row, SlotWindows
 
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
 
-#: Buckets that a finalized task's time goes to, in the order of a row of the ledger.
-TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-
-#: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
-#: into ``idle`` and ``no-work``: only it knows whether work was outstanding.
-FREE_BUCKETS = (
-    Bucket.PAUSED,
-    Bucket.RETIRING,
-    Bucket.WAITING_ON_DATA,
-    Bucket.CONSTRAINED,
-    Bucket.IDLE,
-)
-
-#: All that a free slot's time goes to.
-UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
-
-Row = list[int]
-
-
-class Outcome(StrEnum):
-    """What became of a task that held a slot."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    RECOMPUTED = "recomputed"
-
 
 #: Where the whole time of a task goes that did not succeed for the first time.
 _BUCKET_OF = {
@@ -60,88 +31,11 @@ _BUCKET_OF = {
     Outcome.RECOMPUTED: TASK_BUCKETS.index(Bucket.RECOMPUTED),
 }
 _SUCCEEDED = Outcome.SUCCEEDED
-
-
-class Availability(StrEnum):
-    """Whether a worker takes new tasks; free slots of one that does not are named after it."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    RETIRING = "retiring"
-
-
 _TAKES_TASKS = Availability.RUNNING
-
-
-class Used(NamedTuple):
-    """What a task's thread used so far, in nanoseconds; the GPU's and libraries' parts are of the time beside the CPU.
-
-    ``spill`` is the time outside the thread in which the event loop spilled or read back.
-    """
-
-    cpu: int
-    wall: int
-    gpu: int = 0
-    library: int = 0
-    spill: int = 0
-
-    @property
-    def split(self) -> tuple[int, int, int, int, int, int]:
-        """The same by :data:`~dask_efficiency.activity.ACTIVE_BUCKETS`, without overhead."""
-        return self.cpu, self.gpu, self.library, self.wall - self.cpu - self.gpu - self.library, self.spill, 0
-
-
 _NOTHING = Used(0, 0)
 
 #: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
 Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
-
-
-#: Of several tasks: their number, nanoseconds of CPU and of wall time in their threads, those in their slots, and of
-#: these those before their threads began.
-PlainSums = list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """A ledger's accounts at one instant: sum(finalized) + running == nthreads * elapsed, in ns."""
-
-    nthreads: int
-    elapsed: int
-    finalized: Mapping[str, int]
-    running: int
-    #: Finalized nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
-    prefixes: Mapping[str, Sequence[int]]
-    #: Number of finalized tasks, by :class:`Outcome`.
-    tasks: Mapping[str, int]
-    #: What the held slots were doing so far, finalized or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
-    #: ones too; monotone, and with their other buckets it sums to nthreads * elapsed without a running term, in ns.
-    active: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowBalance:
-    """The accounts of one window: free + rows == nthreads * elapsed, in ns."""
-
-    nthreads: int
-    elapsed: int
-    #: Nanoseconds of the free slots, by bucket.
-    free: Mapping[str, int]
-    #: (span, prefix) to a value for each of :data:`TASK_BUCKETS`, then ``running``.
-    rows: Mapping[tuple[str, str], Sequence[int]]
-    tasks: Mapping[str, int]
-    #: What the ledger does not know: why, and on which line.
-    details: WindowDetails = field(default_factory=WindowDetails)
-
-
-@dataclass(eq=False, slots=True)
-class _Window:
-    opened: int
-    free: Row
-    #: Nanoseconds that each reservation which is not finalized had held its slot before the window opened.
-    before: dict[SlotReservation, int]
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
 
 
 class Ledger:
@@ -193,12 +87,11 @@ class Ledger:
         #: Finalized time of the tasks; all prefixes together are the whole of it.
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
-        self._max_windows = max_windows
         self._tasks: dict[str, int] = {}
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, for an enum's hash is slow.
         self._succeeded = 0
-        self._windows: dict[str, _Window] = {}
+        self._windows = SlotWindows(max_windows)
 
     @property
     def held(self) -> Mapping[object, SlotReservation]:
@@ -208,7 +101,7 @@ class Ledger:
     @property
     def windows(self) -> tuple[str, ...]:
         """Windows that are open, oldest first."""
-        return tuple(self._windows)
+        return self._windows.names
 
     def has(self, key: object) -> bool:
         """Whether a key holds a slot, or waits for one."""
@@ -399,6 +292,7 @@ class Ledger:
         is the rest: so the sum is exact whatever they say.
         """
         ended, prefixes = self._ended, self._prefixes
+        windows = self._windows if self._windows else None
         for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
             del ended[reservation]
             row = prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
@@ -430,8 +324,8 @@ class Ledger:
                     row[4] += spill
                 if reservation.counted is not None:
                     self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=True)
-                if self._windows:
-                    self._finalize_in_windows(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
+                if windows is not None:
+                    windows.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
                 continue
             self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=False)
             if outcome is _SUCCEEDED:
@@ -439,36 +333,28 @@ class Ledger:
             i = _BUCKET_OF[outcome]
             row[i] += reservation.ns
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
-            if self._windows:
-                self._finalize_in_windows(reservation, outcome, [0] * i + [reservation.ns])
+            if windows is not None:
+                windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
 
-    def finalize_plain(self, sums: Mapping[str, PlainSums]) -> None:
+    def finalize_plain(self, sums: Mapping[tuple[str, str], PlainSums]) -> None:
         """Record tasks for good that came and went within a :meth:`skip`, succeeded and only ran in their threads.
+
+        They took their slots after the windows that are open now were opened.
 
         Parameters
         ----------
         sums
-            What they used, by prefix. Of each task's time in its slot its thread took a part, and the CPU a part of
-            that.
+            What they used, by span and prefix. Of each task's time in its slot its thread took a part, and the CPU a
+            part of that.
         """
         if self._windows:
-            raise RuntimeError("windows are open: tasks are to be finalized one by one")
-        for prefix, (tasks, cpu, wall, held, _) in sums.items():
+            self._windows.finalize_plain(sums)
+        for (_, prefix), (tasks, cpu, wall, held, _) in sums.items():
             row = self._prefixes.get(prefix) or self._new_prefix(prefix)
             row[0] += cpu
             row[3] += wall - cpu
             row[5] += held - wall
             self._succeeded += tasks
-
-    def _finalize_in_windows(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
-        """Record the part of a reservation that lies in each open window."""
-        for window in self._windows.values():
-            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
-            before = window.before.pop(reservation, 0)
-            inside = scale_down(row, reservation.ns - before) if before else row
-            total = _window_row(window.rows, reservation)
-            for i, ns in enumerate(inside):
-                total[i] += ns
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
         """Release and finalize every reservation in one way: the worker closes with tasks running."""
@@ -505,7 +391,7 @@ class Ledger:
             nthreads=self.nthreads,
             elapsed=self._at - self.started,
             finalized=finalized,
-            running=sum(self._so_far(reservation) for reservation in self._not_finalized()),
+            running=sum(self._held_so_far().values()),
             prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
             tasks=tasks,
             active=self._activity.report(finalized),
@@ -519,30 +405,16 @@ class Ledger:
         """
         self._advance(at)
         self.undecided.clear()
-        self._windows.pop(window_id, None)
-        while len(self._windows) >= self._max_windows:
-            del self._windows[next(iter(self._windows))]
-        before = {reservation: self._so_far(reservation) for reservation in self._not_finalized()}
-        self._windows[window_id] = _Window(self._at, list(self._free), before)
+        self._windows.open(window_id, at=self._at, free=self._free, held=self._held_so_far())
 
     def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
         """End a window and give its accounts; None if no such window is open."""
-        window = self._windows.pop(window_id, None)
-        if window is None:
+        if window_id not in self._windows:
             return None
         self._advance(at)
         self.undecided.clear()
-        rows = {key: list(row) for key, row in window.rows.items()}
-        for reservation in self._not_finalized():
-            row = _window_row(rows, reservation)
-            row[-1] += self._so_far(reservation) - window.before.get(reservation, 0)
-        free = [now - then for now, then in zip(self._free, window.free, strict=True)]
-        return WindowBalance(
-            nthreads=self.nthreads,
-            elapsed=self._at - window.opened,
-            free={str(b): ns for b, ns in zip(UNHELD_BUCKETS, free, strict=True)},
-            rows={key: tuple(row) for key, row in rows.items()},
-            tasks={str(outcome): n for outcome, n in window.tasks.items()},
+        return self._windows.close(
+            window_id, nthreads=self.nthreads, at=self._at, free=self._free, held=self._held_so_far()
         )
 
     def _advance(self, at: int) -> None:
@@ -568,21 +440,12 @@ class Ledger:
             slots -= constrained
         free[_IDLE] += slots * elapsed
 
-    def _not_finalized(self) -> list[SlotReservation]:
-        return [*self._held.values(), *self._ended]
-
-    def _so_far(self, reservation: SlotReservation) -> int:
-        return reservation.ns if reservation.ns >= 0 else self._at - reservation.start
+    def _held_so_far(self) -> dict[SlotReservation, int]:
+        """For how long each reservation that is not finalized has held its slot."""
+        held = {reservation: self._at - reservation.start for reservation in self._held.values()}
+        return held | {reservation: reservation.ns for reservation in self._ended}
 
     def _new_prefix(self, prefix: str) -> Row:
         if len(self._prefixes) >= self._max_prefixes:
             prefix = OTHER
         return self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))
-
-
-def _window_row(rows: dict[tuple[str, str], Row], reservation: SlotReservation) -> Row:
-    """The row of a reservation's span and prefix; beyond the bound, the one that all others share."""
-    key = reservation.span, reservation.prefix
-    if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
-        key = "", OTHER
-    return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))

@@ -9,14 +9,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.ledger import OTHER, TASK_BUCKETS
+from dask_efficiency.balance import OTHER, TASK_BUCKETS
 
 #: What is added up in 64 bits before it goes to whole numbers of any size: a large cluster fills them in a day.
 MAX_PENDING = 1 << 62
 
 
 class PrefixTotals:
-    """Finalized nanoseconds by prefix and :data:`~dask_efficiency.ledger.TASK_BUCKETS`.
+    """Finalized nanoseconds by prefix and :data:`~dask_efficiency.balance.TASK_BUCKETS`.
 
     Parameters
     ----------

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.balance import Outcome
 from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import Received
-from dask_efficiency.ledger import Outcome
 from dask_efficiency.processors import Processors
 from dask_efficiency.totals import Totals
 from dask_efficiency.wire import Snapshot

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from operator import add
 from typing import Any, Protocol
 
 from dask_efficiency.activity import SlotReservation
-from dask_efficiency.ledger import Ledger, Outcome, PlainSums
+from dask_efficiency.balance import Outcome
+from dask_efficiency.ledger import Ledger
+from dask_efficiency.slot_windows import PlainSums
 
 #: Annotation by which the scheduler marks a task that had been in memory once before.
 RECOMPUTED = "dask-efficiency-recomputed"
@@ -25,9 +28,9 @@ _SUCCEEDED = Outcome.SUCCEEDED
 #: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
 Run = tuple[int, int, int, int, int]
 
-#: When a task took a slot, or its thread was done; the task; then its run, and bytes of its input or output (-1 where
-#: nobody wants to know).
-SlotChange = tuple[int, Any, Run | None, float]
+#: When a task took a slot, or its thread was done; the task; then its run, bytes of its input or output, and of its
+#: output (-1 where nobody wants to know).
+SlotChange = tuple[int, Any, Run | None, float, int]
 
 
 class Had(StrEnum):
@@ -103,14 +106,14 @@ class SlotUser(Protocol):
 class SlotRecorder(Protocol):
     """Who records the same for a trace; called before the :class:`SlotUser`."""
 
-    def taken(self, ts: Any, reservation: SlotReservation) -> None:
-        """A task took a slot."""
+    def taken(self, ts: Any, executing: SlotReservation | int) -> None:
+        """A task took a slot, or is to have the next that is free: when, its reservation will tell."""
 
     def seceded(self, key: Any, reservation: SlotReservation) -> None:
         """A task left its slot and goes on in its thread."""
 
-    def ended(self, key: Any, ts: Any, reservation: SlotReservation | None, at: int) -> None:
-        """A task's thread is done; it had left its slot before where the reservation is None."""
+    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False) -> None:
+        """A task's thread is done; whether it had left its slot before."""
 
 
 class Seceded:
@@ -159,12 +162,20 @@ class SlotTracker:
     @property
     def simple(self) -> bool:
         """Whether tasks may be told of by :meth:`follow`."""
-        return self._ledger.idles and self.recorder is None and not self._discarded
+        return self._ledger.idles and not self._discarded
 
     def follow(
-        self, events: Sequence[SlotChange], rated: list[tuple[str, int, int, float]], *, since: int, noncpu: int
-    ) -> tuple[dict[str, PlainSums], int]:
+        self,
+        events: Sequence[SlotChange],
+        rated: list[tuple[str, int, int, float]],
+        sized: list[tuple[str, Any, int, int]] | None,
+        *,
+        since: int,
+        noncpu: int,
+    ) -> tuple[dict[tuple[str, str], PlainSums], int]:
         """Follow many tasks at once, as far as they took their slots, ran in their threads, and nothing else.
+
+        The recorder is not told of them, who has to know at once.
 
         Parameters
         ----------
@@ -172,6 +183,8 @@ class SlotTracker:
             In the order of time.
         rated
             Where prefix, nanoseconds in the thread and on the CPU, and these bytes of the tasks that ended are added.
+        sized
+            Where prefix, key, nanoseconds in the thread and bytes of the output are; None where nobody wants to know.
         since
             Tasks that took their slots before are not among them.
         noncpu
@@ -180,16 +193,17 @@ class SlotTracker:
         Returns
         -------
         sums
-            Of those that ended, by prefix; to be recorded by :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`.
+            Of those that ended, by span and prefix; to be recorded by
+            :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`.
         followed
             How many events they were. The next one is for :meth:`taken` or :meth:`succeeded`.
         """
         ledger = self._ledger
         now, free, held = ledger.at, ledger.slots_free, ledger.held
         taken: dict[Any, tuple[Any, int]] = {}
-        sums: dict[str, PlainSums] = {}
+        sums: dict[tuple[str | None, str], PlainSums] = {}
         idle = followed = 0
-        for at, ts, run, nbytes in events:
+        for at, ts, run, nbytes, made in events:
             key = ts.key
             if run is None:
                 if not free or key in held or key in taken:
@@ -218,22 +232,24 @@ class SlotTracker:
                     now = at
                 del taken[key]
                 free += 1
-                prefix = ts.prefix[:MAX_PREFIX_LENGTH]
-                row = sums.get(prefix)
+                place = ts.span_id, ts.prefix
+                row = sums.get(place)
                 if row is None:
-                    row = sums[prefix] = [0, 0, 0, 0, 0]
+                    row = sums[place] = [0, 0, 0, 0, 0]
                 row[0] += 1
                 row[1] += cpu
                 row[2] += wall
                 row[3] += now - start
                 row[4] += began - start
                 if nbytes >= 0:
-                    rated.append((prefix, wall, cpu, nbytes))
+                    rated.append((ts.prefix[:MAX_PREFIX_LENGTH], wall, cpu, nbytes))
+                if sized is not None:
+                    sized.append((ts.prefix[:MAX_PREFIX_LENGTH], key, wall, made))
             followed += 1
         ledger.skip(
             at=now, idle=idle, taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in taken.items()}
         )
-        return sums, followed
+        return _named(sums), followed
 
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:
         """A task changed its state, ``at`` monotonic nanoseconds."""
@@ -261,14 +277,14 @@ class SlotTracker:
         """The tasks that left their slots and run."""
         return list(self._seceded.values())
 
-    def taken(self, ts: Any, at: int) -> None:
-        """A task became ``executing``."""
+    def taken(self, ts: Any, at: int, *, recorded: bool = False) -> None:
+        """A task became ``executing``; whether the recorder knows."""
         prefix, span, recomputed = _facts(ts)
         reservation = self._ledger.reserve(ts.key, prefix, span, recomputed=recomputed, at=at)
-        if reservation is not None and self.recorder is not None:
+        if reservation is not None and self.recorder is not None and not recorded:
             self.recorder.taken(ts, reservation)
 
-    def succeeded(self, key: Any, ts: Any, at: int) -> None:
+    def succeeded(self, key: Any, ts: Any, at: int, *, recorded: bool = False) -> None:
         """A task went from ``executing`` to ``memory``, as nearly all do; ``ts`` is None if it is forgotten already."""
         reservation = self._ledger.release(key, at=at)
         if reservation is not None:
@@ -276,8 +292,8 @@ class SlotTracker:
             if self._discarded and key in self._discarded:
                 self._discarded.remove(key)
                 outcome = Outcome.CANCELLED
-            if self.recorder is not None:
-                self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+            if self.recorder is not None and not recorded:
+                self.recorder.ended(key, ts, reservation.start + reservation.ns)
             self._ended(key, ts, reservation, outcome, None)
 
     def _move(self, key: Any, start: str, finish: str, at: int) -> None:
@@ -301,12 +317,12 @@ class SlotTracker:
                 reservation = self._ledger.release(key, at=at)
                 assert reservation is not None
                 if self.recorder is not None:
-                    self.recorder.ended(key, ts, reservation, reservation.start + reservation.ns)
+                    self.recorder.ended(key, ts, reservation.start + reservation.ns)
                 self._ended(key, ts, reservation, outcome, None)
                 return
             self._seceded_ns += at - left.at
             if self.recorder is not None:
-                self.recorder.ended(key, ts, None, at)
+                self.recorder.ended(key, ts, at, left=True)
             if left.reservation is not None:
                 self._ended(key, ts, left.reservation, outcome, left.used)
         elif event is SlotEvent.NOT_STORED and finish == "error":
@@ -323,6 +339,16 @@ class SlotTracker:
         if ts in self._executing:
             return Place.EXECUTING
         return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
+
+
+def _named(sums: Mapping[tuple[str | None, str], PlainSums]) -> dict[tuple[str, str], PlainSums]:
+    """The same by span and prefix as they are counted."""
+    found: dict[tuple[str, str], PlainSums] = {}
+    for (span, prefix), row in sums.items():
+        total = found.setdefault((span or "", prefix[:MAX_PREFIX_LENGTH]), row)
+        if total is not row:
+            total[:] = map(add, total, row)
+    return found
 
 
 def _facts(ts: Any) -> tuple[str, str, bool]:

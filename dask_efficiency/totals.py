@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dask_efficiency.balance import FREE_BUCKETS
 from dask_efficiency.buckets import Bucket, scale_down
-from dask_efficiency.ledger import FREE_BUCKETS
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 

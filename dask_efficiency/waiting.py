@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from dask_efficiency import buckets
+from dask_efficiency.balance import OTHER
 from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.ledger import OTHER
 
 #: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
 LIBRARY = "library"

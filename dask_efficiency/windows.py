@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
+from dask_efficiency.balance import TASK_BUCKETS, WindowBalance
 from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.causes import CAUSES, fit_known, name_of
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.ledger import TASK_BUCKETS, WindowBalance
 from dask_efficiency.presence import Presence
 from dask_efficiency.processors import cores
 from dask_efficiency.totals import Totals, WorkClock, between

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dask_efficiency.balance import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 from dask_efficiency.checks import (
     MAX_NAME_LENGTH,
     RefusedPayload,
@@ -19,7 +20,6 @@ from dask_efficiency.checks import (
 )
 from dask_efficiency.details import decode_details, encode_details
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.ledger import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
 SCHEMA = 4

@@ -8,21 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.balance import FREE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket
 from dask_efficiency.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import (
-    ACTIVE_BUCKETS,
-    FREE_BUCKETS,
-    TASK_BUCKETS,
-    UNHELD_BUCKETS,
-    Balance,
-    Ledger,
-    Outcome,
-    WindowBalance,
-)
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.skew import Largest, Longest, TaskSizes
 from dask_efficiency.wire import Snapshot, SnapshotCauses
 

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dask_efficiency.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Balance, Outcome, Used
 from dask_efficiency.buckets import Bucket, combine
 from dask_efficiency.causes import NAMES, of_bucket
 from dask_efficiency.checks import RefusedPayload
@@ -24,7 +25,7 @@ from dask_efficiency.cluster import (
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter, encode
-from dask_efficiency.ledger import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Balance, Ledger, Outcome, Used
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence
 from dask_efficiency.totals import between
 from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured

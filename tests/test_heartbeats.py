@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from dask_efficiency.balance import TASK_BUCKETS, Availability, Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES, NAMES, fit
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
@@ -29,7 +30,7 @@ from dask_efficiency.heartbeats import (
     header,
     read,
 )
-from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.packed import MAX_ROWS
 from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
 from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots

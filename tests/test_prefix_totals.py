@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import OTHER, TASK_BUCKETS
+from dask_efficiency.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.prefix_totals import MAX_PENDING, PrefixTotals
 
 WIDTH = len(TASK_BUCKETS)

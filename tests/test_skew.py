@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency import ledger
+from dask_efficiency import balance
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
 from dask_efficiency.skew import (
     MAX_PREFIXES,
@@ -106,7 +106,7 @@ def test_prefixes_beyond_the_bound_are_put_together():
     found = skew_of(*({f"w{i}-p{j}": [("k", 1, 1)] for j in range(MAX_PREFIXES)} for i in range(2)))
     assert len(found) == MAX_PREFIXES + 1
     assert found[OTHER].count == MAX_PREFIXES
-    assert OTHER == ledger.OTHER
+    assert OTHER == balance.OTHER
 
 
 # -- the wire --------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import FREE_BUCKETS, Outcome
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import FREE_BUCKETS, Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import recorder
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH, RECOMPUTED, RULES, Had, Place, SlotTracker

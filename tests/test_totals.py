@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import FREE_BUCKETS
+from dask_efficiency.balance import FREE_BUCKETS
 from dask_efficiency.totals import Totals, WorkClock, between
 from tests.strategies import standings
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import OTHER
+from dask_efficiency.balance import OTHER
 from dask_efficiency.waiting import LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
 
 SECOND = 1_000_000_000

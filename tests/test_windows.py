@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.details import Place, WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import TASK_BUCKETS, Availability, Ledger, Outcome, WindowBalance
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import Presence
 from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
 from dask_efficiency.wire import Snapshot

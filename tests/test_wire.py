@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.balance import Availability, Outcome, WindowBalance
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.ledger import Availability, Ledger, Outcome, WindowBalance
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.wire import decode_window, encode_window
 from tests.strategies import plain_data, window_balances
 

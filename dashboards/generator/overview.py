@@ -39,8 +39,8 @@ from dashboards.generator.queries import (
     total,
 )
 from dashboards.generator.thread_time import ACTIVITY_COLOURS
+from dask_efficiency.balance import Outcome
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.ledger import Outcome
 from dask_efficiency.report.colours import COLOURS
 
 OUTCOME_COLOURS = {

@@ -144,7 +144,7 @@ class ReportValues:
     skew
         Task prefix to how its tasks that succeeded compare in time, and their results in size; no more prefixes than
         :data:`~dask_efficiency.skew.MAX_PREFIXES`, the rest together under
-        :data:`~dask_efficiency.ledger.OTHER`. Empty in retrospect.
+        :data:`~dask_efficiency.balance.OTHER`. Empty in retrospect.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     attendance

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.ledger import OTHER
+from dask_efficiency.balance import OTHER
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.long_tail import SHARE_OF_RUN, TIMES_LONGER

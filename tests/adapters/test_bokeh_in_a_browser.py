@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wa
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.ledger import TASK_BUCKETS
+from dask_efficiency.balance import TASK_BUCKETS
 from dask_efficiency.presence import ACTIVITIES
 from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.watch import eventually

@@ -9,13 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
+from dask_efficiency.balance import Outcome, Used
 from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.causes import CAUSES
 from dask_efficiency.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger, Outcome, Used
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses

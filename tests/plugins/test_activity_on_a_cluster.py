@@ -18,8 +18,8 @@ from distributed import Client, wait
 
 from dask_efficiency import snapshot
 from dask_efficiency.activity import ACTIVE_BUCKETS
+from dask_efficiency.balance import FREE_BUCKETS
 from dask_efficiency.causes import CAUSES, of_bucket
-from dask_efficiency.ledger import FREE_BUCKETS
 from dask_efficiency.report.live.observation import Observation, read
 from tests.plugins.tasks import (
     Diary,

@@ -14,8 +14,8 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, snapshot
+from dask_efficiency.balance import FREE_BUCKETS
 from dask_efficiency.buckets import HELD, combine
-from dask_efficiency.ledger import FREE_BUCKETS
 from tests.plugins.tasks import (
     Diary,
     fail_at_first,

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dask_efficiency.ledger import OTHER
+from dask_efficiency.balance import OTHER
 from dask_efficiency.report.skew import MIN_BYTES, MIN_TASKS, held_up, long_tasks, uneven_sizes, uneven_times
 from dask_efficiency.straggler.long_tail import LongTask
 from tests.report.samples import report_of, skew

@@ -18,8 +18,8 @@ from dask_efficiency.adapters.bokeh.columns import (
     too_many_workers,
     with_work,
 )
+from dask_efficiency.balance import TASK_BUCKETS
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import TASK_BUCKETS
 from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
 from dask_efficiency.report.figures import format_share, format_times, name_of

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.scheduler import heartbeat_interval
 
+from dask_efficiency.balance import WindowBalance
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.idle import Alone
-from dask_efficiency.ledger import WindowBalance
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugins.options import Options

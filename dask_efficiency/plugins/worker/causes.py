@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit, fit_known, name_of, of_bucket
 from dask_efficiency.details import WindowDetails
-from dask_efficiency.ledger import MAX_WINDOWS, TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.slot_windows import MAX_WINDOWS
 from dask_efficiency.wire import SnapshotCauses
 
 if TYPE_CHECKING:

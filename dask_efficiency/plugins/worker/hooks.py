@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.ledger import Availability, Ledger
+from dask_efficiency.balance import Availability
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker.cost import HookCost, TimedHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
@@ -85,10 +86,11 @@ class WorkerHooks:
         self._recorder: WorkerRecorder | None = None
         self._transitions = Transitions(worker)
         self._plugin: Any = None
-        #: What happened since the ledger was told last, where that may wait; by then, slots free and what
-        #: :attr:`PendingTasks.max_noncpu` was.
+        #: What happened since the ledger was told last, where that may wait; by then, slots free, what
+        #: :attr:`PendingTasks.max_noncpu` was, and whether anybody wanted to know the sizes of results.
         self._events: list[SlotChange] = []
         self._free = self._max_noncpu = 0
+        self._sized = False
         self._held = ledger.held
         self._meter = threads.meter
         self._done = threads.meter.done
@@ -142,7 +144,9 @@ class WorkerHooks:
                 self.look_back(at)
             if (self._events or self._may_wait()) and self._free:
                 self._free -= 1
-                self._events.append((at, ts, None, -1.0))
+                self._events.append((at, ts, None, -1.0, -1))
+                if self._recorder is not None:
+                    self._recorder.taken(ts, at)
                 if self._free:
                     self._look(at)
                 return
@@ -209,10 +213,11 @@ class WorkerHooks:
     def _may_wait(self) -> bool:
         """Whether the ledger may be told later of tasks that take slots from now on."""
         ledger = self._ledger
-        if not self.slots.simple or self._batch == 1 or ledger.windows or ledger.undecided:
+        if not self.slots.simple or self._batch == 1 or ledger.undecided:
             return False
         self._free = ledger.slots_free
         self._max_noncpu = self._pending.max_noncpu
+        self._sized = self._pending.sizes.open
         return True
 
     def _kept(self, ts: Any, at: int) -> bool:
@@ -229,7 +234,11 @@ class WorkerHooks:
         del self._done[key]
         self._free += 1
         events = self._events
-        events.append((at, ts, run, size_of(ts) if wall >= MIN_RATED_NS else -1.0))
+        nbytes = size_of(ts) if wall >= MIN_RATED_NS else -1.0
+        made = ts.nbytes if self._sized else -1
+        events.append((at, ts, run, nbytes, -1 if made is None else made))
+        if self._recorder is not None:
+            self._recorder.ended(key, ts, at, run=run)
         if len(events) >= MAX_EVENTS:
             self.catch_up()
         self._look(at)
@@ -251,17 +260,17 @@ class WorkerHooks:
         if last is not None:
             self._tell(*last)
 
-    def _tell(self, at: int, ts: Any, run: Run | None, nbytes: float) -> None:
+    def _tell(self, at: int, ts: Any, run: Run | None, nbytes: float, made: int) -> None:
         if run is None:
-            self.slots.taken(ts, at)
+            self.slots.taken(ts, at, recorded=True)
         else:
             key = ts.key
             later = self._done.get(key)
             self._done[key] = run
-            self.slots.succeeded(key, ts, at)
+            self.slots.succeeded(key, ts, at, recorded=True)
             if later is not None:  # it has run once more since
                 self._done[key] = later
-            self._pending.sized(key, nbytes)
+            self._pending.sized(key, nbytes, made)
 
     # -- why slots are free --------------------------------------------------------------------
 

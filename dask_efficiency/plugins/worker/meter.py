@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 
 from distributed.core import Status
 
+from dask_efficiency.balance import Outcome, Used, WindowBalance
 from dask_efficiency.heartbeats import HeartbeatWriter
-from dask_efficiency.ledger import Ledger, Outcome, Used, WindowBalance
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,

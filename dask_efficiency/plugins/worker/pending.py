@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Outcome, Used
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ended, Ledger, Outcome, Used
+from dask_efficiency.ledger import Ended, Ledger
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
-from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
+from dask_efficiency.plugins.worker.task_sizes import SizedTask, SizesByWindow
 from dask_efficiency.slots import Run, SlotChange
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
@@ -156,10 +157,11 @@ class PendingTasks:
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
 
-    def sized(self, key: Any, nbytes: float) -> None:
-        """The task that ended last had so many bytes of input or output when it ended, which is a while ago."""
+    def sized(self, key: Any, nbytes: float, made: int) -> None:
+        """When the task that ended last did so, a while ago, it had these bytes; as in :data:`~.slots.SlotChange`."""
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:4], nbytes, *self.tasks[-1][5:])
+            self.tasks[-1][1].nbytes = made
 
     @property
     def overhead(self) -> dict[str, int]:
@@ -203,7 +205,8 @@ class PendingTasks:
 
     def _finalize(self, tasks: Sequence[Pending]) -> None:
         if self.sizes.open:
-            self.sizes.add(tasks)
+            succeeded = [(key, one, run) for key, one, outcome, run, *_ in tasks if outcome is _SUCCEEDED]
+            self.sizes.add([(one.prefix, key, run[1] - run[0], one.nbytes) for key, one, run in succeeded])
         samples = self._library()
         rated: list[RatedTask] = []
         finalized: list[Ended] = []
@@ -244,7 +247,9 @@ class PendingTasks:
         See :meth:`~dask_efficiency.slots.SlotTracker.follow`.
         """
         rated: list[RatedTask] = []
-        sums, followed = slots.follow(events, rated, since=self._spills.watch.last, noncpu=self.max_noncpu)
+        sized: list[SizedTask] | None = [] if self.sizes.open else None
+        since, noncpu = self._spills.watch.last, self.max_noncpu
+        sums, followed = slots.follow(events, rated, sized, since=since, noncpu=noncpu)
         if sums:
             _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
             self._before += before
@@ -253,6 +258,8 @@ class PendingTasks:
             self._ledger.finalize_plain(sums)
         if rated:
             self._rate(rated)
+        if sized:
+            self.sizes.add(sized)
         return followed
 
     @property

@@ -38,10 +38,10 @@ _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
 #: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
 _Freed = tuple[Any, int, int]
 
-#: A run that was given a slot: its number, when it was received and when it was ready, its reservation (None where it
-#: began before the recording), when it left its slot before its end, the slot's number, and which slot became free in
-#: the same stimulus before. A plain tuple, for there is one for every task.
-_Taken = tuple[int, int, int, SlotReservation | None, int, int, _Freed | None]
+#: A run that was given a slot: its number, when it was received and when it was ready, when it took the slot or its
+#: reservation (None where it began before the recording), when it left its slot before its end, the slot's number, and
+#: which slot became free in the same stimulus before. A plain tuple, for there is one for every task.
+_Taken = tuple[int, int, int, SlotReservation | int | None, int, int, _Freed | None]
 _SECEDED: Final = 4
 _SLOT: Final = 5
 
@@ -181,8 +181,8 @@ class WorkerRecorder:
         run_id = MISSING if ts is None else ts.run_id
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None
 
-    def taken(self, ts: TaskState, reservation: SlotReservation) -> None:
-        """A task took a slot."""
+    def taken(self, ts: TaskState, executing: SlotReservation | int) -> None:
+        """A task took a slot, or is to have the next that is free: when, its reservation will tell."""
         try:
             key = ts.key
             freed = self._freed
@@ -190,7 +190,7 @@ class WorkerRecorder:
                 ts.run_id,
                 self._received.pop(key, MISSING),
                 self._ready.pop(key, MISSING),
-                reservation,
+                executing,
                 MISSING,
                 heappop(self._free_slots) if self._free_slots else self._take_slot(),
                 freed if freed[0] is self._stimuli[-1] else None,
@@ -215,8 +215,8 @@ class WorkerRecorder:
         except Exception as error:
             self._failed(error)
 
-    def ended(self, key: Any, ts: TaskState | None, reservation: SlotReservation | None, at: int) -> None:
-        """A task's thread is done; it had left its slot before where the reservation is None."""
+    def ended(self, key: Any, ts: TaskState | None, at: int, *, left: bool = False, run: Run | None = None) -> None:
+        """A task's thread is done: whether it had left its slot before, and its run if that is known."""
         try:
             taken = self._running.pop(key, None)
             if taken is None:
@@ -224,10 +224,10 @@ class WorkerRecorder:
             stimulus = self._stimuli[-1]
             if len(self._digests) != self._unspilled or len(self._ended) >= MAX_ROWS:
                 self._complete_former(stimulus)
-            if reservation is not None:
+            if not left:
                 heappush(self._free_slots, taken[_SLOT])
                 self._freed = stimulus, taken[0], at
-            run = self._runs.get(key)
+            run = run or self._runs.get(key)
             if run is None:
                 run = self._outside_threads(key, taken, ts, at)
             self._ended.append((taken, at, run, 0.0 if ts is None else ts.start_time or 0.0))
@@ -243,7 +243,7 @@ class WorkerRecorder:
             return _NOT_IN_THREAD
         wall = time_ns() - monotonic_ns()
         handed = round(ts.start_time * 1e9) - wall if ts is not None and ts.start_time is not None else MISSING
-        submitted = min(max(MISSING if taken[3] is None else taken[3].start, handed), at)
+        submitted = min(max(_start(taken[3]), handed), at)
         # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
         took = min(max(0, round((stop - start) * 1e9)), at - submitted)
         began = min(max(submitted, round((start - self._worker.scheduler_delay) * 1e9) - wall), at - took)
@@ -353,7 +353,7 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     run_id, received, ready, reservations, seceded, slot, freed = zip(*taken, strict=True)
     start, stop, cpu, _, thread = zip(*runs, strict=True)
     # Later than it was taken, if no slot was free then.
-    executing = [MISSING if reservation is None else reservation.start for reservation in reservations]
+    executing = [*map(_start, reservations)]
     by_clock = [int(seconds * 1e9) - wall for seconds in handed]
     spills: Iterator[tuple[int, int]] = (
         (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
@@ -380,6 +380,13 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
         "spill_ns": spill_ns,
     }
     return zip(*(columns[name] for name in RUN), strict=True)
+
+
+def _start(executing: SlotReservation | int | None) -> int:
+    """When a run took its slot."""
+    if isinstance(executing, int):
+        return executing
+    return MISSING if executing is None else executing.start
 
 
 def _stored(ts: TaskState) -> int:

@@ -6,21 +6,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
-from dask_efficiency.ledger import MAX_WINDOWS, Outcome
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
-from dask_efficiency.slots import Run
+from dask_efficiency.slot_windows import MAX_WINDOWS
 
 logger = logging.getLogger("dask_efficiency")
 
 #: Tasks of a prefix that are sketched together: one costs a third of what it costs among a hundred.
 MAX_BUFFERED = 1_000
 
-_SUCCEEDED = Outcome.SUCCEEDED
-
-#: What is read of a task that ended: its key, reservation and outcome, and when its thread began and stopped.
-_Ended = tuple[Any, SlotReservation, Outcome, Run, *tuple[Any, ...]]
+#: Of a task that succeeded: its prefix, its key, nanoseconds in its thread, and bytes of its result (-1 where they are
+#: not known).
+SizedTask = tuple[str, Any, int, int]
 
 
 class _Row:
@@ -101,31 +98,25 @@ class SizesByWindow:
             self._fail(error)
             return {}
 
-    def add(self, tasks: Sequence[_Ended]) -> None:
-        """Count tasks that have ended; only while a window is open."""
+    def add(self, tasks: Sequence[SizedTask]) -> None:
+        """Count tasks that have succeeded; only while a window is open."""
         try:
             self._add(tasks)
         except Exception as error:
             self._fail(error)
 
-    def _add(self, tasks: Sequence[_Ended]) -> None:
+    def _add(self, tasks: Sequence[SizedTask]) -> None:
         rows = next(reversed(self._windows.values()))
-        for task in tasks:
-            if task[2] is not _SUCCEEDED:
-                continue
-            reservation = task[1]
-            began, stopped, *_ = task[3]
-            row = rows.get(reservation.prefix) or _new_row(rows, reservation.prefix)
-            ns = stopped - began
-            nbytes = reservation.nbytes
+        for prefix, key, ns, nbytes in tasks:
+            row = rows.get(prefix) or _new_row(rows, prefix)
             row.ns.append(ns)
             row.nbytes.append(nbytes)
             if nbytes > row.largest:
                 row.largest = nbytes
-                row.largest_key = task[0]
+                row.largest_key = key
             if ns > row.longest:
                 row.longest = ns
-                row.longest_key = task[0]
+                row.longest_key = key
             if len(row.ns) >= MAX_BUFFERED:
                 row.sketch()
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Used
 from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.ledger import Used
 from dask_efficiency.plugins.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
 from dask_efficiency.slots import Run
 

@@ -26,7 +26,7 @@ class Details:
     at: int
     workers: WorkerCounters
     gpus: GpuCounters
-    #: Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`.
+    #: Settled nanoseconds by :data:`~dask_efficiency.balance.TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +58,7 @@ class DetailsNow:
 
     @cached_property
     def prefixes(self) -> Mapping[str, Sequence[int]]:
-        """Settled nanoseconds by :data:`~dask_efficiency.ledger.TASK_BUCKETS`."""
+        """Settled nanoseconds by :data:`~dask_efficiency.balance.TASK_BUCKETS`."""
         return self.cluster.finalized_by_prefix()
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from dask_efficiency.balance import Balance, Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import fit
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Balance, Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.scheduler.accounts import Moment
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.wire import Snapshot, SnapshotCauses

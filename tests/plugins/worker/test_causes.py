@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.balance import Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import of_bucket
 from dask_efficiency.details import WindowDetails
 from dask_efficiency.heartbeats import decode, encode
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import causes
 from dask_efficiency.plugins.worker.causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
 from dask_efficiency.profile import Frame, Place

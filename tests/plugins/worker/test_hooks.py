@@ -13,7 +13,8 @@ from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, Unpau
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import Balance, Ledger, Used, WindowBalance
+from dask_efficiency.balance import Balance, Used, WindowBalance
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import hooks as module
 from dask_efficiency.plugins.worker import loop_spills
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
@@ -62,6 +63,30 @@ class Threads:
         return 0
 
 
+class Recorder:
+    """Notes what a trace would be told, and at once."""
+
+    def __init__(self, runs: dict[Any, Run]) -> None:
+        self._runs = runs
+        self.taken_at: list[tuple[str, Any]] = []
+        self.told: list[tuple[Any, ...]] = []
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        pytest.fail("transitions are not told here")
+
+    def taken(self, ts: Task, executing: Any) -> None:
+        self.taken_at.append((ts.key, executing))
+
+    def seceded(self, key: Any, reservation: Any) -> None:
+        self.told.append(("seceded", key, reservation.stop))
+
+    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False, run: Run | None = None) -> None:
+        self.told.append(("ended", key, at, left, run or self._runs.get(key), len(self.taken_at)))
+
+    def all(self) -> list[Any]:
+        return [(key, getattr(at, "start", at)) for key, at in self.taken_at] + self.told
+
+
 class Accounts:
     """The ledger of a worker, and all that is told to it."""
 
@@ -103,6 +128,9 @@ class Accounts:
         )
         self.hooks._transitions = SimpleNamespace(attach=lambda *args, **kwargs: None)  # type: ignore[assignment]
         self.hooks.attach(object())
+        self.recorder = Recorder(self.threads.done)
+        if world.recording:
+            self.hooks.record(self.recorder)  # type: ignore[arg-type]
         #: Whether anything was kept back at all.
         self.kept = 0
         if waits:
@@ -128,7 +156,7 @@ class Accounts:
         self.hooks.look_back(at)
         self.hooks.observe(at)
 
-    def report(self) -> tuple[Balance, Any, Any, Any, Any]:
+    def report(self) -> tuple[Balance, *tuple[Any, ...]]:
         self.catch_up()
         used = {key: Used(1, 2) for key in self.ledger.held}
         balance = self.ledger.balance(at=self.world.now, used=used | self.pending.used_so_far())
@@ -139,6 +167,7 @@ class Accounts:
             self.threads.claimed,
             sorted(self.rated),
             dict(self.threads.done),
+            self.recorder.all(),
         )
 
     def open_window(self, window: str) -> None:
@@ -150,7 +179,11 @@ class Accounts:
         self.catch_up()
         balance = self.ledger.close_window(window, at=self.world.now)
         sizes = self.pending.sizes.close_window(window)
-        return balance, {prefix: (s.ns.count, s.nbytes.count, s.longest, s.largest) for prefix, s in sizes.items()}
+        # Which of several that are equally long is named is not told.
+        return balance, {
+            prefix: (s.ns.count, s.nbytes.count, s.longest and s.longest.ns, s.largest and s.largest.nbytes)
+            for prefix, s in sizes.items()
+        }
 
     def spilled(self, start: int, stop: int) -> None:
         self.spills.watch._note(start, stop)
@@ -162,6 +195,7 @@ class World:
     """A worker's state as upstream keeps it, and two accounts of it."""
 
     nthreads: int
+    recording: bool = False
     now: int = 1_000 * MS
     libraries: bool = False
     log: deque[Any] = field(default_factory=lambda: deque(maxlen=1_000))
@@ -365,7 +399,7 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
         state.tasks[sorted(state.tasks)[number % len(state.tasks)]].nbytes = None
 
 
-def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
+def play(nthreads: int, moves: Any, *, batch: int = 100, recording: bool = False) -> World:
     with pytest.MonkeyPatch.context() as patch:
         world: World
 
@@ -378,7 +412,7 @@ def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
         patch.setattr(module, "monotonic_ns", now)
         patch.setattr(module, "time", clock)
         patch.setattr(loop_spills, "time", clock)
-        world = World(nthreads)
+        world = World(nthreads, recording)
         started: dict[str, int] = {}
         for gap, move in moves:
             world.now += gap
@@ -389,12 +423,13 @@ def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
         return world
 
 
-@given(st.integers(1, 3), steps, st.sampled_from([2, 100]))
+@given(st.integers(1, 3), steps, st.sampled_from([2, 100]), st.booleans())
 @example(
     # A pause that came and went while a task ran and another slot was free.
     2,
     [(0, ("take", 0, PLAIN)), (60 * MS, ("pause and unpause", 0, None)), (60 * MS, ("succeed", 0, RAN))],
     100,
+    False,
 )
 @example(
     # A key that runs again while its first run, which was still in its thread when it ended, is not told of.
@@ -407,17 +442,31 @@ def play(nthreads: int, moves: Any, *, batch: int = 100) -> World:
         (0, ("succeed", 0, RAN)),
     ],
     100,
+    True,
 )
-@example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2, 100)
-def test_what_is_told_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves, batch):
-    play(nthreads, moves, batch=batch)
+@example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2, 100, False)
+def test_what_is_told_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves, batch, recording):
+    play(nthreads, moves, batch=batch, recording=recording)
 
 
-def test_tasks_that_only_ran_are_told_of_together():
+@pytest.mark.parametrize("recording", [False, True])
+@pytest.mark.parametrize("before", [[], [(MS, ("open", 0, None))]])
+def test_tasks_that_only_ran_are_told_of_together(before, recording):
     moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, RAN)) for i in range(100)]
-    first, second = play(2, moves).both
+    first, second = play(2, [*before, *moves], recording=recording).both
     assert first.kept > 80
     assert second.kept == 0
+
+
+def test_the_extremes_of_tasks_that_are_told_of_together_are_named():
+    moves = [(MS, ("open", 0, None))]
+    for key, (took, nbytes) in enumerate([(1, 10), (5, 20), (2, 30)]):
+        moves += [(0, ("take", key, ("inc", None, nbytes, False, 0))), (took * MS, ("succeed", 0, RAN))]
+    for accounts in play(1, moves).both:
+        accounts.catch_up()
+        sizes = accounts.pending.sizes.close_window("w0")["inc"]
+        assert (sizes.longest.key, sizes.largest.key) == ("key-1", "key-2")
+        assert (sizes.longest.ns, sizes.largest.nbytes) == (5 * MS - 2, 30)  # RAN is one nanosecond less at each end
 
 
 def test_the_size_of_a_task_counts_as_it_was_when_the_task_ended():

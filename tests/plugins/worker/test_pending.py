@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dask_efficiency.activity import SlotReservation
+from dask_efficiency.balance import Outcome
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ledger, Outcome
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import pending
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks

@@ -74,7 +74,7 @@ class Scene:
         reservation = self.reservations.pop(key)
         reservation.ns = self.now - reservation.start
         self.runs[key] = reservation.start, self.now, 0, 1, 1
-        self.recorder.ended(key, self.tasks[key], reservation, self.now)  # type: ignore[arg-type]
+        self.recorder.ended(key, self.tasks[key], self.now)  # type: ignore[arg-type]
 
     def run(self, key: str) -> None:
         self.stimulus()

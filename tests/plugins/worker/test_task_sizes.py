@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.activity import SlotReservation
 from dask_efficiency.checks import MAX_NAME_LENGTH
-from dask_efficiency.ledger import Outcome
-from dask_efficiency.plugins.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizesByWindow
+from dask_efficiency.plugins.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizedTask, SizesByWindow
 from dask_efficiency.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
 from tests.strategies import SECOND
 
@@ -21,21 +19,9 @@ def sizes() -> SizesByWindow:
     return SizesByWindow()
 
 
-def task(
-    key: Any,
-    began: float,
-    stopped: float,
-    nbytes: int = -1,
-    *,
-    prefix: str = "join",
-    outcome: Outcome = Outcome.SUCCEEDED,
-) -> Any:
-    """A task that ended, in seconds."""
-    run = round(began * SECOND), round(stopped * SECOND), 0, 1, -1
-    reservation = SlotReservation(prefix, "", False, run[0])
-    reservation.ns = run[1] - run[0]
-    reservation.nbytes = nbytes
-    return key, reservation, outcome, run, -1.0, None, None
+def task(key: Any, began: float, stopped: float, nbytes: int = -1, *, prefix: str = "join") -> SizedTask:
+    """A task that succeeded, in seconds."""
+    return prefix, key, round((stopped - began) * SECOND), nbytes
 
 
 def skew(sizes: SizesByWindow, window: str = "w") -> dict[str, Skew]:
@@ -56,14 +42,6 @@ def test_the_extremes_of_a_window_are_named_by_their_keys(sizes):
     assert (found["join"].max_bytes, found["join"].largest_key) == (500.0, "wide")
     assert found["join"].median_seconds == pytest.approx(1, rel=0.01)
     assert found["sum"].count == 1
-
-
-def test_only_tasks_that_succeeded_are_compared(sizes):
-    sizes.open_window("w")
-    failed = [task("x", 0, 50, 10**9, outcome=outcome) for outcome in (Outcome.FAILED, Outcome.CANCELLED)]
-    sizes.add([*failed, task("y", 0, 1, 5)])
-    found = skew(sizes)["join"]
-    assert (found.count, found.longest_key, found.largest_key) == (1, "y", "y")
 
 
 def test_tasks_whose_size_is_not_known_are_compared_by_time_only(sizes):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.ledger import OTHER, TASK_BUCKETS
+from dask_efficiency.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.report.live.prefixes import prefix_times
 from tests.strategies import names, rows
 
