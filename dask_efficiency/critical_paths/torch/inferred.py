@@ -16,8 +16,8 @@ from dask_efficiency.kineto.trace import CALLS, Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Int64
 
 #: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
-#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, whose synchronisations
-#: were recorded, 4 to 20 us.
+#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, where synchronisations
+#: were recorded, it is 3 to 9 us.
 MAX_RETURN = 30_000
 
 #: A stream takes 1024 launches that have not begun; a call that finds this many and is long has waited for room.

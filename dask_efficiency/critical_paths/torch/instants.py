@@ -37,6 +37,8 @@ class Instants:
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
+    #: Whether it is on a GPU, or on a thread that has operators. Others only ask now and then how far the GPU is.
+    working: Bool
     #: Position of the other end of its event.
     partner: Int32
     #: On a thread, the position of the instant before; for work on a GPU, of its start or of the work before it.
@@ -66,7 +68,8 @@ class Instants:
         partner = _partners(event, is_start, len(events))
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
-        return cls(at, event, is_start, on_gpu, lane, partner, before, depth, innermost, of_node[: len(nodes)])
+        working = on_gpu | _with_operators(events, event, lane)
+        return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 
     def __len__(self) -> int:
         return len(self.at)
@@ -124,6 +127,12 @@ def _lanes(events: Events, event: Int32, on_gpu: Bool) -> Int32:
         number = ranked(np.where(on_gpu, of_gpu[event], of_cpu[event]))[1]
         lane = ranked(lane * (int(number.max(initial=0)) + 1) + number)[1]
     return ranked(lane * 2 + on_gpu)[1].astype(np.int32)
+
+
+def _with_operators(events: Events, event: Int32, lane: Int32) -> Bool:
+    is_operator = events.category[event] == Category.OPERATOR
+    having: Bool = np.bincount(lane[is_operator], minlength=int(lane.max(initial=-1)) + 1) > 0
+    return having[lane]
 
 
 def _partners(event: Int32, is_start: Bool, rows: int) -> Int32:

@@ -60,7 +60,8 @@ def _last(graph: TorchGraph, instants: Instants) -> int:
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
         if same.any():
             return int(np.flatnonzero(same)[-1])
-    return inside - 1
+    working = np.flatnonzero(instants.working[:inside])
+    return int(working[-1]) if len(working) else inside - 1
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
