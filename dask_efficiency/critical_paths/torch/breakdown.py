@@ -29,7 +29,7 @@ class Bound(StrEnum):
 #: Bounds by position, as :class:`Breakdown` holds them.
 BOUNDS = tuple(Bound)
 
-_COLLECTIVE = re.compile(r"\b(nccl|rccl|hccl|msccl)|ncclKernel|ncclDevKernel|mscclKernel", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"\b(?:nccl|rccl|hccl|msccl)|ncclKernel", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
     place = np.zeros(len(graph.nodes), np.int32)
     after[nodes[:-1]] = nodes[1:]
     place[nodes] = np.arange(len(nodes))
-    found = np.flatnonzero(after[edges.source] == edges.target)
-    found = found[np.argsort(place[edges.source[found]])].astype(np.int32)
+    on_path = np.flatnonzero(after[edges.source] == edges.target)
+    found: Int32 = on_path[np.argsort(place[edges.source[on_path]])].astype(np.int32)
     if len(found) != max(len(nodes) - 1, 0):
         missing = np.setdiff1d(nodes[:-1], edges.source[found])
         raise ValueError(f"no edge of the path leaves node {missing[0]}")
@@ -138,4 +138,5 @@ def is_communication(trace: RankTrace) -> Bool:
     neither copies nor fills are.
     """
     of_name = named(trace, lambda name: _COLLECTIVE.search(name) is not None)
-    return (trace.events.category == Category.KERNEL) & of_name
+    found: Bool = (trace.events.category == Category.KERNEL) & of_name
+    return found

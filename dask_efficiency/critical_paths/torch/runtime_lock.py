@@ -16,7 +16,7 @@ def holds_lock(trace: RankTrace) -> Bool:
 
 
 def lock_edges(nodes: Nodes, holds: Bool) -> Edges:
-    """From the beginning of each such call to the next end of one, and from each end to the next, if none began between.
+    """From the beginning of each such call to the next end of one, and from an end to the next if none began between.
 
     Parameters
     ----------

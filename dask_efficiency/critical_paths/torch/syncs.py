@@ -171,7 +171,8 @@ def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:
 
 
 def _on_device(device: NDArray[np.int32], wanted: np.int32) -> Bool:
-    return (device == wanted) | (device == MISSING)
+    found: Bool = (device == wanted) | (device == MISSING)
+    return found
 
 
 def _threads(trace: RankTrace, calls: NDArray[np.integer]) -> NDArray[np.intp]:
