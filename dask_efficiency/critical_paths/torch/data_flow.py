@@ -92,7 +92,7 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
         raise ValueError(f"{trace.path}: no execution trace was read beside it; give load_kineto an execution_trace")
     nodes = execution.nodes
     event = _events_of(trace, execution, region)
-    # Chakra's nodes on a GPU are no operators of Kineto's, but have their duration; and others pass on what they wait for
+    # Chakra's nodes on a GPU are no operators of Kineto's, but have a duration; the others pass on what they wait for
     says_durations = region is None and bool((nodes.duration != MISSING).any())
     known = nodes.operator & ((event != MISSING) | says_durations)
     rows = np.flatnonzero(known)
