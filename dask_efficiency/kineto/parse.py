@@ -111,6 +111,8 @@ class Pieces:
         while True:
             if batch := self._many():
                 yield batch
+                self._more()  # the last event of a block is mostly cut
+                continue
             batch, closed = self._rest_of_block()
             yield batch
             if closed:
