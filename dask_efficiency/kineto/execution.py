@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 
 from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.numbers import NO_TIME, integers, nanoseconds
+from dask_efficiency.kineto.numbers import NO_TIME, integer, integers, nanoseconds
 from dask_efficiency.kineto.parse import Pieces
 from dask_efficiency.kineto.tensors import Access, dependencies, tensors, written_arguments
 from dask_efficiency.kineto.text import BLOCK, texts
@@ -107,7 +107,7 @@ class _Nodes:
 
     def add(self, node: Any) -> None:
         """Append a node; what has no number is none."""
-        if not isinstance(node, dict) or "id" not in node:
+        if not isinstance(node, dict) or not 0 <= integer(node.get("id")) < 1 << 63:
             return
         said = _attributes(node)
         parent = said.get("ctrl_deps", said.get("ctrlDeps", said.get("parent")))
@@ -179,7 +179,8 @@ _BESIDE_VALUES = ("name", "type", "docString", "doc_string")
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     """What a node says, and what it says in its list of attributes; of inputs and outputs the values and the types."""
     said = dict(node)
-    for attribute in node.get("attrs") or node.get("attr") or ():
+    attributes = node.get("attrs", node.get("attr"))
+    for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
             values = [
                 value for key, value in attribute.items() if key not in ("name", "type", "docString", "doc_string")
