@@ -36,6 +36,16 @@ class Kind(StrEnum):
     COMPUTE_NONCPU = "compute-noncpu"
     #: The task's own work on the GPU.
     GPU_COMPUTE = "gpu-compute"
+    #: A collective on the GPU, or on the CPU, with other processes.
+    GPU_COMMUNICATION = "gpu-communication"
+    #: From the call that asked for a kernel to its start on a GPU that had nothing else to do.
+    KERNEL_LAUNCH = "kernel-launch"
+    #: From a kernel's end to the start of the next one on its stream, which was asked for before.
+    KERNEL_GAP = "kernel-gap"
+    #: A thread waited for the GPU, and no work of the GPU explains it.
+    GPU_SYNC = "gpu-sync"
+    #: The program waited for its next batch of data.
+    DATA_LOADING = "data-loading"
     #: The worker's event loop was busy.
     WORKER_LOOP = "worker-loop"
     #: The message that a task has ended.
@@ -54,4 +64,13 @@ class Kind(StrEnum):
 KINDS = tuple(Kind)
 
 #: The task itself.
-COMPUTE = (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU, Kind.GPU_COMPUTE)
+COMPUTE = (
+    Kind.COMPUTE_CPU,
+    Kind.COMPUTE_NONCPU,
+    Kind.GPU_COMPUTE,
+    Kind.GPU_COMMUNICATION,
+    Kind.KERNEL_LAUNCH,
+    Kind.KERNEL_GAP,
+    Kind.GPU_SYNC,
+    Kind.DATA_LOADING,
+)

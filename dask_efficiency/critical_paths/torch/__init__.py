@@ -1,0 +1,1 @@
+"""The critical path inside PyTorch programs, from Kineto's traces."""

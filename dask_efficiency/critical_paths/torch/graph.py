@@ -1,0 +1,101 @@
+"""TorchGraph: starts and ends of events as nodes, and what each had to wait for as edges; columns only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+import numpy as np
+
+from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+
+
+class EdgeKind(IntEnum):
+    """Why one instant cannot be before another one."""
+
+    #: A stretch of an operator on its thread, or a kernel on its stream.
+    OPERATOR = 0
+    #: The order of operators on a thread, or of calls that hold the CUDA runtime's lock.
+    DEPENDENCY = 1
+    #: From a call to the start of the work on the GPU that it asked for.
+    LAUNCH_DELAY = 2
+    #: From the end of one kernel to the start of the next one on its stream.
+    KERNEL_DELAY = 3
+    #: A synchronisation between streams, or of the CPU with a stream.
+    SYNC = 4
+
+
+#: By kind, the category of its arrows in a Chrome trace: those of HTA.
+FLOW_CATEGORIES = {
+    EdgeKind.OPERATOR: "critical_path_operator",
+    EdgeKind.DEPENDENCY: "critical_path_dependency",
+    EdgeKind.LAUNCH_DELAY: "critical_path_kernel_launch_delay",
+    EdgeKind.KERNEL_DELAY: "critical_path_kernel_kernel_delay",
+    EdgeKind.SYNC: "critical_path_sync_dependency",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a rank's trace that a path explains."""
+
+    #: Nanoseconds, on the rank's clock.
+    start: int
+    stop: int
+    #: Rows of its events, ascending. Work on a GPU is in it if the call that asked for it is.
+    rows: Int32
+    #: What was asked for, for people.
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes(Table):
+    """Two rows for each event of the region that can be on a path, in time order (then by the event's row)."""
+
+    at: Annotated[Int64, Column(unit="nanoseconds")]
+    #: Row of the event.
+    event: Int32
+    is_start: Bool
+
+    def positions(self, events: int) -> tuple[Int32, Int32]:
+        """By row of a trace of so many events, the node of its beginning and that of its end; missing without one."""
+        starts = np.full(events, MISSING, np.int32)
+        stops = np.full(events, MISSING, np.int32)
+        position = np.arange(len(self), dtype=np.int32)
+        starts[self.event[self.is_start]] = position[self.is_start]
+        stops[self.event[~self.is_start]] = position[~self.is_start]
+        return starts, stops
+
+
+@dataclass(frozen=True, slots=True)
+class Edges(Table):
+    """A row for each pair of nodes of which the second cannot be before the first; no pair is there twice.
+
+    Of several ways to a node that are equally long, a path takes the first one in this order.
+    """
+
+    #: Positions in the nodes.
+    source: Int32
+    target: Int32
+    #: An :class:`EdgeKind`.
+    kind: Int8
+    #: What it adds to the length of a path.
+    weight: Annotated[Int64, Column(unit="nanoseconds")]
+    #: Row of the event whose time this is; missing where it is no event's.
+    event: Int32
+    #: Whether nothing in the trace says so, and it was inferred from how calls wait.
+    inferred: Bool
+
+
+@dataclass(frozen=True, slots=True)
+class TorchGraph:
+    """What the events of one rank's region had to wait for."""
+
+    trace: RankTrace
+    region: Region
+    nodes: Nodes
+    edges: Edges
+    #: Patterns (regular expressions) of the names of events that load data.
+    data_loading: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Traces of GPU programs that ``torch.profiler`` wrote (Kineto), read into columns."""

@@ -1,0 +1,227 @@
+"""A trace's JSON piece by piece: its long list in batches, and what stands beside it."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dask_efficiency.kineto.errors import KinetoFileError
+
+#: Between tokens, as RFC 8259 has it.
+_SPACE = " \t\n\r"
+
+_IN_NUMBERS = "0123456789+-.eE"
+
+#: A number or a literal that the end of a block cuts is at most so long before it is plain that more is needed.
+_MAX_CUT = 32
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """What is decoded has no cycles; to look for some takes a quarter of the time of reading a file."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Pieces:
+    """What a trace's text says, in the order of the file.
+
+    Parameters
+    ----------
+    texts
+        The text in blocks.
+    path
+        For messages.
+    key
+        The name of the list.
+    """
+
+    def __init__(self, texts: Iterator[str], path: str, key: str = "traceEvents") -> None:
+        self.path = path
+        self.key = key
+        #: What stands beside the list, as far as the file has been read.
+        self.about: dict[str, Any] = {}
+        self._texts = texts
+        self._text = ""
+        self._at = 0
+        self._before = 0  # characters before those in _text
+        self._ended = self._found = False
+        # Floats stay text: those of instants have more digits than a float holds, and most others are not looked at.
+        # Kineto has written names with control characters in them.
+        self._scan = json.JSONDecoder(parse_float=str, strict=False).scan_once  # type: ignore[attr-defined]
+        self._scan_about = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
+
+    def batches(self) -> Iterator[list[Any]]:
+        """The list, about a block of the file at a time; numbers with a fraction or exponent as text.
+
+        The list may also be all that there is.
+
+        Raises
+        ------
+        KinetoFileError
+            If the text is not JSON, or has no such list; it says where.
+        """
+        character = self._next()
+        if character == "[":
+            yield from self._list()
+        elif character == "{":
+            yield from self._members()
+            if not self._found:
+                raise self._error(f"there is no {self.key} in it")
+        else:
+            raise self._error("no JSON" if character else "the file is empty")
+        if self._next():
+            raise self._error("there is more after the end of the JSON")
+
+    def objects(self) -> Iterator[list[Any]]:
+        """As :meth:`batches`, and also objects that follow one another without a list.
+
+        So protobuf's printer of JSON writes a file of several messages.
+        """
+        if self._next() != "{":
+            yield from self.batches()
+            return
+        yield from self._members()
+        if self._found:
+            return
+        yield [self.about]
+        while self._next():
+            yield [self._value(self._scan)]
+
+    def _members(self) -> Iterator[list[Any]]:
+        """What is in the object that begins here: the list is yielded, everything else kept."""
+        self._expect("{")
+        if self._next() == "}":
+            self._at += 1
+            return
+        while True:
+            if self._next() != '"':
+                raise self._error("a name in double quotes is expected")
+            key = self._value(self._scan_about)
+            self._expect(":")
+            if key == self.key:
+                self._found = True
+                yield from self._list()
+            else:
+                self._next()
+                self.about[key] = self._value(self._scan_about)
+            if self._expect(",}") == "}":
+                return
+
+    def _list(self) -> Iterator[list[Any]]:
+        """What is in the list that begins here."""
+        self._expect("[")
+        if self._next() == "]":
+            self._at += 1
+            return
+        while True:
+            if batch := self._many():
+                yield batch
+                self._more()  # the last event of a block is mostly cut
+                continue
+            batch, closed = self._rest_of_block()
+            yield batch
+            if closed:
+                return
+
+    def _many(self) -> list[Any]:
+        """All events of the block but the last, read as one list; none where its end cannot be told by its look."""
+        text = self._text
+        cut = text.rfind("},", self._at)
+        while cut > self._at and not text[cut + 2 : cut + 2 + _MAX_CUT].lstrip(_SPACE).startswith("{"):
+            cut = text.rfind("},", self._at, cut)
+        if cut <= self._at:
+            return []
+        try:
+            with _collector_paused():
+                batch, end = self._scan(f"[{text[self._at : cut + 1]}]", 0)
+        except (ValueError, StopIteration, RecursionError):
+            return []  # the cut was within an event, or something is wrong: one by one it will be seen
+        if end != cut + 3 - self._at:
+            return []
+        self._at = cut + 2
+        return batch  # type: ignore[no-any-return]  # a list, as it began with a bracket
+
+    def _rest_of_block(self) -> tuple[list[Any], bool]:
+        """Events one by one until the block is over or the list closed, and which of these it was."""
+        batch, block = [], self._before + len(self._text)
+        while True:
+            self._next()
+            batch.append(self._value(self._scan))
+            if self._expect(",]") == "]":
+                return batch, True
+            if self._before + self._at >= block:
+                return batch, False
+
+    def _value(self, scan: Any) -> Any:
+        """The value that begins here; as many blocks as it needs are read."""
+        while True:
+            try:
+                value, end = scan(self._text, self._at)
+            except StopIteration as stopped:
+                self._read_on_or_fail("expecting value", stopped.value)
+            except json.JSONDecodeError as error:
+                self._read_on_or_fail(error.msg[0].lower() + error.msg[1:].removesuffix(" at"), error.pos)
+            except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
+                raise self._error(f"a value cannot be read: {error}") from error
+            else:
+                place = self._before + end
+                # what looks like the end of a number may be followed by its point or exponent
+                if self._text[end : end + _MAX_CUT].strip(_IN_NUMBERS) or not self._more():
+                    self._at = place - self._before
+                    return value
+
+    def _read_on_or_fail(self, message: str, at: int) -> None:
+        open_string = message.startswith("unterminated string")
+        far = not open_string and at <= len(self._text) - _MAX_CUT
+        place = self._before + at
+        if far or not self._more(double=True):
+            self._at = len(self._text) if open_string else place - self._before
+            raise self._error(message)
+
+    def _expect(self, characters: str) -> str:
+        found = self._next()
+        if not found or found not in characters:
+            raise self._error(" or ".join(characters) + " is expected")
+        self._at += 1
+        return found
+
+    def _next(self) -> str:
+        """The next character that is no space, which is stepped up to; empty at the end."""
+        while True:
+            text, at = self._text, self._at
+            while at < len(text) and text[at] in _SPACE:
+                at += 1
+            self._at = at
+            if at < len(text):
+                return text[at]
+            if not self._more():
+                return ""
+
+    def _more(self, double: bool = False) -> bool:
+        """Read on; by as much as there is, so that what spans many blocks is not scanned once for each."""
+        kept = self._text[self._at :]
+        parts, read = [kept], 0
+        for text in self._texts:
+            parts.append(text)
+            read += len(text)
+            if read and (not double or read >= len(kept)):
+                break
+        else:
+            self._ended = True
+        self._before += self._at
+        self._text, self._at = "".join(parts), 0
+        return read > 0
+
+    def _error(self, message: str) -> KinetoFileError:
+        if self._at >= len(self._text) and self._ended and self._before + self._at:
+            message = f"the file ends early: {message}"
+        return KinetoFileError(f"{self.path}: {message}, at character {self._before + self._at}")
