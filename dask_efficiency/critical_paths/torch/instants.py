@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.kineto.trace import GPU_WORK, Category, Events
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -122,11 +122,9 @@ def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[In
 
 def _lanes(events: Events, event: Int32, on_gpu: Bool) -> Int32:
     """Numbers of the threads and streams, each with those of its process or device."""
-    lane = np.zeros(len(event), np.intp)
-    for of_cpu, of_gpu in ((events.process, events.device), (events.thread, events.stream)):
-        number = ranked(np.where(on_gpu, of_gpu[event], of_cpu[event]))[1]
-        lane = ranked(lane * (int(number.max(initial=0)) + 1) + number)[1]
-    return ranked(lane * 2 + on_gpu)[1].astype(np.int32)
+    first = np.where(on_gpu, events.device[event], events.process[event])
+    second = np.where(on_gpu, events.stream[event], events.thread[event])
+    return pairs_ranked(pairs_ranked(first, second), on_gpu.astype(np.int8)).astype(np.int32)
 
 
 def _with_operators(events: Events, event: Int32, lane: Int32) -> Bool:

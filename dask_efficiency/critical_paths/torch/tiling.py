@@ -88,7 +88,11 @@ def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) 
     own = own_kinds(graph.trace)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
-    parts = [_after(own, instants, path[:1]), _between(own, instants, earlier, later), _before(graph, instants, path[-1:])]
+    parts = [
+        _after(own, instants, path[:1]),
+        _between(own, instants, earlier, later),
+        _before(graph, instants, path[-1:]),
+    ]
     kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
     bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
     # A piece was come to by its own step and, at its end, by the one after it.
