@@ -37,7 +37,7 @@ class Instants:
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
-    #: Whether it is on a GPU, or on a thread that has operators or collectives. Others only ask now and then how far the GPU is.
+    #: Whether it is on a GPU, or on a thread with operators or collectives; others only ask now and then about a GPU.
     working: Bool
     #: Position of the other end of its event.
     partner: Int32
