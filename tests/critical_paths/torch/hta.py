@@ -23,6 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class Answer:
     def length(self) -> int:
         """Microseconds of the longest path, as HTA's search counts them."""
         weights = {(edge.source, edge.target): max(edge.weight, 0) for edge in self.edges}
-        return sum(weights[pair] for pair in zip(self.longest, self.longest[1:], strict=False))
+        return sum(weights[pair] for pair in pairwise(self.longest))
 
 
 def missing() -> str:
@@ -111,7 +112,8 @@ def ask(questions: Sequence[Question]) -> list[Answer]:
         asked.write_text(json.dumps([asdict(question) for question in questions]))
         command = [sys.executable, "-m", "tests.critical_paths.torch.hta", str(asked), str(answered)]
         root = Path(__file__).parents[3]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+        environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
         assert done.returncode == 0, done.stderr[-2_000:]
         return [Answer.read(data) for data in json.loads(answered.read_text())]
 
@@ -160,8 +162,8 @@ def _plain(trace: Any, graph: Any) -> dict[str, Any]:
     graph.critical_path_edges_set = critical
     kinds = {name: number for number, name in enumerate(KINDS)}
     plain_edges = [
-        (edge.begin, edge.end, kinds[edge.type.value], int(edge.weight), graph.get_event_attribution_for_edge(edge), why)
-        for edge, why in zip(edges, bound_by, strict=True)
+        (e.begin, e.end, kinds[e.type.value], int(e.weight), graph.get_event_attribution_for_edge(e), why)
+        for e, why in zip(edges, bound_by, strict=True)
     ]
     return {
         "events": [int(index) for index in graph.trace_df.index],
@@ -183,8 +185,9 @@ def _overlay(trace: Any, graph: Any) -> tuple[int, int, int]:
             CriticalPathAnalysis.overlay_critical_path_analysis(
                 trace, 0, graph, folder, only_show_critical_events=False, show_all_edges=all_edges
             )
-    arrows = [sum(e.get("cat") == "critical_path" for e in contents["traceEvents"]) for contents in written]
-    critical = sum(isinstance(e.get("args"), dict) and "critical" in e["args"] and e["ph"] == "X" for e in written[0]["traceEvents"])
+    overlaid = [contents["traceEvents"] for contents in written]
+    arrows = [sum(event.get("cat") == "critical_path" for event in events) for events in overlaid]
+    critical = sum(event["ph"] == "X" and "critical" in event.get("args", {}) for event in overlaid[0])
     return critical, arrows[0], arrows[1]
 
 
@@ -207,8 +210,6 @@ def main() -> None:
     questions = [Question(**question) for question in json.loads(asked.read_text())]
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
-        import hta.analyzers.critical_path_analysis
-
         logging.disable(logging.CRITICAL)
         _make_deterministic()
         answers = [answer(question) for question in questions]

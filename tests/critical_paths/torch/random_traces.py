@@ -70,15 +70,18 @@ class _Thread:
 
     def add(self, category: str, name: str, start: int, **args: Any) -> None:
         """An event on this thread that ends now."""
-        event = {"ph": "X", "cat": category, "name": name, "pid": HOST, "tid": self.tid, "ts": start, "dur": self.now - start}
+        when = {"pid": HOST, "tid": self.tid, "ts": start, "dur": self.now - start}
         operators = category in ("cpu_op", "user_annotation", "python_function")
-        (self.program.operators if operators else self.program.calls).append(event | {"args": args})
+        events = self.program.operators if operators else self.program.calls
+        events.append({"ph": "X", "cat": category, "name": name, **when, "args": args})
 
-    def on_gpu(self, category: str, name: str, start: int, stop: int, stream: int, correlation: int, **args: Any) -> None:
+    def on_gpu(
+        self, category: str, name: str, start: int, stop: int, stream: int, correlation: int, **args: Any
+    ) -> None:
         """An event of the GPU; a stream of -1 is all of them."""
-        place = {"device": 0, "context": 1, "stream": stream, "correlation": correlation}
-        event = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": stream, "ts": start, "dur": stop - start}
-        self.program.calls.append(event | {"args": place | args})
+        when = {"pid": 0, "tid": stream, "ts": start, "dur": stop - start}
+        args = {"device": 0, "context": 1, "stream": stream, "correlation": correlation, **args}
+        self.program.calls.append({"ph": "X", "cat": category, "name": name, **when, "args": args})
 
     def operator(self, names: tuple[str, ...], depth: int) -> Body:
         """An operator and what it calls."""
