@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind
+from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.trace.tables import MISSING
 
@@ -58,3 +61,28 @@ class SmallTrace:
         }
         columns["index"] = np.arange(len(self._rows), dtype=np.int32)
         return RankTrace(rank=0, world_size=None, path="small", events=Events(**columns), names=tuple(self._names))
+
+
+def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:
+    """The edges of a graph of all of a trace: by the two instants ("3" is where row 3 begins, "3." where it ends), the
+    kind, the weight, and the row whose time it is.
+    """
+    graph = build_graph(trace, find_region(trace), infer=infer)
+    nodes, edges = graph.nodes, graph.edges
+    instants = [
+        f"{event}" if is_start else f"{event}."
+        for event, is_start in zip(nodes.event.tolist(), nodes.is_start.tolist(), strict=True)
+    ]
+    found = {}
+    for source, target, kind, weight, event in zip(
+        *(getattr(edges, name).tolist() for name in ("source", "target", "kind", "weight", "event")), strict=True
+    ):
+        pair = instants[source], instants[target]
+        assert pair not in found
+        found[pair] = EdgeKind(kind), weight, event
+    return found
+
+
+def of_kind(edges: dict[tuple[str, str], tuple[EdgeKind, int, int]], kind: EdgeKind) -> dict[tuple[str, str], int]:
+    """Weights of the edges of a kind."""
+    return {pair: weight for pair, (of, weight, _) in edges.items() if of is kind}

@@ -45,7 +45,9 @@ def test_an_operator_counts_where_no_annotation_has_the_name() -> None:
 
 
 def test_an_unknown_annotation_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(UnknownAnnotationError, match=r"no annotation has 'epoch' in its name; there is: 'ProfilerStep#"):
+    with pytest.raises(
+        UnknownAnnotationError, match=r"no annotation has 'epoch' in its name; there is: 'ProfilerStep#"
+    ):
         find_region(three_steps(), "epoch")
 
 
