@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated, Any
 
+from dask_efficiency.kineto.execution import ExecutionTrace
 from dask_efficiency.trace.tables import Column, Int8, Int32, Int64, Table
 
 
@@ -114,6 +115,8 @@ class RankTrace:
     about: Mapping[str, Any] = field(default_factory=dict)
     #: How many events could not be read, by why.
     left_out: Mapping[str, int] = field(default_factory=dict)
+    #: What its operators read and wrote, if that was recorded and read, too.
+    execution: ExecutionTrace | None = None
 
     def numbers_of(self, *wanted: str) -> list[int]:
         """Positions in :attr:`names` of those names that the file has."""
@@ -125,6 +128,21 @@ class KinetoTrace:
     """One or more ranks of one job, in the order of their numbers."""
 
     ranks: tuple[RankTrace, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the ranks."""
+        return tuple(trace.rank for trace in self.ranks)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job had; None where no file says."""
+        return max((trace.world_size for trace in self.ranks if trace.world_size is not None), default=None)
+
+    @property
+    def missing_ranks(self) -> tuple[int, ...]:
+        """The ranks of the job that were not read."""
+        return tuple(sorted(set(range(self.world_size or 0)) - set(self.numbers)))
 
     def rank(self, number: int) -> RankTrace:
         """The trace of a rank.
@@ -139,4 +157,4 @@ class KinetoTrace:
         for trace in self.ranks:
             if trace.rank == number:
                 return trace
-        raise UnknownRankError(number, [trace.rank for trace in self.ranks])
+        raise UnknownRankError(number, self.numbers)

@@ -1,0 +1,65 @@
+"""build_graph: from a region's events to the graph of what each had to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dask_efficiency.critical_paths.torch.call_stacks import call_stacks
+from dask_efficiency.critical_paths.torch.calls import BLOCKING, call_kinds
+from dask_efficiency.critical_paths.torch.gpu_edges import gpu_edges
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
+from dask_efficiency.critical_paths.torch.nodes import can_be_on_a_path, nodes_of
+from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
+from dask_efficiency.critical_paths.torch.region import ON_THREADS
+from dask_efficiency.critical_paths.torch.runtime_lock import holds_lock, lock_edges
+from dask_efficiency.critical_paths.torch.threads import thread_edges
+from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.trace.tables import MISSING
+
+
+def build_graph(
+    trace: RankTrace, region: Region, *, data_loading: Sequence[str] = (), infer: bool = True
+) -> TorchGraph:
+    """The graph of a region.
+
+    Parameters
+    ----------
+    data_loading
+        Regular expressions: events on threads with one of them in their names load data, and can be on a path.
+    infer
+        Whether to infer what calls waited for, where the trace has work on a GPU but no synchronisations.
+
+    References
+    ----------
+    HTA (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through
+    them; an edge from a later instant to an earlier one is left out, since the trace itself shows that there was no
+    such wait. What else is different stands with each kind of edges.
+    """
+    events = trace.events
+    usable = can_be_on_a_path(trace, data_loading)
+    on_threads = region.rows[np.isin(events.category[region.rows], ON_THREADS)]
+    stacks = call_stacks(trace, on_threads, usable[on_threads])
+    nodes = nodes_of(events.start, stacks.stop, region.rows[usable[region.rows]])
+    positions = nodes.positions(len(events))
+    lane = np.full(len(events), MISSING, np.intp)
+    lane[stacks.event] = stacks.lane
+    holds, blocks = holds_lock(trace), np.isin(call_kinds(trace), BLOCKING)
+    parts = [
+        lock_edges(nodes, holds, lane),
+        thread_edges(stacks, nodes, positions, holds, blocks),
+        gpu_edges(trace, region, nodes, positions, infer=infer),
+    ]
+    edges = _without_circles(nodes, joined(parts))
+    return TorchGraph(trace, region, nodes, edges, tuple(data_loading))
+
+
+def _without_circles(nodes: Nodes, edges: Edges) -> Edges:
+    """The edges, without those that would let instants of the same time wait for one another."""
+    try:
+        topological_ranks(nodes.at, edges.source, edges.target)
+    except CycleError:
+        together = nodes.at[edges.source] == nodes.at[edges.target]
+        return edges.take(~together | (edges.kind == EdgeKind.OPERATOR))
+    return edges

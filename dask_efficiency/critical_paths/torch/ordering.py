@@ -1,0 +1,64 @@
+"""An order of nodes in which every edge leads forward."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.trace.tables import Int32, Int64
+
+
+class CycleError(ValueError):
+    """Edges lead in a circle, so that nothing in it could have been first."""
+
+
+def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
+    """For each node its place in an order in which every edge leads forward: that of time, where it can be.
+
+    Parameters
+    ----------
+    at
+        When each node is, ascending.
+    source, target
+        Positions in it.
+
+    Raises
+    ------
+    CycleError
+        If there is no such order.
+    """
+    if not np.any(source >= target):
+        return np.arange(len(at))
+    if np.any(at[source] > at[target]):
+        order = _order(len(at), source, target)
+    else:
+        together = at[source] == at[target]
+        order = np.lexsort((_places(len(at), source[together], target[together]), at))
+    ranks = np.empty(len(at), np.intp)
+    ranks[order] = np.arange(len(at))
+    return ranks
+
+
+def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
+    """Where nodes are in an order for these edges; 0 for those that have none."""
+    found, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
+    places = np.zeros(nodes, np.intp)
+    places[found[_order(len(found), ends[: len(source)], ends[len(source) :])]] = np.arange(len(found))
+    return places
+
+
+def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Positions of nodes in an order for these edges (Kahn, Communications of the ACM 5, 1962)."""
+    targets = target[np.argsort(source, kind="stable")].tolist()
+    first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
+    waiting = np.bincount(target, minlength=nodes).tolist()
+    order = [node for node, edges in enumerate(waiting) if not edges]
+    # grows while it is walked along
+    for node in order:
+        for after in targets[first[node] : first[node + 1]]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                order.append(after)
+    if len(order) < nodes:
+        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
+    return np.array(order, np.intp)
