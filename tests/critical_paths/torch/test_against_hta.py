@@ -62,6 +62,8 @@ KNOWN = {
     "event_sync, one": ((54, 57), 40, 2_411, {"cpu_bound": 98.09}),
 }
 RANDOM = range(30)
+#: Random traces that HTA does wrong.
+WAITS_FOR_LATER, TOUCHING_CALLS, TWO_WAITS = 21, 30, 1199
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,7 @@ def trained(folder: Path) -> dict[str, Question]:
 def made_up(folder: Path) -> dict[int, Question]:
     """Questions about random traces, by seed."""
     found = {}
-    for seed in RANDOM:
+    for seed in (*RANDOM, TOUCHING_CALLS, TWO_WAITS):
         path = folder / f"{seed}.json"
         path.write_text(json.dumps(random_trace(seed)))
         found[seed] = random_question(seed, path)
@@ -136,17 +138,45 @@ def test_a_random_trace_has_htas_graph_and_longest_path(
     seed: int, made_up: dict[int, Question], hta: Callable[[Question], Answer]
 ) -> None:
     question = made_up[seed]
-    answer = hta(question)
-    if answer.error == "HTA says that the graph is not valid":
-        # Of two calls of a thread that touch, it puts the one first that is first in the file.
-        assert len(Ours.of(load(question.path), question).longest)
-        return
-    compared = Compared(load(question.path), question, answer)
-    if compared.back_in_time():
-        # It makes a call wait for work that ended after the call.
+    compared = Compared(load(question.path), question, hta(question))
+    if seed == WAITS_FOR_LATER:
         assert compared.differences_but_waits() == []
     else:
         assert compared.differences() == []
+
+
+def test_hta_makes_a_call_wait_for_work_that_ended_later(
+    made_up: dict[int, Question], hta: Callable[[Question], Answer]
+) -> None:
+    question = made_up[WAITS_FOR_LATER]
+    compared = Compared(load(question.path), question, hta(question))
+    ((work, call),) = compared.back_in_time()
+    assert compared.ours.name(call[0]) == "cudaDeviceSynchronize"
+    assert (work, call) not in compared.mine
+    # Ours waits for the work before.
+    assert [edge[0] for pair, edge in compared.only_ours().items() if pair[1] == call] == [EdgeKind.SYNC]
+
+
+def test_hta_finds_circles_where_calls_touch_and_the_later_one_is_first_in_the_file(
+    made_up: dict[int, Question], hta: Callable[[Question], Answer]
+) -> None:
+    question = made_up[TOUCHING_CALLS]
+    assert hta(question).error == "HTA says that the graph is not valid"
+    assert len(Ours.of(load(question.path), question).longest) > 1
+
+
+def test_hta_forgets_all_but_the_last_stream_that_a_kernel_waits_for(
+    made_up: dict[int, Question], hta: Callable[[Question], Answer]
+) -> None:
+    question = made_up[TWO_WAITS]
+    compared = Compared(load(question.path), question, hta(question))
+    assert compared.only_htas() == {}
+    ((pair, (kind, _)),) = compared.only_ours().items()
+    assert kind == EdgeKind.SYNC
+    others = [
+        edge for edge, (its_kind, _) in compared.theirs.items() if edge[1] == pair[1] and its_kind == EdgeKind.SYNC
+    ]
+    assert len(others) == 1
 
 
 @pytest.mark.parametrize("name", KNOWN)
