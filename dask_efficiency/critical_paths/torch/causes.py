@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import call_kinds
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.idle_threads import across_threads
+from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.roles import WAITS
-from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32
 
-#: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of AlexNet
-#: it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
+#: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
+#: AlexNet it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
 MAX_LAUNCH_DELAY = 50_000
 
 
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """For each instant, the position of what it waited for last (always an earlier one), and whether that is inferred."""
+    """For each instant, the position of what it waited for last, an earlier one, and whether that is inferred."""
 
     cause: Int32
     inferred: Bool
@@ -45,9 +45,12 @@ def last_causes(graph: TorchGraph, instants: Instants) -> Causes:
     """
     causes = Causes(instants.before.copy(), np.zeros(len(instants), bool))
     groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
+    groups.append(_own_copies(graph.trace, instants))
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
-    _take_latest(causes, instants, [_without_launch(graph, instants), _beside_late_launches(graph.trace, instants, causes)])
+    _take_latest(
+        causes, instants, [_without_launch(graph, instants), _beside_late_launches(graph.trace, instants, causes)]
+    )
     return causes
 
 
@@ -56,7 +59,7 @@ def _take_latest(causes: Causes, instants: Instants, groups: list[Candidates]) -
     source = np.concatenate([group.source for group in groups])
     target = np.concatenate([group.target for group in groups])
     inferred = np.concatenate([np.broadcast_to(group.inferred, len(group.source)) for group in groups])
-    known = (source >= 0) & (source < target)
+    known = (source != MISSING) & (source < target)
     source, target, inferred = source[known], target[known], inferred[known]
     later = instants.at * 2 + instants.on_gpu
     order = np.lexsort((~inferred, source, later[source]))
@@ -93,13 +96,26 @@ def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
 
 
 def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
-    """Calls that wait for the GPU may wait for work that was asked for before the window, which the graph does not have."""
+    """Calls that wait for the GPU may wait for work that was asked for before the window: the graph has it not."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
     in_graph = np.zeros(len(instants), bool)
     in_graph[instants.of_node[instants.of_node != MISSING]] = True
     before = instants.on_gpu & ~instants.is_start & ~in_graph
     group = np.zeros(len(instants), np.int8)
     return Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
+
+
+def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
+    """Copies that ended within the call that asked for them: it waited, as the host's memory was pageable."""
+    events = trace.events
+    ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)
+    ends = ends[events.category[instants.event[ends]] == Category.COPY]
+    call = events.call[instants.event[ends]]
+    ends, call = ends[call != MISSING], call[call != MISSING]
+    returns = np.full(len(events), MISSING, np.int32)
+    stops = np.flatnonzero(~instants.on_gpu & ~instants.is_start)
+    returns[instants.event[stops]] = stops
+    return Candidates(ends, returns[call], True)
 
 
 def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
 from dask_efficiency.critical_paths.torch.roles import gpu_work
-from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.kineto.trace import Events, RankTrace
 from dask_efficiency.trace.tables import MISSING, Int32, Int64
 
@@ -37,7 +38,7 @@ class Enqueued:
         """What a rank's streams were asked for."""
         events = trace.events
         rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING)).astype(np.int32)
-        stream = _pairs(events.device[rows], events.stream[rows])
+        stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
         at = events.start[events.call[rows]]
         order = np.lexsort((events.start[rows], at, stream))
         rows, stream, at = rows[order], stream[order], at[order]
@@ -56,7 +57,9 @@ class Enqueued:
         """The work that a stream was asked for last before some instants; missing if it was asked for nothing."""
         start, stop = self.first[stream : stream + 2].tolist()
         which = np.searchsorted(self.at[start:stop], at) - 1
-        return np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+        return (
+            np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+        )
 
     def last_of_each(self, stream: Int64, at: Int64) -> Int64:
         """The same of a stream for each instant; missing where the stream is."""
@@ -77,13 +80,15 @@ class Enqueued:
             work[known], ended[known] = last[known], self.events.stop[last[known]]
         return work
 
-    def last_ended_of(self, stream: Int64, until: Int64) -> Int64:
-        """The work of a stream that had ended last at each of some instants."""
+    def last_ended_of(self, stream: Int64, at: Int64, until: Int64) -> Int64:
+        """Of the work that streams were asked for before some instants, the last that ended not after others."""
         work = np.full(len(until), MISSING)
-        for number in np.unique(stream).tolist():
+        for number in np.unique(stream[stream != MISSING]).tolist():
             start, stop = self.first[number : number + 2].tolist()
             here = stream == number
-            which = np.searchsorted(self.ended[start:stop], until[here], side="right") - 1
+            asked = np.searchsorted(self.at[start:stop], at[here])
+            ended = np.searchsorted(self.ended[start:stop], until[here], side="right")
+            which = np.minimum(asked, ended) - 1
             work[here] = np.where(which >= 0, self.work[start:stop][which], MISSING)
         return work
 
@@ -105,30 +110,33 @@ class Enqueued:
 
     def used_by(self, process: Int64, thread: Int64, at: Int64) -> Int64:
         """The stream that a thread last asked for something before each of some instants; missing if it did not."""
-        which = self._of_thread(process, thread, at, before=True)
-        return np.where(which != MISSING, self.stream[which], MISSING)
-
-    def next_of_thread(self, process: Int64, thread: Int64, at: Int64) -> Int64:
-        """The work that a thread asked for next after each of some instants; missing if there is none."""
-        which = self._of_thread(process, thread, at, before=False)
-        return np.where(which != MISSING, self.work[which], MISSING)
-
-    def _of_thread(self, process: Int64, thread: Int64, at: Int64, *, before: bool) -> Int64:
-        """Positions in the columns of what threads asked for last before some instants, or next after them."""
-        calls = self.events.call[self.work]
         found = np.full(len(at), MISSING)
-        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
-            here = (process == one) & (thread == other)
-            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
-            mine = mine[np.argsort(self.at[mine], kind="stable")]
-            which = np.searchsorted(self.at[mine], at[here]) - before
-            known = (which >= 0) & (which < len(mine))
-            found[here] = np.where(known, mine[np.where(known, which, 0)] if len(mine) else MISSING, MISSING)
+        for here, mine in self._by_thread(process, thread):
+            which = np.searchsorted(self.at[mine], at[here]) - 1
+            found[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
         return found
 
+    def next_of_thread(self, process: Int64, thread: Int64, at: Int64, other_than: Int64) -> Int64:
+        """The work that a thread asked for next after each of some instants; missing if there is none.
 
-def _pairs(first: _Rows, second: _Rows) -> Int64:
-    """A number from 0 for each pair, in the order of the pairs."""
-    values, high = ranked(first)
-    low_values, low = ranked(second)
-    return ranked(high * max(len(low_values), 1) + low)[1].astype(np.int64)
+        Parameters
+        ----------
+        other_than
+            Streams that are passed over; missing for none.
+        """
+        found = np.full(len(at), MISSING)
+        for here, mine in self._by_thread(process, thread):
+            for stream in np.unique(other_than[here]).tolist():
+                some = here[other_than[here] == stream]
+                rest = mine[self.stream[mine] != stream]
+                which = np.searchsorted(self.at[rest], at[some])
+                known = which < len(rest)
+                found[some[known]] = self.work[rest[which[known]]]
+        return found
+
+    def _by_thread(self, process: Int64, thread: Int64) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """For each thread, where it is among those that are given, and what it asked for, in order of time."""
+        calls = self.events.call[self.work]
+        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
+            yield np.flatnonzero((process == one) & (thread == other)), mine[np.argsort(self.at[mine], kind="stable")]

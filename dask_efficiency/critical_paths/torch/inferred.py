@@ -55,8 +55,9 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     for what the stream that its thread last used was asked for, unless only another stream's work ended during the
     call; one that waits for an event likewise, for what was asked for before the event was recorded. Copies wait for
     themselves if they end within their call, ``cudaFree`` for what ended during the call, and a long launch for room
-    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the next work of that thread waits for
-    the other streams' work, asked for before, that ended last before it. Constants were chosen on HTA's ``alexnet`` and
+    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the thread's next work on another stream waits
+    for what the stream that it used last had been asked for when it last recorded an event; if that cannot be, its next
+    work waits for what ended last before on other streams. Constants were chosen on HTA's ``alexnet`` and
     ``simple_add`` only.
     """
     inside = np.zeros(len(trace.events), bool)
@@ -139,9 +140,7 @@ def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
     return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
 
 
-def _or_ended_within(
-    trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64
-) -> tuple[_Rows, _Rows]:
+def _or_ended_within(trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64) -> tuple[_Rows, _Rows]:
     """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
@@ -180,7 +179,7 @@ def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
     stream = enqueued.stream_of(works)
     waiting = enqueued.unfinished(stream, events.start[calls])
     works, calls, stream = (column[waiting >= MIN_FULL_QUEUE] for column in (works, calls, stream))
-    ended = enqueued.last_ended_of(stream, events.stop[calls])
+    ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
     known = ended != MISSING
     known[known] = events.stop[ended[known]] > events.start[calls[known]]
     return Waits(ended[known], calls[known])
@@ -194,23 +193,45 @@ def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> Waits:
 
 
 def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
-    """Work that a stream held back until an event, and the last work of other streams that can have been meant."""
-    events = trace.events
-    calls = np.flatnonzero(inside & (call_kinds(trace) == CallKind.STREAM_WAITS_EVENT))
+    """Work that a stream held back until an event, and the work of another stream that was meant."""
+    events, kinds = trace.events, call_kinds(trace)
+    calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
     if not len(calls):
         return
     enqueued = Enqueued.of(trace)
-    held_back = enqueued.next_of_thread(events.process[calls], events.thread[calls], events.start[calls])
-    calls, held_back = calls[held_back != MISSING], held_back[held_back != MISSING]
-    if not len(calls):
-        return
-    own = enqueued.stream_of(held_back)
-    last, ended = np.full(len(calls), MISSING), np.full(len(calls), MISSING)
+    process, thread, at = events.process[calls], events.thread[calls], events.start[calls]
+    # What the last recorded event stands for; the stream that waits is another one.
+    recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
+    recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
+    meant = enqueued.used_by(process, thread, recorded_at)
+    held_back = enqueued.next_of_thread(process, thread, at, meant)
+    began = np.where(held_back != MISSING, events.start[held_back], 0)
+    work = enqueued.last_ended_of(meant, recorded_at, began)
+    likely = (work != MISSING) & (held_back != MISSING)
+    yield Waits(work[likely], held_back[likely])
+    # Otherwise what ended last before the thread's next work.
+    calls, at = calls[~likely], at[~likely]
+    held_back = enqueued.next_of_thread(process[~likely], thread[~likely], at, np.full(len(calls), MISSING))
+    calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
+    own, began = enqueued.stream_of(held_back), events.start[held_back]
+    last = np.full(len(calls), MISSING)
     for stream in range(enqueued.streams):
-        work = enqueued.last(stream, events.start[calls])
-        known = (work != MISSING) & (own != stream)
-        known[known] = events.device[work[known]] == events.device[held_back[known]]
-        known[known] = events.stop[work[known]] <= events.start[held_back[known]]
-        known[known] = events.stop[work[known]] > ended[known]
-        last[known], ended[known] = work[known], events.stop[work[known]]
+        work = enqueued.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
+        later = (work != MISSING) & (events.device[work] == events.device[held_back])
+        later &= (last == MISSING) | (events.stop[work] > events.stop[last])
+        last[later] = work[later]
     yield Waits(last[last != MISSING], held_back[last != MISSING])
+
+
+def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
+    """The last call on the same thread, before each of some calls, that recorded an event; missing if there is none."""
+    events = trace.events
+    found = np.full(len(calls), MISSING, np.int64)
+    process, thread = events.process[calls], events.thread[calls]
+    for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+        here = np.flatnonzero((process == one) & (thread == other))
+        mine = records[(events.process[records] == one) & (events.thread[records] == other)]
+        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        which = np.searchsorted(events.start[mine], events.start[calls[here]]) - 1
+        found[here[which >= 0]] = mine[which[which >= 0]]
+    return found
