@@ -31,7 +31,7 @@ def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     - The thread of the forward pass waits for autograd's thread, and that one for the former.
     - A thread that is idle, or in an operator of torch.distributed, waits for a collective on the CPU. The collective
       was asked for by such an operator, or else by the main thread.
-    - A thread on which nothing has happened yet waited for what happened last on any thread of its process.
+    - A thread on which nothing has happened yet waited for what operators did last on any thread of its process.
     """
     if not len(instants):
         return
@@ -39,10 +39,8 @@ def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     yield from _backward(lanes, instants)
     yield from _collectives(trace, lanes, instants)
     first = (instants.before == MISSING) & ~instants.on_gpu
-    # A first instant is a source, too, for those of other threads: so each looks at the instant before it.
-    positions = np.flatnonzero(~instants.on_gpu)
-    places = np.flatnonzero(first[positions])[1:] if len(positions) else positions
-    yield positions[places - 1], positions[places]
+    others = instants.working & ~instants.on_gpu & ~first
+    yield last_before(lanes.process, np.flatnonzero(first | others), others)
 
 
 class _Lanes:

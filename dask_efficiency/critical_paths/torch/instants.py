@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.kineto.trace import GPU_WORK, Category, Events
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -37,6 +37,8 @@ class Instants:
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
+    #: Whether it is on a GPU, or on a thread that has operators. Others only ask now and then how far the GPU is.
+    working: Bool
     #: Position of the other end of its event.
     partner: Int32
     #: On a thread, the position of the instant before; for work on a GPU, of its start or of the work before it.
@@ -66,7 +68,8 @@ class Instants:
         partner = _partners(event, is_start, len(events))
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
-        return cls(at, event, is_start, on_gpu, lane, partner, before, depth, innermost, of_node[: len(nodes)])
+        working = on_gpu | _with_operators(events, event, lane)
+        return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 
     def __len__(self) -> int:
         return len(self.at)
@@ -119,11 +122,15 @@ def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[In
 
 def _lanes(events: Events, event: Int32, on_gpu: Bool) -> Int32:
     """Numbers of the threads and streams, each with those of its process or device."""
-    lane = np.zeros(len(event), np.intp)
-    for of_cpu, of_gpu in ((events.process, events.device), (events.thread, events.stream)):
-        number = ranked(np.where(on_gpu, of_gpu[event], of_cpu[event]))[1]
-        lane = ranked(lane * (int(number.max(initial=0)) + 1) + number)[1]
-    return ranked(lane * 2 + on_gpu)[1].astype(np.int32)
+    first = np.where(on_gpu, events.device[event], events.process[event])
+    second = np.where(on_gpu, events.stream[event], events.thread[event])
+    return pairs_ranked(pairs_ranked(first, second), on_gpu.astype(np.int8)).astype(np.int32)
+
+
+def _with_operators(events: Events, event: Int32, lane: Int32) -> Bool:
+    is_operator = events.category[event] == Category.OPERATOR
+    having: Bool = np.bincount(lane[is_operator], minlength=int(lane.max(initial=-1)) + 1) > 0
+    return having[lane]
 
 
 def _partners(event: Int32, is_start: Bool, rows: int) -> Int32:

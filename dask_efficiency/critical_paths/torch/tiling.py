@@ -60,7 +60,8 @@ def _last(graph: TorchGraph, instants: Instants) -> int:
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
         if same.any():
             return int(np.flatnonzero(same)[-1])
-    return inside - 1
+    working = np.flatnonzero(instants.working[:inside])
+    return int(working[-1]) if len(working) else inside - 1
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
@@ -87,7 +88,11 @@ def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) 
     own = own_kinds(graph.trace)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
-    parts = [_after(own, instants, path[:1]), _between(own, instants, earlier, later), _before(graph, instants, path[-1:])]
+    parts = [
+        _after(own, instants, path[:1]),
+        _between(own, instants, earlier, later),
+        _before(graph, instants, path[-1:]),
+    ]
     kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
     bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
     # A piece was come to by its own step and, at its end, by the one after it.
