@@ -97,12 +97,14 @@ def _agree(one: Sequence, other: Sequence) -> Bool:
 def _shift(reference: Sequence, other: Sequence) -> tuple[int, float] | None:
     """At which position of the reference the other one begins, and how many intervals ends are off; None if nowhere.
 
-    Of all shifts that leave at least half of the shorter one with a counterpart, that of least cost: the sum over pairs
-    of how far their ends are from being equally far apart (in usual intervals, at most 1, and 1 where they cannot be
-    the same), some for each without a counterpart, and some for clocks that would be far apart.
+    Of all shifts that leave at least half of the shorter one with a counterpart (one, if steps are known), that of
+    least cost: the sum over pairs of how far their ends are from being equally far apart (in usual intervals, at most
+    1, and 1 where they cannot be the same), some for each without a counterpart, and some for clocks that would be far
+    apart.
     """
     shorter = min(len(reference.stop), len(other.stop))
-    least = max(1, (shorter + 1) // 2)
+    steps_are_known = (reference.step != MISSING).all() and (other.step != MISSING).all()
+    least = 1 if steps_are_known else max(1, (shorter + 1) // 2)
     lowest, highest = max(least - len(other.stop), -MAX_SHIFT), min(len(reference.stop) - least, MAX_SHIFT)
     best = None
     # Of equally good ones the smallest wins.

@@ -66,7 +66,7 @@ def test_names_of_kernels_annotations_and_arguments_say_the_kind(name: str, kind
 
 @given(plans(), st.data())
 def test_profiles_that_begin_and_end_at_different_steps_are_matched_by_step(plan: Plan, data: st.DataObject):
-    steps, whole = len(plan.computing), job(plan.recordings())
+    steps = len(plan.computing)
     kept = [
         sorted(data.draw(st.lists(st.integers(0, steps), min_size=2, max_size=2, unique=True))) for _ in whole.ranks
     ]
@@ -97,7 +97,7 @@ def test_without_steps_what_a_profile_cut_off_is_found_by_the_times_in_between(c
         for stop in ends[first : 18 + first]:
             kernel(rank, int(stop))
     collectives = match_collectives(job(ranks))
-    stops = collectives.arrivals.stop.reshape(-1, 2) + [0, 3 * MILLISECOND]
+    stops = collectives.arrivals.stop.reshape(-1, 2) + np.array([0, 3 * MILLISECOND])
     assert (stops[:, 0] == stops[:, 1]).all()
     assert len(stops) == 18 - abs(cut[0] - cut[1])
     assert collectives.left_out == {CUT: 2 * abs(cut[0] - cut[1])}
