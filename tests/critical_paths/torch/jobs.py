@@ -14,6 +14,10 @@ from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrac
 #: When made-up jobs begin: instants of today do not fit into floats.
 BEGIN = 1_700_000_000_000_000_000
 MAIN, BACKGROUND = 100, 101
+MILLISECOND = 1_000_000
+#: What ranks do after each all-reduce, and how many events a step has.
+UPDATE = 10_000
+EVENTS = 4
 
 
 @dataclass
@@ -38,6 +42,13 @@ class Recording:
         self.rows.append(row | columns)
         return len(self.rows) - 1
 
+    def kernel(self, name: str, start: int, stop: int, *, stream: int = 7, **columns: Any) -> int:
+        """A kernel with its call, a microsecond before."""
+        call = self.add(Category.RUNTIME, "cudaLaunchKernel", start - 1000, start - 500)
+        return self.add(
+            Category.KERNEL, name, start, stop, **{"stream": stream, "device": self.rank, "call": call} | columns
+        )
+
     def trace(self) -> RankTrace:
         """All of it."""
         missing = Events.missing()
@@ -56,7 +67,7 @@ def job(recordings: Sequence[Recording]) -> KinetoTrace:
 
 @dataclass(frozen=True)
 class Plan:
-    """What ranks do in each step: compute for so long, then leave an all-reduce so long after the last one came."""
+    """What ranks do in each step: compute for so long, leave an all-reduce so long after the last one came, update."""
 
     #: By rank, nanoseconds; the first rank's clock is the job's.
     offsets: tuple[int, ...]
@@ -70,7 +81,7 @@ class Plan:
         found, begin = [], [BEGIN] * len(self.offsets)
         for computing, leaving in zip(self.computing, self.leaving, strict=True):
             found.append([at + took for at, took in zip(begin, computing, strict=True)])
-            begin = [max(found[-1]) + after for after in leaving]
+            begin = [max(found[-1]) + after + UPDATE for after in leaving]
         return found
 
     def recordings(self) -> list[Recording]:
@@ -81,13 +92,11 @@ class Plan:
         ):
             for rank, took, after, at in zip(ranks, computing, leaving, arrivals, strict=True):
                 until = max(arrivals) + after
-                rank.add(Category.ANNOTATION, f"ProfilerStep#{step}", at - took, until)
+                rank.add(Category.ANNOTATION, f"ProfilerStep#{step}", at - took, until + UPDATE)
                 rank.add(Category.OPERATOR, "aten::mm", at - took, at)
+                rank.add(Category.OPERATOR, "aten::add_", until, until + UPDATE)
                 rank.add(Category.ANNOTATION, "gloo:all_reduce", at, until, thread=BACKGROUND)
         return ranks
-
-
-MILLISECOND = 1_000_000
 
 
 @st.composite

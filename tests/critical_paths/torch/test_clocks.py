@@ -1,7 +1,7 @@
 """Clocks of ranks are aligned by the ends of their collectives."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.critical_paths.torch.clocks import align_clocks, hosts_of
@@ -24,6 +24,7 @@ def together(stops, *, kind=CollectiveKind.ALL_REDUCE, members=None):
     return Arrivals.from_columns(columns | {"kind": np.full(len(rows), kind)})
 
 
+@settings(max_examples=30)
 @given(plans(max_jitter=0))
 def test_offsets_are_recovered_exactly_where_all_leave_at_once(plan: Plan):
     trace = job(plan.recordings())
@@ -34,6 +35,7 @@ def test_offsets_are_recovered_exactly_where_all_leave_at_once(plan: Plan):
     assert not clocks.violations.any()
 
 
+@settings(max_examples=30)
 @given(plans())
 def test_offsets_are_recovered_up_to_how_unevenly_ranks_leave(plan: Plan):
     trace = job(plan.recordings())

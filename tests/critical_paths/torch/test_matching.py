@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.critical_paths.torch.collectives import CollectiveKind, kind_of
 from dask_efficiency.critical_paths.torch.matching import ALONE, CUT, DIFFERENT, UNPAIRED, match_collectives
 from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import Category, KinetoTrace
-from tests.critical_paths.torch.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
+from tests.critical_paths.torch.jobs import BACKGROUND, BEGIN, EVENTS, MILLISECOND, Plan, Recording, job, plans
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 
@@ -34,12 +34,10 @@ def matched(trace: KinetoTrace) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 def kernel(rank: Recording, stop: int, name: str = ALL_REDUCE, *, group: str = "", **columns: object) -> None:
-    """A kernel of NCCL of a millisecond, with its call."""
-    call = rank.add(Category.RUNTIME, "cudaLaunchKernel", stop - 2 * MILLISECOND, stop - MILLISECOND)
+    """A kernel of NCCL of a millisecond."""
     if group:
         columns |= {"group": rank.name(group), "collective": rank.name("allreduce")}
-    columns = {"stream": 7, "device": rank.rank, "call": call} | columns
-    rank.add(Category.KERNEL, name, stop - MILLISECOND, stop, **columns)
+    rank.kernel(name, stop - MILLISECOND, stop, **columns)
 
 
 @pytest.mark.parametrize(
@@ -64,25 +62,23 @@ def test_names_of_kernels_annotations_and_arguments_say_the_kind(name: str, kind
     assert kind_of(name).name == kind
 
 
+@settings(max_examples=50)
 @given(plans(), st.data())
 def test_profiles_that_begin_and_end_at_different_steps_are_matched_by_step(plan: Plan, data: st.DataObject):
     steps = len(plan.computing)
-    kept = [
-        sorted(data.draw(st.lists(st.integers(0, steps), min_size=2, max_size=2, unique=True))) for _ in whole.ranks
-    ]
+    some = st.lists(st.integers(0, steps), min_size=2, max_size=2, unique=True).map(sorted)
+    kept = [data.draw(some) for _ in plan.offsets]
     parts = []
     for rank, (first, last) in zip(plan.recordings(), kept, strict=True):
-        rank.rows = rank.rows[3 * first : 3 * last]
+        rank.rows = rank.rows[EVENTS * first : EVENTS * last]
         parts.append(rank)
     collectives = match_collectives(job(parts))
     arrivals = collectives.arrivals
     for number in range(len(collectives)):
         # All are of one step, which is that of the rank's profile, as its row says.
         rows = collectives.rows_of(number)
-        step = {
-            kept[rank][0] + event // 3 for rank, event in zip(arrivals.rank[rows], arrivals.event[rows], strict=True)
-        }
-        assert len(step) == 1
+        begun = np.array([first for first, _ in kept])[arrivals.rank[rows]]
+        assert len(set(begun + arrivals.event[rows] // EVENTS)) == 1
     recorded = Counter(step for first, last in kept for step in range(first, last))
     assert len(arrivals) + sum(collectives.left_out.values()) == sum(recorded.values())
     if max(first for first, _ in kept) < min(last for _, last in kept):
@@ -167,7 +163,7 @@ def test_where_ranks_use_different_streams_their_places_count():
 def test_the_annotation_around_its_call_says_what_a_kernel_is_for():
     ranks = [Recording(0), Recording(1)]
     for rank in ranks:
-        rank.add(Category.ANNOTATION, "nccl:all_to_all", BEGIN - 3 * MILLISECOND, BEGIN)
+        rank.add(Category.ANNOTATION, "nccl:all_to_all", BEGIN - MILLISECOND - 1000, BEGIN)
         kernel(rank, BEGIN, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)")
     assert [kind for kind, *_ in matched(job(ranks))] == ["ALL_TO_ALL"]
 
