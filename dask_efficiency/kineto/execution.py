@@ -31,7 +31,7 @@ class ExecutionNodes(Table):
     #: ``rf_id``: Kineto's "Record function id" of the same operator.
     record_function: Int64
     #: Whether it is an operator that dependencies are said of: the outermost one that names what it reads and writes,
-    #: not a range around several, and not what it calls itself.
+    #: not a range around several, and not what it calls itself. Of Chakra's nodes, all but those of metadata.
     operator: Bool
     #: Whether it names a tensor that is not in memory of the CPU.
     on_device: Bool
@@ -120,7 +120,8 @@ class _Nodes:
         columns["name"].append(self.names[str(said.get("name", ""))])
         columns["record_function"].append(said.get("rf_id"))
         columns["duration"].append(_duration(said))
-        columns["operator"].append(bool(schema))
+        columns["has_schema"].append(bool(schema))
+        columns["computes"].append(not str(said.get("type", "")).startswith("METADATA"))
         self.accesses.append(
             Access(
                 tensors(said.get("inputs"), said.get("input_types")),
@@ -131,8 +132,6 @@ class _Nodes:
         follows = said.get("data_deps", said.get("dataDeps"))
         self.say_dependencies |= isinstance(follows, list)
         self.data_dependencies.append(follows if isinstance(follows, list) else ())
-        if isinstance(follows, list) or "duration_micros" in said or "durationMicros" in said:
-            columns["operator"][-1] = not str(said.get("type", "")).startswith("METADATA")
 
     def build(self, path: str) -> ExecutionTrace:
         """All that was added."""
@@ -154,11 +153,11 @@ class _Nodes:
         columns["parent"][columns["parent"] == np.arange(len(order))] = MISSING
         columns["duration"][columns["duration"] == NO_TIME] = MISSING
         columns["record_function"][columns["record_function"] == 0] = MISSING  # the observer's own
-        operator = np.array(self.columns["operator"])[order]
         if self.say_dependencies:
+            operator = np.array(self.columns["computes"])[order]
             pairs = self._said(numbers, order.tolist())
         else:
-            outermost = _outermost(columns["parent"], operator)
+            outermost = _outermost(columns["parent"], np.array(self.columns["has_schema"])[order])
             operator = outermost == np.arange(len(order))
             pairs = dependencies([self.accesses[position] for position in order.tolist()], outermost.tolist())
         on_device = np.array([access.on_device for access in self.accesses])[order]

@@ -220,7 +220,7 @@ CATEGORIES = ["cpu_op", "Operator", "user_annotation", "cuda_runtime", "Runtime"
 CATEGORIES += ["gpu_memset", "cuda_sync", "gpu_user_annotation", "python_function", "Trace", None]
 ARGUMENTS = ["correlation", "External id", "external id", "cbid", "device", "stream", "bytes", "Sequence number"]
 ARGUMENTS += ["wait_on_stream", "wait_on_cuda_event_record_corr_id", "Group size", "In msg nelems"]
-lanes = st.integers(-1, 9) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None])
+lanes = st.integers(-1, 9) | st.integers(0, 1 << 64) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None, []])
 events = st.fixed_dictionaries(
     {"ph": st.sampled_from("XXXXXMsf"), "cat": st.sampled_from(CATEGORIES), "ts": times, "dur": times},
     optional={
