@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 
 from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.numbers import NO_TIME, integers, nanoseconds
+from dask_efficiency.kineto.numbers import integer, integers, nanoseconds
 from dask_efficiency.kineto.parse import Pieces
 from dask_efficiency.kineto.tensors import Access, dependencies, tensors, written_arguments
 from dask_efficiency.kineto.text import BLOCK, texts
@@ -31,7 +31,7 @@ class ExecutionNodes(Table):
     #: ``rf_id``: Kineto's "Record function id" of the same operator.
     record_function: Int64
     #: Whether it is an operator that dependencies are said of: the outermost one that names what it reads and writes,
-    #: not a range around several, and not what it calls itself.
+    #: not a range around several, and not what it calls itself. Of Chakra's nodes, all but those of metadata.
     operator: Bool
     #: Whether it names a tensor that is not in memory of the CPU.
     on_device: Bool
@@ -107,7 +107,7 @@ class _Nodes:
 
     def add(self, node: Any) -> None:
         """Append a node; what has no number is none."""
-        if not isinstance(node, dict) or "id" not in node:
+        if not isinstance(node, dict) or not 0 <= integer(node.get("id")) < 1 << 63:
             return
         said = _attributes(node)
         parent = said.get("ctrl_deps", said.get("ctrlDeps", said.get("parent")))
@@ -120,7 +120,8 @@ class _Nodes:
         columns["name"].append(self.names[str(said.get("name", ""))])
         columns["record_function"].append(said.get("rf_id"))
         columns["duration"].append(_duration(said))
-        columns["operator"].append(bool(schema))
+        columns["has_schema"].append(bool(schema))
+        columns["computes"].append(not str(said.get("type", "")).startswith("METADATA"))
         self.accesses.append(
             Access(
                 tensors(said.get("inputs"), said.get("input_types")),
@@ -131,8 +132,6 @@ class _Nodes:
         follows = said.get("data_deps", said.get("dataDeps"))
         self.say_dependencies |= isinstance(follows, list)
         self.data_dependencies.append(follows if isinstance(follows, list) else ())
-        if isinstance(follows, list) or "duration_micros" in said or "durationMicros" in said:
-            columns["operator"][-1] = not str(said.get("type", "")).startswith("METADATA")
 
     def build(self, path: str) -> ExecutionTrace:
         """All that was added."""
@@ -152,13 +151,13 @@ class _Nodes:
         }
         # the outermost one is its own parent
         columns["parent"][columns["parent"] == np.arange(len(order))] = MISSING
-        columns["duration"][columns["duration"] == NO_TIME] = MISSING
+        columns["duration"][columns["duration"] < 0] = MISSING
         columns["record_function"][columns["record_function"] == 0] = MISSING  # the observer's own
-        operator = np.array(self.columns["operator"])[order]
         if self.say_dependencies:
+            operator = np.array(self.columns["computes"])[order]
             pairs = self._said(numbers, order.tolist())
         else:
-            outermost = _outermost(columns["parent"], operator)
+            outermost = _outermost(columns["parent"], np.array(self.columns["has_schema"])[order])
             operator = outermost == np.arange(len(order))
             pairs = dependencies([self.accesses[position] for position in order.tolist()], outermost.tolist())
         on_device = np.array([access.on_device for access in self.accesses])[order]
@@ -173,24 +172,25 @@ class _Nodes:
         return pairs
 
 
-#: What an attribute has beside its value, whose key says its type in Chakra's: ``int64Val``.
-_BESIDE_VALUES = ("name", "type", "docString", "doc_string")
-
-
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     """What a node says, and what it says in its list of attributes; of inputs and outputs the values and the types."""
     said = dict(node)
-    for attribute in node.get("attrs") or node.get("attr") or ():
+    attributes = node.get("attrs", node.get("attr"))
+    for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
-            values = [
-                value for key, value in attribute.items() if key not in ("name", "type", "docString", "doc_string")
-            ]
-            said.setdefault(str(attribute["name"]), values[0] if values else None)
+            said.setdefault(str(attribute["name"]), _value(attribute))
     for name in ("inputs", "outputs"):
         if isinstance(said.get(name), dict):
             said[f"{name[:-1]}_types"] = said[name].get("types")
             said[name] = said[name].get("values")
     return said
+
+
+def _value(attribute: Mapping[str, Any]) -> Any:
+    """An attribute's value, whose key says its type in Chakra's: ``int64Val``."""
+    if "value" in attribute:
+        return attribute["value"]
+    return next((value for key, value in attribute.items() if key not in ("name", "docString", "doc_string")), None)
 
 
 def _duration(said: Mapping[str, Any]) -> Any:

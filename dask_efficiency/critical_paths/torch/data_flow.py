@@ -18,7 +18,10 @@ from dask_efficiency.trace.tables import MISSING, Bool, Column, Float64, Int32, 
 
 @dataclass(frozen=True, slots=True)
 class DataOperators(Table):
-    """A row for each operator of which both what it read and how long it took are known, in the order they began."""
+    """A row for each operator of which both what it read and how long it took are known, in the order they began.
+
+    Of Chakra's traces that say durations, a row for every node that is no metadata.
+    """
 
     #: Row in the execution trace's nodes.
     node: Int32
@@ -27,6 +30,7 @@ class DataOperators(Table):
     #: Position in the execution trace's names.
     name: Int32
     #: Nanoseconds on the rank's clock: of the work on the GPU that it asked for; if it asked for none, of itself.
+    #: Missing where there is no event.
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
     #: How long its work took. Nothing for an operator that only describes memory of a GPU anew, as a view does.
@@ -55,9 +59,12 @@ class DataFlow:
 
     @property
     def earlier_seconds(self) -> Float64:
-        """By how much each operator could begin earlier, seconds; NaN where its start is not known."""
+        """By how much each operator could begin earlier, seconds; NaN where its start is not known.
+
+        Nothing for a view of a GPU's memory, which does not wait for what will be in it.
+        """
         rows = self.operators
-        return np.where(rows.start == MISSING, np.nan, (rows.start - rows.earliest) / 1e9)
+        return np.where(rows.start == MISSING, np.nan, np.maximum(rows.start - rows.earliest, 0) / 1e9)
 
 
 def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
@@ -85,7 +92,9 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
         raise ValueError(f"{trace.path}: no execution trace was read beside it; give load_kineto an execution_trace")
     nodes = execution.nodes
     event = _events_of(trace, execution, region)
-    known = nodes.operator & ((event != MISSING) | ((nodes.duration != MISSING) & (region is None)))
+    # Chakra's nodes on a GPU are no operators of Kineto's, but have a duration; the others pass on what they wait for
+    says_durations = region is None and bool((nodes.duration != MISSING).any())
+    known = nodes.operator & ((event != MISSING) | says_durations)
     rows = np.flatnonzero(known)
     start, stop, duration = _work(trace, event[rows], nodes.on_device[rows])
     duration = np.where(nodes.duration[rows] != MISSING, nodes.duration[rows], duration)
