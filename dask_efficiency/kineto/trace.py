@@ -37,7 +37,7 @@ class Category(IntEnum):
     OTHER = 10
 
 
-#: Work on a GPU.
+#: Work on a GPU, which a call asked for.
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.
 CALLS = (Category.RUNTIME, Category.DRIVER)
@@ -74,6 +74,10 @@ class Events(Table):
     #: "Sequence number" and "Fwd thread id": an operator and its backward have the former in common.
     sequence: Int64
     forward_thread: Int64
+    #: "Record function id": an operator's in an execution trace (``rf_id``).
+    record_function: Int64
+    #: Which function of CUDA's a call is of, as CUPTI numbers them.
+    cbid: Int32
     #: For a synchronisation: the correlation of the ``cudaEventRecord`` that it waits for, and the stream of that.
     recorded_by: Int64
     recorded_stream: Int32
