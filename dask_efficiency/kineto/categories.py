@@ -1,4 +1,4 @@
-"""Kineto's names of categories, new and old, and which columns an event of a category can fill."""
+"""Kineto's names of categories, new and old, and what they have in common."""
 
 from __future__ import annotations
 
@@ -50,27 +50,13 @@ GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
 ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
 #: Whether they are calls.
 ARE_CALLS = _which(CALLS)
-
-_ALL = _which(Category)
-_ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
-_COPIES = _which((Category.COPY, Category.FILL))
-_SYNCS = _which((Category.SYNC,))
-_COLLECTIVES = _which((Category.OPERATOR, Category.ANNOTATION, Category.KERNEL, Category.COPY))
-
-#: For each column that comes from an event's arguments, whether a category's events can have it, by category.
-HAVE = {
-    "correlation": ASKED_FOR | ARE_CALLS,
-    "external": _ALL,
-    "sequence": _ON_CPU,
-    "forward_thread": _ON_CPU,
-    "record_function": _ON_CPU,
-    "cbid": ARE_CALLS,
-    "device": GPU_EVENTS,
-    "stream": GPU_EVENTS,
-    "nbytes": _COPIES,
-    "recorded_by": _SYNCS,
-    "recorded_stream": _SYNCS,
-    "group_size": _COLLECTIVES,
-    "elements_in": _COLLECTIVES,
-    "elements_out": _COLLECTIVES,
-}
+#: Whether they are operators or ranges on a CPU thread.
+ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
+#: Whether they are copies or fills.
+COPIES = _which((Category.COPY, Category.FILL))
+#: Whether they are synchronisations.
+SYNCS = _which((Category.SYNC,))
+#: Whether they can be a collective's.
+COLLECTIVES = ON_CPU | _which((Category.KERNEL, Category.COPY))
+#: Of every category.
+ALL = _which(Category)

@@ -10,34 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.kineto.categories import GPU_EVENTS, HAVE, category_of
+from dask_efficiency.kineto.arguments import said_in
+from dask_efficiency.kineto.categories import GPU_EVENTS, category_of
 from dask_efficiency.kineto.lanes import Lanes
-from dask_efficiency.kineto.numbers import NO_TIME, integers, nanoseconds
+from dask_efficiency.kineto.numbers import NO_TIME, nanoseconds
 from dask_efficiency.kineto.partners import calls_of
 from dask_efficiency.kineto.trace import Events
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 _NOTHING: Mapping[str, Any] = {}
 
-#: The names of what Kineto says in ``args``, by column; the former of them that an event has.
-_ARGUMENTS = {
-    "correlation": ("correlation",),
-    "external": ("External id", "external id"),
-    "sequence": ("Sequence number",),
-    "forward_thread": ("Fwd thread id",),
-    "record_function": ("Record function id",),
-    "cbid": ("cbid",),
-    "device": ("device",),
-    "stream": ("stream",),
-    "nbytes": ("bytes",),
-    "recorded_by": ("wait_on_cuda_event_record_corr_id",),
-    "recorded_stream": ("wait_on_stream",),
-    "group_size": ("Group size",),
-    "elements_in": ("In msg nelems",),
-    "elements_out": ("Out msg nelems",),
-}
-
-#: Those that are names.
+#: Names of what a collective's event says, by column.
 _NAMED = {"collective": "Collective name", "group": "Process Group Name", "element_type": "dtype"}
 
 
@@ -124,9 +107,7 @@ class ColumnsBuilder:
         if not set(map(type, arguments)) <= {dict}:
             arguments = [said if type(said) is dict else _NOTHING for said in arguments]
         present: set[str] = set().union(*arguments)
-        for name, keys in _ARGUMENTS.items():
-            rows = np.flatnonzero(HAVE[name][category])
-            columns[name] = _filled(arguments, [key for key in keys if key in present], rows, Events.dtypes()[name])
+        columns.update(said_in(arguments, present, category))
         columns.update(self._collectives(arguments, present))
         return _with_devices(columns)
 
@@ -154,17 +135,6 @@ class ColumnsBuilder:
         if type(arguments) is dict and "name" in arguments:
             process, thread = self._lanes.of([event])
             self.threads[int(process[0]), int(thread[0])] = str(arguments["name"])
-
-
-def _filled(
-    arguments: Sequence[Mapping[str, Any]], keys: Sequence[str], rows: NDArray[Any], dtype: type[np.generic]
-) -> NDArray[Any]:
-    """A column whose rows have what the first of the keys says that the row's event has."""
-    column = np.full(len(arguments), MISSING, dtype)
-    for key in keys:
-        rows = rows[column[rows] == MISSING]
-        column[rows] = integers([arguments[row].get(key, MISSING) for row in rows.tolist()], dtype)
-    return column
 
 
 def _with_devices(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dask_efficiency.kineto.numbers import integers
 from dask_efficiency.trace.tables import MISSING, Int64
 
@@ -18,7 +16,7 @@ class Lanes:
     """Numbers processes and threads; texts without a number get ones below -1, each its own."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[str, int] = {}
 
     def of(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
         """Process and thread of each event; of ``"stream 7"`` the 7."""
@@ -29,11 +27,10 @@ class Lanes:
     def _column(self, values: list[Any]) -> Int64:
         if set(map(type, values)) == {int}:
             return integers(values)
-        return np.array([self._number(value) for value in values], np.int64)
+        texts = {value: self._number(value) for value in values if type(value) is str}
+        return integers([texts[value] if type(value) is str else value for value in values])
 
-    def _number(self, value: Any) -> int:
-        if not isinstance(value, str):
-            return int(integers([value])[0])
-        if found := _NUMBER_AT_END.search(value):
+    def _number(self, text: str) -> int:
+        if found := _NUMBER_AT_END.search(text):
             return int(found[1])
-        return self._numbers.setdefault(value, MISSING - 1 - len(self._numbers))
+        return self._numbers.setdefault(text, MISSING - 1 - len(self._numbers))

@@ -31,13 +31,20 @@ def nanoseconds(microseconds: Sequence[Any]) -> Int64:
             if whole.size and max(int(whole.max()), -int(whole.min())) <= MAX_MICROSECONDS:
                 return whole * 1000
         elif kinds == {str}:
-            # as Kineto writes them, with three digits after the point
-            return _in_range(
-                np.array([int(text[:-4] + text[-3:] if text[-4:-3] == "." else "") for text in microseconds], np.int64)
-            )
+            return _in_range(np.array([_thousandths(text) for text in microseconds], np.int64))
     except (ValueError, OverflowError):
         pass
     return np.array([_nanoseconds(value) for value in microseconds], np.int64)
+
+
+def _thousandths(text: str) -> int:
+    """A thousand times the number of a text without an exponent and with three digits after the point, or fewer."""
+    if text[-4:-3] == ".":  # as Kineto writes them
+        return int(text[:-4] + text[-3:])
+    whole, _, fraction = text.partition(".")
+    if len(fraction) > 3:
+        raise ValueError(f"{text!r} has more than three digits after the point")
+    return int(whole + fraction.ljust(3, "0"))
 
 
 def _in_range(values: Int64) -> Int64:

@@ -10,7 +10,7 @@ from typing import IO
 from dask_efficiency.kineto.errors import KinetoFileError
 
 #: Bytes of the file, and of what gzip makes of them, that are read at a time.
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 
 _GZIP = b"\x1f\x8b"
 

@@ -126,6 +126,21 @@ class KinetoTrace:
 
     ranks: tuple[RankTrace, ...]
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the ranks."""
+        return tuple(trace.rank for trace in self.ranks)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job had; None where no file says."""
+        return max((trace.world_size for trace in self.ranks if trace.world_size is not None), default=None)
+
+    @property
+    def missing_ranks(self) -> tuple[int, ...]:
+        """The ranks of the job that were not read."""
+        return tuple(sorted(set(range(self.world_size or 0)) - set(self.numbers)))
+
     def rank(self, number: int) -> RankTrace:
         """The trace of a rank.
 
@@ -139,4 +154,4 @@ class KinetoTrace:
         for trace in self.ranks:
             if trace.rank == number:
                 return trace
-        raise UnknownRankError(number, [trace.rank for trace in self.ranks])
+        raise UnknownRankError(number, self.numbers)
