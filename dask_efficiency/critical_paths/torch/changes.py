@@ -10,7 +10,7 @@ import numpy as np
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, TorchGraph
 from dask_efficiency.critical_paths.torch.meetings import Meetings, meetings_of
-from dask_efficiency.critical_paths.torch.retime import CycleError, Waits, earliest, topological, unexplained_ns
+from dask_efficiency.critical_paths.torch.retime import Waits, earliest, topological, unexplained_ns
 from dask_efficiency.critical_paths.torch.shifted import shifted_trace
 from dask_efficiency.critical_paths.torch.speeds import Changes, factors, gone
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
@@ -76,7 +76,7 @@ def with_edges(
     Raises
     ------
     ValueError
-        If there is no such node or edge, a weight is negative, or a node is to wait for itself.
+        If there is no such node or edge, or a weight is negative.
     """
     edges, lag = graph.edges, lags(graph)
     weight = edges.weight.copy()
@@ -89,9 +89,6 @@ def with_edges(
         (_position(source, len(graph.nodes), "node"), _position(target, len(graph.nodes), "node"), _weight(ns))
         for source, target, ns in add
     ]
-    for source, target, _ in rows:
-        if source == target:
-            raise CycleError([source, target])
     new = np.array(rows, np.int64).reshape(len(rows), 3)
     columns = {
         "source": new[:, 0],
@@ -147,7 +144,7 @@ def again(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
     before = meetings.among(nodes, before, np.ones(len(share)))
     after = meetings.among(nodes, after, share)
     at = np.concatenate([at, meetings.at])
-    order = topological(at, after)
+    order = topological(at, after, lambda node: _name_of(node, job, base))
     found = earliest(at, unexplained_ns(at, before), after, order)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -158,6 +155,17 @@ def again(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
             job.graphs, changed, job.offset, base[:-1].tolist(), base[1:].tolist(), strict=True
         )
     )
+
+
+def _name_of(node: int, job: Job, base: Int64) -> str:
+    """A node by its number over all graphs, as a message has it."""
+    position = int(np.searchsorted(base, node, side="right")) - 1
+    if position >= len(job.graphs):
+        return "a collective"
+    graph, number = job.graphs[position], node - int(base[position])
+    name = graph.trace.names[int(graph.trace.events.name[graph.nodes.event[number]])]
+    end = "start" if graph.nodes.is_start[number] else "end"
+    return f"{number} ({end} of {name[:40]!r}{f', rank {graph.trace.rank}' if len(job.graphs) > 1 else ''})"
 
 
 def _met(meetings: Meetings, nodes: int) -> Int64:

@@ -168,10 +168,10 @@ class _Export:
         columns = (rows, placed.track, placed.start, placed.stop, events.name[rows], events.category[rows])
         more = (events.correlation[rows], critical[rows])
         # of slices that begin together, the longer one is around the other
-        order = np.lexsort((-placed.stop, placed.start)).tolist()
-        for i, values in zip(order, zip(*(c[order].tolist() for c in (*columns, *more)), strict=True), strict=True):
-            del i
-            row, track, start, stop, name_number, category, correlation, is_critical = values
+        order = np.lexsort((-placed.stop, placed.start))
+        for row, track, start, stop, name_number, category, correlation, is_critical in zip(
+            *(column[order].tolist() for column in (*columns, *more)), strict=True
+        ):
             args = {"correlation": correlation} if correlation != MISSING else {}
             if is_critical:
                 args["critical"] = 1
@@ -196,10 +196,13 @@ class _Export:
         else:
             drawn = on_path & np.isin(edges.kind, TELLING)
         rows = np.flatnonzero(drawn)
-        ends = []
-        for column in (edges.source[rows], edges.target[rows]):
-            ends.append(zip(nodes.event[column].tolist(), nodes.is_start[column].tolist(), strict=True))
-        for source, target, kind, critical in zip(*ends, edges.kind[rows].tolist(), on_path[rows].tolist(), strict=True):
+        ends = [
+            zip(nodes.event[column].tolist(), nodes.is_start[column].tolist(), strict=True)
+            for column in (edges.source[rows], edges.target[rows])
+        ]
+        for source, target, kind, critical in zip(
+            *ends, edges.kind[rows].tolist(), on_path[rows].tolist(), strict=True
+        ):
             one, other = self.places.get((position, source[0])), self.places.get((position, target[0]))
             if one is None or other is None:
                 continue

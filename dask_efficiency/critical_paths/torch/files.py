@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.critical_paths.kinds import KINDS
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
+from dask_efficiency.critical_paths.torch.ranks import job_ranks
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
 from dask_efficiency.trace.archive import Archive, Format, read_archive, write_archive
@@ -111,7 +112,8 @@ def _path(archive: Archive, kind: type[P]) -> P:
     for position, rank in enumerate(trace.ranks):
         _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), missing=True)
     question = _question(archive, archive.field("question", dict))
-    return kind(trace, question, graphs, chosen, longest, stretches, tuple(archive.listed("changes", str)))
+    job = job_ranks(trace, data_loading=question.data_loading)
+    return kind(trace, question, graphs, chosen, longest, stretches, job, tuple(archive.listed("changes", str)))
 
 
 def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:

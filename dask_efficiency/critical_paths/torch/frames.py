@@ -42,7 +42,7 @@ def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
     columns = {
         "edge": table.edge,
         "kind": _kinds(table.kind),
-        "bound_by": [str(breakdown.BOUND_BY[number]) if number != MISSING else "" for number in table.bound_by],
+        "bound_by": [str(breakdown.BOUNDS[number]) if number != MISSING else "" for number in table.bound_by],
         "duration_seconds": table.duration / 1e9,
     }
     return pd.DataFrame(columns | _about(graph, table.event))

@@ -14,16 +14,18 @@ from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
 from dask_efficiency.critical_paths.torch.build import build_graph
 from dask_efficiency.critical_paths.torch.changes import Job, Rewired, again, with_changes, with_edges
 from dask_efficiency.critical_paths.torch.chrome import Overlay
-from dask_efficiency.critical_paths.torch.clocks import align_clocks
 from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.longest import longest_path
-from dask_efficiency.critical_paths.torch.matching import match_collectives
+from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.trace import KinetoTrace
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, Straggler, verdict
+from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -71,6 +73,8 @@ class TorchPathValues:
         Nodes of the longest path, in order.
     stretches
         The walk: back from the end, what let it happen last. It covers the window to the nanosecond.
+    job
+        What the ranks waited for one another, and how far their clocks are apart.
     changes
         What was changed since the trace was recorded, a sentence each; empty for a path as it was.
     """
@@ -81,6 +85,7 @@ class TorchPathValues:
     chosen: int
     longest: Int32
     stretches: Stretches
+    job: JobRanks
     changes: tuple[str, ...] = ()
 
     @classmethod
@@ -103,18 +108,22 @@ class TorchPathValues:
 
     @classmethod
     def _of_graphs(
-        cls, trace: KinetoTrace, question: TorchQuestion, graphs: tuple[TorchGraph, ...], changes: tuple[str, ...] = ()
+        cls,
+        trace: KinetoTrace,
+        question: TorchQuestion,
+        graphs: tuple[TorchGraph, ...],
+        changes: tuple[str, ...] = (),
     ) -> Self:
         if not any(len(graph.nodes) for graph in graphs):
             raise EmptyTraceError(
                 "nothing in what was asked for takes time on a thread or a GPU; expected operators, calls or kernels"
             )
-        offset = offsets(trace)
+        job = job_ranks(trace, data_loading=question.data_loading)
         positions = [_position(trace, graph) for graph in graphs]
-        ends = [graph.region.stop + offset[position] for graph, position in zip(graphs, positions, strict=True)]
+        ends = [graph.region.stop + job.clocks.offset[place] for graph, place in zip(graphs, positions, strict=True)]
         chosen = int(np.argmax(ends))
-        stretches = _stretches(trace, graphs, positions)
-        return cls(trace, question, graphs, chosen, longest_path(graphs[chosen]), stretches, changes)
+        stretches = _stretches(job, graphs, positions)
+        return cls(trace, question, graphs, chosen, longest_path(graphs[chosen]), stretches, job, changes)
 
     @property
     def graph(self) -> TorchGraph:
@@ -251,10 +260,49 @@ class TorchPathValues:
         """
         return edges_frame(self.graph, self.path_edges)
 
-    @cached_property
+    @property
     def offset(self) -> tuple[int, ...]:
         """By rank of the trace, what is to be added to its instants to have those of the job, in nanoseconds."""
-        return offsets(self.trace)
+        return tuple(self.job.clocks.offset.tolist())
+
+    def ranks(self) -> JobRanks:
+        """Who waited for whom: late arrivals, waits caused and suffered, and the straggler of each step and its cause.
+
+        Returns
+        -------
+        JobRanks
+            Its tables (``waits`` by rank, ``late`` by collective, ``stragglers`` by step) have a ``to_frame()``. They
+            are empty for a single rank, or where ranks have no collective in common.
+        """
+        return self.job
+
+    @cached_property
+    def verdict(self) -> str:
+        """One sentence, without a full stop: what the window was spent on, who is to blame, what would help most."""
+        return verdict(
+            window=self.window_seconds,
+            kinds=self.seconds("kind"),
+            names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
+            has_gpu=self.has_gpu,
+            straggler=self._straggler(),
+        )
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether any rank of the path has work on a GPU."""
+        return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
+
+    def _straggler(self) -> Straggler | None:
+        late, waits = self.job.late, self.job.waits
+        if len(self.graphs) < 2 or self.job.straggler is None:
+            return None
+        position = int(waits.caused.argmax())
+        by_cause = np.zeros(len(Cause))
+        mine = late.rank == position
+        np.add.at(by_cause, late.cause[mine], late.waits[mine])
+        seconds = int(waits.caused[position]) / 1e9
+        share = seconds / (self.window_seconds * (len(waits) - 1))
+        return Straggler(self.job.straggler, Cause(int(by_cause.argmax())).label, share, seconds)
 
     def overlay(self) -> Overlay:
         """What is drawn on top of the trace."""
@@ -337,7 +385,7 @@ class TorchPathValues:
     def _rewired(self, changed: Sequence[Rewired], said: str) -> Self:
         positions = [_position(self.trace, graph) for graph in self.graphs]
         offset = [self.offset[position] for position in positions]
-        graphs = again(Job(self.graphs, positions, offset, match_collectives(self.trace).arrivals), changed)
+        graphs = again(Job(self.graphs, positions, offset, self.job.collectives.arrivals), changed)
         ranks = list(self.trace.ranks)
         for position, graph in zip(positions, graphs, strict=True):
             ranks[position] = graph.trace
@@ -361,17 +409,9 @@ class TorchPathValues:
         return to_networkx(self.graph, self.longest, self.path_edges)
 
 
-def offsets(trace: KinetoTrace) -> tuple[int, ...]:
-    """By rank, what is to be added to its instants to have those of the job, in nanoseconds."""
-    if len(trace.ranks) < 2:
-        return (0,) * len(trace.ranks)
-    clocks = align_clocks(match_collectives(trace).arrivals, len(trace.ranks))
-    return tuple(clocks.offset.tolist())
-
-
-def _stretches(trace: KinetoTrace, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:
+def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:
     if len(graphs) > 1:
-        return tile_ranks(graphs)
+        return tile_ranks(graphs, job.collectives, job.clocks)
     found = tile(graphs[0])
     return replace(found, rank=np.full(len(found), positions[0], np.int32))
 

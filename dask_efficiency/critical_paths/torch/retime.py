@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.critical_paths.torch.ordering import CycleError
 from dask_efficiency.trace.tables import Bool, Int64
 
-
-class CycleError(ValueError):
-    """Nodes would have to wait for one another."""
-
-    def __init__(self, nodes: Sequence[int]) -> None:
-        super().__init__(nodes)
-        self.nodes = tuple(nodes)
-
-    def __str__(self) -> str:
-        shown = " -> ".join(map(str, self.nodes[:12])) + (" -> ..." if len(self.nodes) > 12 else "")
-        return f"these nodes would wait for one another: {shown}; expected edges without a cycle"
+#: Nodes of a circle that a message names.
+MAX_NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +70,28 @@ def earliest(at: Int64, unexplained: Int64, waits: Waits, order: Int64) -> Int64
     return np.array(found, np.int64)
 
 
-def topological(at: Int64, waits: Waits) -> Int64:
+def topological(at: Int64, waits: Waits, name_of: Callable[[int], str] = str) -> Int64:
     """The nodes, each after all that it waits for; as they were in time where that will do.
+
+    Parameters
+    ----------
+    name_of
+        What a message calls a node.
 
     Raises
     ------
     CycleError
-        If there is no such order.
+        If nodes would have to wait for one another; it names them.
     """
     order = np.argsort(at, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     if (place[waits.source] < place[waits.target]).all():
         return order
-    return _sorted(len(at), waits)
+    return _sorted(len(at), waits, name_of)
 
 
-def _sorted(nodes: int, waits: Waits) -> Int64:
+def _sorted(nodes: int, waits: Waits, name_of: Callable[[int], str]) -> Int64:
     """Kahn's: nodes that wait for nothing any more, until there are none."""
     by_source = np.argsort(waits.source, kind="stable")
     first = np.searchsorted(waits.source[by_source], np.arange(nodes + 1)).tolist()
@@ -107,7 +104,9 @@ def _sorted(nodes: int, waits: Waits) -> Int64:
             if not waiting[target]:
                 found.append(target)
     if len(found) < nodes:
-        raise CycleError(_cycle(np.array(waiting) > 0, waits))
+        circle = _cycle(np.array(waiting) > 0, waits)
+        shown = " -> ".join(map(name_of, circle[:MAX_NAMED])) + (" -> ..." if len(circle) > MAX_NAMED else "")
+        raise CycleError(f"these nodes would wait for one another: {shown}; expected edges without a circle")
     return np.array(found, np.int64)
 
 

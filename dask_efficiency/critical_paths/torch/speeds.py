@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dask_efficiency.critical_paths.torch.breakdown import is_communication
+from dask_efficiency.critical_paths.torch.calls import matching
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
 from dask_efficiency.gpu.intervals import union
 from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
@@ -91,9 +93,9 @@ def factors(graph: TorchGraph, changes: Changes) -> Float64:
     if "kernel-gap" in changes.without:
         found[kind == EdgeKind.KERNEL_DELAY] = 0.0
     if "gpu-communication" in changes.without:
-        found[_own_time(graph, communicates(graph))] = 0.0
+        found[_own_time(graph, is_communication(graph.trace))] = 0.0
     if "data-loading" in changes.without:
-        found[_within(graph, loads_data(graph))] = 0.0
+        found[_within(graph, matching(graph.trace, graph.data_loading))] = 0.0
     return found
 
 
@@ -110,21 +112,6 @@ def on_gpu(graph: TorchGraph) -> Bool:
     """By row of the trace's events, whether it is work on a GPU."""
     found: Bool = np.isin(graph.trace.events.category, GPU_WORK)
     return found
-
-
-def communicates(graph: TorchGraph) -> Bool:
-    """By row of the trace's events, whether it is a collective's kernel."""
-    events = graph.trace.events
-    named = _matching(graph.trace.names, "nccl|rccl")
-    return on_gpu(graph) & ((events.collective != MISSING) | named[events.name])
-
-
-def loads_data(graph: TorchGraph) -> Bool:
-    """By row of the trace's events, whether it is an event of the CPU that loads data."""
-    named = np.zeros(len(graph.trace.names), np.bool_)
-    for pattern in graph.data_loading:
-        named |= _matching(graph.trace.names, pattern)
-    return named[graph.trace.events.name] & ~on_gpu(graph)
 
 
 def _events_of(graph: TorchGraph) -> Int32:
