@@ -9,14 +9,16 @@ import numpy as np
 from dask_efficiency.critical_paths.torch.call_stacks import call_stacks
 from dask_efficiency.critical_paths.torch.calls import BLOCKING, call_kinds
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
+from dask_efficiency.critical_paths.torch.inferred import inferred_syncs
 from dask_efficiency.critical_paths.torch.launches import work_edges
 from dask_efficiency.critical_paths.torch.nodes import can_be_on_a_path, nodes_of
+from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
 from dask_efficiency.critical_paths.torch.region import ON_THREADS
 from dask_efficiency.critical_paths.torch.runtime_lock import holds_lock, lock_edges
 from dask_efficiency.critical_paths.torch.streams import alone_in_queue, stream_work
 from dask_efficiency.critical_paths.torch.syncs import Waits, waits_of_calls, waits_of_streams
 from dask_efficiency.critical_paths.torch.threads import thread_edges
-from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32
 
 
@@ -44,18 +46,33 @@ def build_graph(
     stacks = call_stacks(trace, on_threads, usable[on_threads])
     nodes = nodes_of(events.start, stacks.stop, region.rows[usable[region.rows]])
     positions = nodes.positions(len(events))
+    lane = np.full(len(events), MISSING, np.intp)
+    lane[stacks.event] = stacks.lane
     holds, blocks = holds_lock(trace), np.isin(call_kinds(trace), BLOCKING)
     parts = [
-        lock_edges(nodes, holds),
+        lock_edges(nodes, holds, lane),
         thread_edges(stacks, nodes, positions, holds, blocks),
-        _single(nodes, _gpu_edges(trace, nodes, positions)),
     ]
-    return TorchGraph(trace, region, nodes, joined(parts), tuple(data_loading))
+    gpu_edges = _gpu_edges(trace, nodes, positions)
+    if infer and len(gpu_edges[0]) and not np.any(events.category == Category.SYNC):
+        gpu_edges.append(inferred_syncs(trace, region, nodes))
+    edges = _without_circles(nodes, joined([*parts, _single(nodes, gpu_edges)]))
+    return TorchGraph(trace, region, nodes, edges, tuple(data_loading))
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
     """All edges in one table, in that order."""
     return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.dtypes()})
+
+
+def _without_circles(nodes: Nodes, edges: Edges) -> Edges:
+    """The edges, without those that would let instants of the same time wait for one another."""
+    try:
+        topological_ranks(nodes.at, edges.source, edges.target)
+    except CycleError:
+        together = nodes.at[edges.source] == nodes.at[edges.target]
+        return edges.take(~together | (edges.kind == EdgeKind.OPERATOR))
+    return edges
 
 
 def _gpu_edges(trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32]) -> list[Edges]:
