@@ -70,7 +70,7 @@ MEANINGS: dict[Kind, str] = {
 #: The same where there is no Dask: of a PyTorch program.
 TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
     Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
-    Kind.COMPUTE_NONCPU: "a thread of the program waits, and no work of a GPU explains it",
+    Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
     Kind.GPU_COMPUTE: "a kernel or a copy runs on the GPU",
     Kind.GPU_COMMUNICATION: "ranks exchange data",
     Kind.GPU_SYNC: "a call waits for the GPU, and no work of the GPU explains it",

@@ -115,7 +115,7 @@ def _weight(ns: int) -> int:
     return int(ns)
 
 
-def again(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
+def retimed(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
     """The graphs of a job as they would be with other edges.
 
     Parameters
@@ -193,7 +193,8 @@ def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, met: Int6
     own = (met[edges.source] != MISSING) & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
     own &= old.event[edges.source] == old.event[edges.target]
     weight = np.where(own, at[edges.target] - at[edges.source], edges.weight)
-    rewired = replace(edges, source=now[edges.source], target=now[edges.target], weight=weight)
+    source, target = (now[column].astype(np.int32) for column in (edges.source, edges.target))
+    rewired = replace(edges, source=source, target=target, weight=weight)
     trace, region = shifted_trace(graph, at)
     return replace(
         graph, trace=trace, region=region, nodes=Nodes(at[order], old.event[order], old.is_start[order]), edges=rewired

@@ -118,10 +118,9 @@ def _path(archive: Archive, kind: type[P]) -> P:
 
 def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:
     instance, rank = described.get("instance"), described.get("rank")
-    if isinstance(instance, list):
-        first, last = archive.all_of("question.instance", instance, int) if len(instance) == 2 else (None, None)
-        instance = (first, last)
-    elif type(instance) not in (int, type(None)):
+    if isinstance(instance, list) and [type(number) for number in instance] == [int, int]:
+        instance = (instance[0], instance[1])
+    elif instance is not None and type(instance) is not int:
         raise PathFileError(f"'question.instance' is {instance!r:.80}; expected a number, two, or none")
     if type(rank) not in (int, type(None)):
         raise PathFileError(f"'question.rank' is {rank!r:.80}; expected a number or none")

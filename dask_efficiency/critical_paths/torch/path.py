@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
 from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.changes import Job, Rewired, again, with_changes, with_edges
+from dask_efficiency.critical_paths.torch.changes import Job, Rewired, retimed, with_changes, with_edges
 from dask_efficiency.critical_paths.torch.chrome import Overlay
 from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
 from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
+from dask_efficiency.critical_paths.torch.stalls import stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, Straggler, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, Straggler, verdict
 from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -36,8 +38,14 @@ if TYPE_CHECKING:
 #: What stretches can be grouped by.
 GROUPS = ("kind", "name", "rank")
 
-#: Stands for no event.
-NOBODY = "-"
+
+class Stall(NamedTuple):
+    """Calls or events of one name that manage memory or load data."""
+
+    times: int
+    #: Of all threads, and of it what is on the path.
+    total_seconds: float
+    path_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +284,23 @@ class TorchPathValues:
         """
         return self.job
 
+    def queue_lengths(self) -> QueueLengths:
+        """How much work each stream of the chosen rank's GPUs had been asked for and had not begun, over time."""
+        return queue_lengths(self.graph.trace)
+
+    def stalls(self) -> dict[str, Stall]:
+        """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
+        found: dict[str, Stall] = {}
+        for graph, position in zip(self.graphs, self._positions, strict=True):
+            mine = self.stretches.take(self.stretches.rank == position)
+            shift = self.offset[position]
+            table = stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))
+            columns = (table.name, table.count, table.total_seconds, table.path_seconds)
+            for number, *row in zip(*(column.tolist() for column in columns), strict=True):
+                before = found.get(name := graph.trace.names[number], Stall(0, 0.0, 0.0))
+                found[name] = Stall(*(one + other for one, other in zip(before, row, strict=True)))
+        return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
+
     @cached_property
     def verdict(self) -> str:
         """One sentence, without a full stop: what the window was spent on, who is to blame, what would help most."""
@@ -334,9 +359,19 @@ class TorchPathValues:
         ValueError
             If a factor is no number above 0, or there is no such thing to leave out.
         """
-        changes = Changes(speed_up or {}, tuple(without) if not isinstance(without, str) else without)
+        changes = self._changes(speed_up, without)
+        return self._of_changed([with_changes(graph, changes) for graph in self.graphs], changes.in_words())
+
+    def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
+        """By how many seconds the window is shorter with changes, which are those of :meth:`what_if`."""
+        changes = self._changes(speed_up, without)
+        again = retimed(self._as_job(), [with_changes(graph, changes) for graph in self.graphs])
+        return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
+
+    def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> Changes:
+        changes = Changes(speed_up or {}, without if isinstance(without, str) else tuple(without))
         check_patterns(self.graphs, changes.speed_up)
-        return self._rewired([with_changes(graph, changes) for graph in self.graphs], changes.in_words())
+        return changes
 
     def with_edges(
         self,
@@ -380,17 +415,28 @@ class TorchPathValues:
         as_it_was[self.chosen] = changed
         counts = {"more": len(more), "fewer": len(fewer), "of another weight": len(other)}
         said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return self._rewired(as_it_was, f"With other edges ({said})" if said else "With no change")
+        return self._of_changed(as_it_was, f"With other edges ({said})" if said else "With no change")
 
-    def _rewired(self, changed: Sequence[Rewired], said: str) -> Self:
-        positions = [_position(self.trace, graph) for graph in self.graphs]
-        offset = [self.offset[position] for position in positions]
-        graphs = again(Job(self.graphs, positions, offset, self.job.collectives.arrivals), changed)
+    def _of_changed(self, changed: Sequence[Rewired], said: str) -> Self:
+        graphs = retimed(self._as_job(), changed)
         ranks = list(self.trace.ranks)
-        for position, graph in zip(positions, graphs, strict=True):
+        for position, graph in zip(self._positions, graphs, strict=True):
             ranks[position] = graph.trace
         trace = replace(self.trace, ranks=tuple(ranks))
         return self._of_graphs(trace, self.question, graphs, (*self.changes, said))
+
+    def _as_job(self) -> Job:
+        offset = [self.offset[position] for position in self._positions]
+        return Job(self.graphs, self._positions, offset, self.job.collectives.arrivals)
+
+    def _ends_at(self, graphs: Sequence[TorchGraph]) -> int:
+        return max(
+            graph.region.stop + self.offset[position] for graph, position in zip(graphs, self._positions, strict=True)
+        )
+
+    @property
+    def _positions(self) -> list[int]:
+        return [_position(self.trace, graph) for graph in self.graphs]
 
     def to_networkx(self) -> nx.DiGraph[int]:
         """The chosen rank's graph for networkx, which has to be installed.

@@ -29,7 +29,8 @@ def unexplained_ns(at: Int64, waits: Waits) -> Int64:
     latest = at.copy()
     latest[waits.target] = np.iinfo(np.int64).min
     np.maximum.at(latest, waits.target, at[waits.source] + waits.lag)
-    return np.maximum(at - latest, 0)
+    more: Int64 = np.maximum(at - latest, 0)
+    return more
 
 
 def earliest(at: Int64, unexplained: Int64, waits: Waits, order: Int64) -> Int64:

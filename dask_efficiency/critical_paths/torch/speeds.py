@@ -125,7 +125,8 @@ def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
     there[_events_of(graph)] = True
     there[graph.region.rows] |= np.isin(events.category[graph.region.rows], (Category.OPERATOR, Category.ANNOTATION))
     there &= np.isin(events.category, (*GPU_WORK, *CALLS, Category.OPERATOR, Category.ANNOTATION))
-    return there & _matching(graph.trace.names, pattern)[events.name]
+    found: Bool = there & _matching(graph.trace.names, pattern)[events.name]
+    return found
 
 
 def _matching(names: tuple[str, ...], pattern: str) -> Bool:
@@ -142,7 +143,8 @@ def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
     edges = graph.edges
     there = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING)
     event = np.where(there, edges.event, 0)
-    return there & (rows & on_gpu(graph))[event]
+    found: Bool = there & (rows & on_gpu(graph))[event]
+    return found
 
 
 def _within(graph: TorchGraph, rows: Bool) -> Bool:

@@ -11,8 +11,12 @@ from dask_efficiency.critical_paths.kinds import Kind
 #: takes most of it.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "on the CPU, with the GPU waiting": (
-        (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU),
+        (Kind.COMPUTE_CPU,),
         "fewer and larger operators, CUDA graphs or torch.compile{}",
+    ),
+    "in calls that manage memory": (
+        (Kind.COMPUTE_NONCPU,),
+        "memory that is taken once and kept, by torch's allocator or before the loop{}",
     ),
     "computing on the GPU": ((Kind.GPU_COMPUTE,), "faster kernels{}"),
     "in collectives": ((Kind.GPU_COMMUNICATION,), "less to exchange, or computing meanwhile{}"),
@@ -30,11 +34,19 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
 #: The same of a trace without work on a GPU.
 ON_CPU_ONLY = "on the CPU", "faster operators{}"
 
+_COMPILED = ": CUDA graphs or torch.compile"
+
+#: From this share of the window on, a name is worth to be said, and what is between operators is.
+WORTH_NAMING, BETWEEN = 0.05, 0.5
+
 #: From this share of all ranks' time on, waiting for one rank is said.
 WORTH_SAYING = 0.02
 
 #: A longer name is cut.
 MAX_NAME = 60
+
+#: Stands for no event.
+NOBODY = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +100,20 @@ def verdict(
     said, advice = cause, CAUSES[cause][1]
     if not has_gpu and CAUSES[cause][0][0] is Kind.COMPUTE_CPU:
         said, advice = ON_CPU_ONLY
-    name, most = next(((name, most) for name, most in names.get(cause, {}).items() if name != "-"), ("", 0.0))
-    longest = f", {_cut(name)!r} first ({_share(most, window)} of the window)" if name else ""
+    longest, between = _longest(names.get(cause, {}), window), names.get(cause, {}).get(NOBODY, 0.0)
+    if between > BETWEEN * window:
+        advice = f"less Python, as {_share(between, window)} of the window is between operators{_COMPILED * has_gpu}"
     late = ""
     if straggler is not None and straggler.share >= WORTH_SAYING:
         waited = f"{_length(straggler.seconds)}, {_share(straggler.share, 1.0)} of their time"
         late = f", and rank {straggler.rank} kept the others waiting for {waited} ({straggler.cause})"
     return f"{took}, {_share(seconds, window)} of it {said}{late}: what helps most is {advice.format(longest)}"
+
+
+def _longest(names: Mapping[str, float], window: float) -> str:
+    """What takes most of it, as the end of a sentence."""
+    name, most = next(((name, most) for name, most in names.items() if name != NOBODY), ("", 0.0))
+    return f", {_cut(name)!r} first ({_share(most, window)} of the window)" if most > WORTH_NAMING * window else ""
 
 
 def _cut(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.path import NOBODY, TorchPathValues
+from dask_efficiency.critical_paths.torch.path import TorchPathValues
 from dask_efficiency.critical_paths.torch.speeds import WITHOUT
+from dask_efficiency.critical_paths.torch.verdict import NOBODY
 from dask_efficiency.report.figures import (
     format_count,
     format_seconds,
@@ -21,7 +23,7 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.kernel_name import kernel_name
 from dask_efficiency.report.path_kinds import TORCH_MEANINGS
-from dask_efficiency.report.sections.document import Document, Section, Share, Table, section
+from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section
 from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.report.torch_path_data import to_dict
 from dask_efficiency.trace.tables import MISSING
@@ -43,8 +45,10 @@ def title(path: TorchPathValues) -> str:
     """What it is the path of."""
     files = [posixpath.basename(rank.path) or rank.path for rank in path.trace.ranks]
     of_which = name_of(files[0]) if len(files) == 1 else format_count(len(path.graphs), "rank")
-    return f"Critical path of {name_of(path.question.annotation)}, {of_which}" if path.question.annotation else (
-        f"Critical path of {of_which}"
+    return (
+        f"Critical path of {name_of(path.question.annotation)}, {of_which}"
+        if path.question.annotation
+        else (f"Critical path of {of_which}")
     )
 
 
@@ -86,8 +90,8 @@ def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Documen
 
 def sections(path: TorchPathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), waits(path), steps(path))
-    return tuple(part for part in (*found, notes(path)) if part.blocks)
+    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), stalled(path))
+    return tuple(part for part in (*found, waits(path), steps(path), notes(path)) if part.blocks)
 
 
 def changed(path: TorchPathValues) -> Section:
@@ -145,6 +149,26 @@ def longest(path: TorchPathValues) -> Section:
     shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
     table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
     return section("Longest path", said, table, narrow=True)
+
+
+def stalled(path: TorchPathValues) -> Section:
+    """Time in calls that manage memory, and in events that load data."""
+    found = path.stalls()
+    worth = {name: row for name, row in found.items() if row.total_seconds >= HARDLY * path.window_seconds}
+    if not worth:
+        return Section("")
+    scale = time_scale(max(row.total_seconds for row in worth.values()))
+    rows = tuple(
+        (
+            name_of(name),
+            str(row.times),
+            scale.text(scale.steps(row.total_seconds)),
+            scale.text(scale.steps(row.path_seconds)),
+        )
+        for name, row in list(worth.items())[:TOP_NAMES]
+    )
+    heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")
+    return section("Stalls for memory and data", Table(heads, rows), narrow=True)
 
 
 def _window_of_chosen(path: TorchPathValues) -> float:
@@ -217,7 +241,7 @@ def _notes(path: TorchPathValues) -> Iterator[str]:
     clocks = path.job.clocks
     apart = int(np.abs(clocks.offset).max(initial=0))
     if apart:
-        yield f"Clocks of ranks were up to {format_seconds(apart / 1e9)} apart; they are aligned by ends of collectives."
+        yield f"Clocks of ranks were up to {format_seconds(apart / 1e9)} apart; ends of collectives align them."
     if int(clocks.violations.sum()):
         yield (
             f"In {format_count(int(clocks.violations.sum()), 'case')} a rank left a collective before the last one had "
@@ -248,7 +272,7 @@ def what_if(before: TorchPathValues, after: TorchPathValues) -> tuple[Section, .
 def _differences(before: TorchPathValues, after: TorchPathValues) -> Section:
     was, now = before.seconds("kind"), after.seconds("kind")
     scale = time_scale(max([*was.values(), *now.values()], default=0.0))
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (kind_label(name, TORCH_MEANINGS), scale.text(scale.steps(was.get(name, 0.0))), scale.text(scale.steps(value)))
         for name, value in ({name: now.get(name, 0.0) for name in (was | now)}).items()
     ]
@@ -268,8 +292,10 @@ def improvements(path: TorchPathValues) -> Section:
     found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
         shown = f"{name_of(kernel_name(name))}, {TRIED_FACTOR:g} times as fast"
-        found[shown] = path.saved_seconds(speed_up={name: TRIED_FACTOR})
-    worth = {name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds}
+        found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
+    worth = {
+        name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds
+    }
     if not worth:
         return Section("")
     largest, scale = max(worth.values()), time_scale(max(worth.values()))
@@ -277,8 +303,12 @@ def improvements(path: TorchPathValues) -> Section:
         (name, scale.text(scale.steps(saved)), f"{100 * saved / path.window_seconds:.1f}")
         for name, saved in worth.items()
     )
-    table = Table(("what", f"saved, {scale.unit}", "% of the window"), rows, drawings=tuple(
-        Share(saved / largest) for saved in worth.values()
-    ))
-    said = "Each by itself, with every wait worked out anew: an estimate, as what nothing explains takes as long as it did."
+    table = Table(
+        ("what", f"saved, {scale.unit}", "% of the window"),
+        rows,
+        drawings=tuple(Share(saved / largest) for saved in worth.values()),
+    )
+    said = (
+        "Each by itself, with every wait worked out anew. An estimate: what nothing explains takes as long as it did."
+    )
     return section("What would help", said, table)
