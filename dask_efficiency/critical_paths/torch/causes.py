@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import call_kinds
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.idle_threads import across_threads
+from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.roles import WAITS
 from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32
 
-#: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of AlexNet
-#: it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
+#: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
+#: AlexNet it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
 MAX_LAUNCH_DELAY = 50_000
 
 
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """For each instant, the position of what it waited for last (always an earlier one), and whether that is inferred."""
+    """For each instant, the position of what it waited for last, an earlier one, and whether that is inferred."""
 
     cause: Int32
     inferred: Bool
@@ -47,7 +47,9 @@ def last_causes(graph: TorchGraph, instants: Instants) -> Causes:
     groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
-    _take_latest(causes, instants, [_without_launch(graph, instants), _beside_late_launches(graph.trace, instants, causes)])
+    _take_latest(
+        causes, instants, [_without_launch(graph, instants), _beside_late_launches(graph.trace, instants, causes)]
+    )
     return causes
 
 
@@ -93,7 +95,7 @@ def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
 
 
 def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
-    """Calls that wait for the GPU may wait for work that was asked for before the window, which the graph does not have."""
+    """Calls that wait for the GPU may wait for work that was asked for before the window: the graph has it not."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
     in_graph = np.zeros(len(instants), bool)
     in_graph[instants.of_node[instants.of_node != MISSING]] = True

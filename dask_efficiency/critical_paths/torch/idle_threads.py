@@ -75,12 +75,11 @@ def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
 
 def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
     distributed = named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
-    before = instants.before
-    known = before != MISSING
-    inner = instants.innermost
-    waiting = known & ~instants.on_gpu & ~lanes.collective
+    before, inner = instants.before, instants.innermost
+    waiting = ~instants.on_gpu & ~lanes.collective
     previous = before[waiting]
-    waiting[waiting] = lanes.idle_after[previous] | ((inner[previous] != MISSING) & distributed[inner[previous]])
+    in_distributed = (inner[previous] != MISSING) & distributed[inner[previous]]
+    waiting[waiting] = (previous == MISSING) | lanes.idle_after[previous] | in_distributed
     ended = lanes.collective & ~instants.is_start
     yield last_before(lanes.process, np.flatnonzero(ended | waiting), ended)
     begun = lanes.collective & instants.is_start

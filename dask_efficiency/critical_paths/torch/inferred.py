@@ -139,9 +139,7 @@ def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
     return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
 
 
-def _or_ended_within(
-    trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64
-) -> tuple[_Rows, _Rows]:
+def _or_ended_within(trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64) -> tuple[_Rows, _Rows]:
     """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]

@@ -85,12 +85,13 @@ def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
         return rows.astype(np.int64)
     reached = np.maximum.accumulate(events.stop[rows])
     outside = np.append(True, events.start[rows[1:]] >= reached[:-1])
-    return rows[outside].astype(np.int64)
+    outer: Int64 = rows[outside].astype(np.int64)
+    return outer
 
 
 def _within(start: Int64, stop: Int64, stretches: Stretches) -> Int64:
     """Nanoseconds of some stretches, which do not overlap, between pairs of instants."""
-    sums = np.append(0, np.cumsum(stretches.stop - stretches.start))
+    sums: Int64 = np.append(0, np.cumsum(stretches.stop - stretches.start)).astype(np.int64)
 
     def until(at: Int64) -> Int64:
         place = np.searchsorted(stretches.start, at, side="right")
