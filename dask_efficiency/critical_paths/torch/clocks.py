@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
+from dask_efficiency.kineto.trace import KinetoTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
 
 #: The median settles in a few rounds, as the first offsets are medians themselves.
@@ -17,6 +19,10 @@ _MAX_ROUNDS = 20
 _TIMES_SPREAD = 2
 #: ... and the finest step of old traces' instants, nanoseconds.
 _RESOLUTION = 1_000
+
+#: Ranks on one host have one clock, though some may always leave later; names of hosts are not always their
+#: own (``localhost``). Offsets that differ by more, nanoseconds, are of different hosts.
+_MAX_ON_ONE_HOST = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +40,24 @@ class Clocks(Table):
     violations: Int32
 
 
-def align_clocks(arrivals: Arrivals, ranks: int) -> Clocks:
+def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
     """The offsets that make ranks leave collectives at the same instants.
 
     Parameters
     ----------
     arrivals
         Who took part in what. Only collectives that no rank can leave before all have come are used.
-    ranks
-        How many ranks there are.
+    hosts
+        The name of each rank's host; empty where that is not known.
 
     Returns
     -------
     Clocks
         Medians of differences, which bear it that a rank is sometimes late to leave. An offset that is not greater than
-        what remains of the differences is 0, as on one host. Drift within a trace is not looked for.
+        what remains of the differences is 0. Ranks of one host have one offset, that of the first of them, unless
+        theirs are milliseconds apart. Drift within a trace is not looked for.
     """
+    ranks = len(hosts)
     used = arrivals.take(arrivals.together)
     offset = _first_offsets(used, ranks)
     for _ in range(_MAX_ROUNDS):
@@ -59,6 +67,10 @@ def align_clocks(arrivals: Arrivals, ranks: int) -> Clocks:
         if not change.any():
             break
     offset -= offset[0] if ranks else 0
+    for rank, host in enumerate(hosts):
+        first = hosts.index(host)
+        if host and abs(offset[rank] - offset[first]) <= _MAX_ON_ONE_HOST:
+            offset[rank] = offset[first]
     remains = _remaining(used, offset)
     count = np.bincount(used.rank, minlength=ranks)
     spread = np.array([_median(np.abs(remains[used.rank == rank])) for rank in range(ranks)], np.int64)
@@ -141,3 +153,8 @@ def _median(values: Int64) -> int:
     values = np.sort(values)
     low, high = int(values[(len(values) - 1) // 2]), int(values[len(values) // 2])
     return low + (high - low) // 2
+
+
+def hosts_of(trace: KinetoTrace) -> list[str]:
+    """The name of each rank's host; empty where the trace does not say."""
+    return [str(rank.about.get("host_name") or "") for rank in trace.ranks]

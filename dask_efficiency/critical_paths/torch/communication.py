@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.critical_paths.torch.calls import named
 from dask_efficiency.critical_paths.torch.collectives import CollectiveKind, kind_of
-from dask_efficiency.critical_paths.torch.steps import step_at, steps_of
+from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS, step_at, steps_of
 from dask_efficiency.kineto.trace import Category, Events, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
 
 #: Kernels of NCCL and of AMD's RCCL, which kept the names.
 _KERNEL = re.compile(r"(nccl|rccl)[A-Z_]?\w*", re.IGNORECASE)
@@ -59,7 +60,7 @@ def communication_of(trace: RankTrace) -> Communication:
     kernel = (events.category == Category.KERNEL) & (
         named(trace, lambda name: bool(_KERNEL.match(name))) | (events.collective != MISSING)
     )
-    on_cpu = (events.category == Category.ANNOTATION) & named(trace, lambda name: bool(_ON_CPU.match(name)))
+    on_cpu = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ON_CPU.match(name)))
     rows = np.flatnonzero(kernel | on_cpu)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     said_by = _said_by(trace, rows)
@@ -81,12 +82,6 @@ def communication_of(trace: RankTrace) -> Communication:
     )
 
 
-def named(trace: RankTrace, is_wanted: Callable[[str], bool]) -> Bool:
-    """Whether the name of each event is wanted; each name is looked at once."""
-    wanted = np.array([is_wanted(name) for name in trace.names] + [False], np.bool_)
-    return wanted[trace.events.name]
-
-
 def _asked(events: Events, rows: NDArray[np.intp]) -> Int64:
     """When the CPU asked for each, or when it began."""
     call = events.call[rows]
@@ -105,7 +100,7 @@ def _said_by(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
 def _annotation(trace: RankTrace, rows: NDArray[np.intp]) -> Int32:
     """The name of the annotation around the call that asked for each; else missing."""
     events = trace.events
-    asking = (events.category == Category.ANNOTATION) & named(trace, lambda name: bool(_ASKING.match(name)))
+    asking = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ASKING.match(name)))
     around = _around(events, np.flatnonzero(asking), rows)
     return np.where(around != MISSING, events.name[around], MISSING)
 

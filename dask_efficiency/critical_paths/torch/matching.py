@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.clocks import align_clocks
+from dask_efficiency.critical_paths.torch.clocks import align_clocks, hosts_of
 from dask_efficiency.critical_paths.torch.collectives import POINT_TO_POINT, Arrivals, Collectives
 from dask_efficiency.critical_paths.torch.communication import Communication, communication_of
 from dask_efficiency.critical_paths.torch.pairs import pair_up
@@ -57,7 +57,7 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
         ]
         matched.append(_match_group(parts, rows, group, left_out, is_named=group in groups.named))
     collectives = _numbered(matched)
-    offset = align_clocks(_arrivals(parts, collectives), len(parts)).offset
+    offset = align_clocks(_arrivals(parts, collectives), hosts_of(trace)).offset
     pairs = _match_pairs(parts, groups.numbers, offset, left_out)
     collectives = _numbered([collectives, pairs])
     arrivals = _in_order(_arrivals(parts, collectives), offset)

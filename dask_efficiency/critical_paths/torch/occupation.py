@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, matching, named
 from dask_efficiency.critical_paths.torch.communication import Communication
+from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS
 from dask_efficiency.gpu.intervals import Intervals, difference, union
 from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
 from dask_efficiency.trace.tables import Bool, Int64
@@ -57,7 +58,7 @@ def occupation_of(
     exchanges = np.zeros(len(events), np.bool_)
     exchanges[communication.event] = True
     on_gpu = _covered(trace, np.isin(events.category, GPU_WORK) & ~exchanges)
-    loads = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR)) & matching(trace, data_loading)
+    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & matching(trace, data_loading)
     loading = difference(_covered(trace, loads), on_gpu)
     asking = (events.category == Category.OPERATOR) & named(trace, lambda name: name.startswith(_ASKING))
     operators = (events.category == Category.OPERATOR) & ~asking

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, last_arrivals
+from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
 from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
 from dask_efficiency.critical_paths.torch.communication import communication_of
 from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
@@ -151,7 +151,7 @@ def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRan
     """
     collectives = match_collectives(trace)
     arrivals = collectives.arrivals
-    clocks = align_clocks(arrivals, len(trace.ranks))
+    clocks = align_clocks(arrivals, hosts_of(trace))
     waits = waits_of(arrivals, clocks.offset)
     late = _late_arrivals(trace, arrivals, clocks.offset, waits, (*DATA_LOADING, *data_loading))
     numbers = tuple(rank.rank for rank in trace.ranks)

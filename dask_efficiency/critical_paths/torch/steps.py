@@ -11,6 +11,9 @@ import numpy as np
 from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
 
+#: What a program names. Old versions have it among the operators.
+NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
+
 #: ``torch.profiler`` names each step so, if it was given a schedule.
 _STEP = re.compile(r"ProfilerStep#(\d+)$")
 
@@ -29,7 +32,7 @@ def steps_of(trace: RankTrace) -> Steps:
     """The profiler's steps on a rank; none if it had no schedule."""
     numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
     events = trace.events
-    rows = np.flatnonzero((events.category == Category.ANNOTATION) & np.isin(events.name, list(numbers)))
+    rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     return Steps(
         number=np.array([numbers[int(name)] for name in events.name[rows]], np.int32),
