@@ -13,8 +13,9 @@ from dask_efficiency.critical_paths.kinds import KINDS
 from dask_efficiency.critical_paths.torch.categories import CATEGORIES
 from dask_efficiency.critical_paths.torch.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 from dask_efficiency.critical_paths.torch.nesting import nested
+from dask_efficiency.critical_paths.torch.queues import queue_lengths
 from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.kineto.trace import GPU_WORK, Category, KinetoTrace
+from dask_efficiency.kineto.trace import GPU_WORK, Category, KinetoTrace, RankTrace
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.events import Place, TraceEvents, Written
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -132,15 +133,18 @@ class _Export:
 
     def rank(self, position: int, critical: Bool, only_critical: bool) -> None:
         """A rank's threads and streams."""
-        events = self.overlay.trace.ranks[position].events
+        trace = self.overlay.trace.ranks[position]
+        events = trace.events
         chosen = critical | np.isin(events.category, KEPT) if only_critical else np.ones(len(events), np.bool_)
         on_gpu = np.isin(events.category, (*GPU_WORK, *_BESIDE))
         for of_gpu in (False, True):
             rows = np.flatnonzero(chosen & (on_gpu == of_gpu))
             for number in np.unique(events.process[rows]).tolist():
-                self._process(position, rows[events.process[rows] == number], number, critical, of_gpu)
+                process = self._process(position, rows[events.process[rows] == number], number, critical, of_gpu)
+                if of_gpu:
+                    self._queues(process, trace, number, int(self.overlay.offset[position]))
 
-    def _process(self, position: int, rows: Int64, number: int, critical: Bool, of_gpu: bool) -> None:
+    def _process(self, position: int, rows: Int64, number: int, critical: Bool, of_gpu: bool) -> int:
         trace = self.overlay.trace.ranks[position]
         events = trace.events
         of_rank = f"rank {trace.rank} " if len(self.overlay.trace.ranks) > 1 else ""
@@ -154,6 +158,16 @@ class _Export:
                 self._lane(
                     position, of_thread[events.category[of_thread] == category], process, f"{name}, {what}", critical
                 )
+
+        return process
+
+    def _queues(self, process: int, trace: RankTrace, device: int, offset: int) -> None:
+        """How much work each stream of a GPU had been asked for and had not begun."""
+        queues = queue_lengths(trace)
+        rows = np.flatnonzero(queues.device == device)
+        columns = (queues.at[rows] + offset, queues.stream[rows], queues.length[rows])
+        for at, stream, length in zip(*(column.tolist() for column in columns), strict=True):
+            self.events.counter(process, at, f"queue of stream {stream}:", {"waiting": length})
 
     def _lane(self, position: int, rows: Int64, process: int, name: str, critical: Bool) -> None:
         if not len(rows):

@@ -26,7 +26,7 @@ from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
 from dask_efficiency.critical_paths.torch.stalls import stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, Straggler, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Straggler, verdict
 from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -327,7 +327,7 @@ class TorchPathValues:
         np.add.at(by_cause, late.cause[mine], late.waits[mine])
         seconds = int(waits.caused[position]) / 1e9
         share = seconds / (self.window_seconds * (len(waits) - 1))
-        return Straggler(self.job.straggler, Cause(int(by_cause.argmax())).label, share, seconds)
+        return Straggler(self.job.straggler, REASONS[Cause(int(by_cause.argmax()))], share, seconds)
 
     def overlay(self) -> Overlay:
         """What is drawn on top of the trace."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.critical_paths.kinds import Kind
+from dask_efficiency.critical_paths.torch.lateness import Cause
 
 #: By what a sentence calls it: the kinds that one measure helps against, and that measure. ``{}`` is the name that
 #: takes most of it.
@@ -31,6 +32,15 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "loading data": ((Kind.DATA_LOADING,), "more workers of the data loader, or batches that are fetched ahead{}"),
 }
 
+#: By what a straggler did more of than the others, why it was late.
+REASONS = {
+    Cause.LATE_START: "it started late",
+    Cause.COMPUTE: "it computed for longer",
+    Cause.DATA_LOADING: "it loaded data for longer",
+    Cause.COMMUNICATION: "it exchanged data for longer",
+    Cause.UNKNOWN: "for no reason that was recorded",
+}
+
 #: The same of a trace without work on a GPU.
 ON_CPU_ONLY = "on the CPU", "faster operators{}"
 
@@ -54,8 +64,8 @@ class Straggler:
     """The rank that made the others wait most."""
 
     rank: int
-    #: What it spent more time on than they did, as a sentence has it.
-    cause: str
+    #: Why, of :data:`REASONS`.
+    reason: str
     #: How long the others waited for it, in sum, as a share of all ranks' time.
     share: float
     seconds: float
@@ -106,7 +116,7 @@ def verdict(
     late = ""
     if straggler is not None and straggler.share >= WORTH_SAYING:
         waited = f"{_length(straggler.seconds)}, {_share(straggler.share, 1.0)} of their time"
-        late = f", and rank {straggler.rank} kept the others waiting for {waited} ({straggler.cause})"
+        late = f", and rank {straggler.rank} kept the others waiting for {waited} ({straggler.reason})"
     return f"{took}, {_share(seconds, window)} of it {said}{late}: what helps most is {advice.format(longest)}"
 
 
