@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,9 @@ WORTH_NAMING, BETWEEN = 0.05, 0.5
 
 #: From this share of all ranks' time on, waiting for one rank is said.
 WORTH_SAYING = 0.02
+
+#: A single call that takes most of a window, and asks for no work.
+_SETS_UP = re.compile(r"(cuda|hip|cu(?=[A-Z]))(?!.*(Launch|Memcpy|Memset|Malloc|Free|Synchronize))")
 
 #: A longer name is cut.
 MAX_NAME = 60
@@ -111,7 +115,10 @@ def verdict(
     if not has_gpu and CAUSES[cause][0][0] is Kind.COMPUTE_CPU:
         said, advice = ON_CPU_ONLY
     longest, between = _longest(names.get(cause, {}), window), names.get(cause, {}).get(NOBODY, 0.0)
-    if between > BETWEEN * window:
+    call = next((name for name, most in names.get(cause, {}).items() if most > BETWEEN * window), "")
+    if _SETS_UP.match(call):
+        advice = "to look at a later step, as the first calls of a process set the GPU up{}"
+    elif between > BETWEEN * window:
         advice = f"less Python, as {_share(between, window)} of the window is between operators{_COMPILED * has_gpu}"
     late = ""
     if straggler is not None and straggler.share >= WORTH_SAYING:

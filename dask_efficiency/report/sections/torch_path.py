@@ -31,6 +31,11 @@ from dask_efficiency.trace.tables import MISSING
 #: A share that is not worth a sentence, nor a row of its own.
 HARDLY = 0.001
 
+#: Stands for time of a thread in no event.
+BETWEEN = "(between operators: Python, or nothing recorded)"
+
+_KERNEL = re.compile(r"^void |<|^nccl")
+
 #: Rows of a table of ranks or of steps.
 MAX_RANKS, MAX_STEPS = 16, 12
 
@@ -125,9 +130,14 @@ def _readable(seconds: Mapping[str, float]) -> dict[str, float]:
     """Names as people read them; those that then look the same are one."""
     found: dict[str, float] = {}
     for name, value in seconds.items():
-        shown = "(between operators: Python, or nothing recorded)" if name == NOBODY else name_of(kernel_name(name))
+        shown = BETWEEN if name == NOBODY else shown_name(name)
         found[shown] = found.get(shown, 0.0) + value
     return found
+
+
+def shown_name(name: str) -> str:
+    """A kernel's name without types and namespaces; an operator's as it is."""
+    return name_of(kernel_name(name) if _KERNEL.search(name) else name)
 
 
 def by_rank(path: TorchPathValues) -> Section:
@@ -148,7 +158,7 @@ def longest(path: TorchPathValues) -> Section:
     )
     shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
     table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
-    return section("Longest path", said, table, narrow=True)
+    return section("Longest path", said, table)
 
 
 def stalled(path: TorchPathValues) -> Section:
@@ -168,7 +178,7 @@ def stalled(path: TorchPathValues) -> Section:
         for name, row in list(worth.items())[:TOP_NAMES]
     )
     heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")
-    return section("Stalls for memory and data", Table(heads, rows), narrow=True)
+    return section("Stalls for memory and data", Table(heads, rows))
 
 
 def _window_of_chosen(path: TorchPathValues) -> float:
@@ -291,7 +301,7 @@ def improvements(path: TorchPathValues) -> Section:
     """What leaving something out would save, and what the names that take longest would if they were faster."""
     found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
-        shown = f"{name_of(kernel_name(name))}, {TRIED_FACTOR:g} times as fast"
+        shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
         found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
     worth = {
         name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds
