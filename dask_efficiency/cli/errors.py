@@ -22,10 +22,11 @@ def one_line_errors(kind: type[click.ClickException] = click.ClickException) -> 
 
 @contextmanager
 def unknown_names() -> Iterator[None]:
-    """The same of a name that a trace does not have, which says what there is."""
+    """The same of a name or rank that a trace does not have, which says what there is."""
+    from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
     from dask_efficiency.trace.errors import UnknownNameError
 
     try:
         yield
-    except UnknownNameError as error:
+    except (UnknownNameError, UnknownRankError, UnknownAnnotationError) as error:
         raise click.ClickException(str(error)) from error
