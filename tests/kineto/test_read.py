@@ -157,8 +157,8 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
         (b"  \n", "the file is empty, at character 3"),
         (b"\x7fELF\x00\xff\xfe", "no JSON, at character 0"),
         (b"true", "no JSON, at character 0"),
-        (b"{}", "no traceEvents"),
-        (b'{"schemaVersion": 1}', "no traceEvents"),
+        (b"{}", "there is no traceEvents in it"),
+        (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
         (b'{"traceEvents": {}}', "[ is expected, at character 16"),
         (b'{"traceEvents": [{"ph": "X",}]}', "at character 28"),
         (b'{"traceEvents": [{"ph": "X"} {"ph": "X"}]}', ", or ] is expected, at character 29"),
@@ -282,5 +282,5 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
     if is_trace:
         check(read(text, block=block), text)
         return
-    with pytest.raises(KinetoFileError, match="at character|no traceEvents"):
+    with pytest.raises(KinetoFileError, match="at character"):
         read(text, block=block)
