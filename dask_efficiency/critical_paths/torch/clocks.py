@@ -62,7 +62,7 @@ def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
     offset = _first_offsets(used, ranks)
     for _ in range(_MAX_ROUNDS):
         remains = _remaining(used, offset)
-        change = np.array([_median(remains[used.rank == rank]) for rank in range(ranks)])
+        change = np.array([_median(remains[used.rank == rank]) for rank in range(ranks)], np.int64)
         offset += change
         if not change.any():
             break

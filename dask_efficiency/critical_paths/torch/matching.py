@@ -55,7 +55,7 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
             np.flatnonzero((number == group) & ~np.isin(part.kind, POINT_TO_POINT))
             for part, number in zip(parts, groups.numbers, strict=True)
         ]
-        matched.append(_match_group(parts, rows, group, left_out, is_named=group in groups.named))
+        matched.append(_match_group(parts, rows, group, left_out, is_ordered=group in groups.ordered))
     collectives = _numbered(matched)
     offset = align_clocks(_arrivals(parts, collectives), hosts_of(trace)).offset
     pairs = _match_pairs(parts, groups.numbers, offset, left_out)
@@ -70,7 +70,7 @@ def _match_group(
     group: int,
     left_out: Counter[str],
     *,
-    is_named: bool,
+    is_ordered: bool,
 ) -> _Rows:
     """The collectives of one group, numbered by their place in the order of the rank that has most of them."""
     ranks = [rank for rank, own in enumerate(rows) if len(own)]
@@ -83,7 +83,7 @@ def _match_group(
     for rank in ranks:
         place = np.arange(len(rows[rank]))
         if rank != reference:
-            place = places(orders[reference], orders[rank], one_group=is_named)
+            place = places(orders[reference], orders[rank], one_group=is_ordered)
         columns = place, np.full(len(place), rank), rows[rank], np.full(len(place), group)
         found.append(np.stack(columns, axis=1)[place != NOWHERE].astype(np.int64))
         left_out[DIFFERENT] += int((place == NOWHERE).sum())

@@ -19,8 +19,8 @@ class ProcessGroups:
     #: Names, which are not unique: groups of one name whose members differ are different groups. Where a trace does not
     #: name the groups of kernels, each stream counts as one, and on the CPU each library.
     names: tuple[str, ...]
-    #: Those that the trace names, so that their ranks do the same in the same order.
-    named: frozenset[int]
+    #: Those whose ranks are taken to do the same in the same order: all but streams, which groups may share.
+    ordered: frozenset[int]
     #: By rank the group of each row of its :class:`Communication`.
     numbers: tuple[Int64, ...]
 
@@ -31,7 +31,7 @@ def process_groups(trace: KinetoTrace, parts: Sequence[Communication]) -> Proces
     # A stream's number means the same on all ranks if all use the same ones; otherwise its place among them has to do.
     alike = len({used for used in streams if used}) <= 1
     known: dict[tuple[str, tuple[int, ...]], int] = {}
-    named = set()
+    ordered = set()
     numbers = []
     for rank, part, used in zip(trace.ranks, parts, streams, strict=True):
         number = np.empty(len(part), np.int64)
@@ -41,10 +41,10 @@ def process_groups(trace: KinetoTrace, parts: Sequence[Communication]) -> Proces
             mine = (part.group == group) & (part.stream == stream) & (annotation == name)
             found = known.setdefault(_key(rank, group, place, name), len(known))
             number[mine] = found
-            if group != MISSING:
-                named.add(found)
+            if group != MISSING or stream == MISSING:
+                ordered.add(found)
         numbers.append(number)
-    return ProcessGroups(tuple(name for name, _ in known), frozenset(named), tuple(numbers))
+    return ProcessGroups(tuple(name for name, _ in known), frozenset(ordered), tuple(numbers))
 
 
 def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str, tuple[int, ...]]:

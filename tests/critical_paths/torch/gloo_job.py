@@ -28,7 +28,7 @@ STEPS = 6
 #: How late; a step without takes some tens of milliseconds.
 _SECONDS = 0.5
 #: What rank 0 sends: as much as takes about as long.
-_MESSAGES = 60
+MESSAGES = 60
 _ELEMENTS = 4_000_000
 
 
@@ -85,13 +85,13 @@ def _train(rank: int, step: int, batch: torch.Tensor, messages: torch.Tensor) ->
     until = time.monotonic() + _SECONDS * ((step, rank) == COMPUTE)
     # The neighbour has asked for the messages before, and does not wait for them.
     neighbour = (step, (rank - 1) % RANKS) == COMMUNICATION
-    awaited = [dist.irecv(messages, rank - 1) for _ in range(_MESSAGES)] if neighbour else []
+    awaited = [dist.irecv(messages, rank - 1) for _ in range(MESSAGES)] if neighbour else []
     weights = torch.ones(512, 512)
     weights @ weights
     while time.monotonic() < until:
         weights @ weights
     if (step, rank) == COMMUNICATION:
-        for _ in range(_MESSAGES):
+        for _ in range(MESSAGES):
             dist.send(messages, rank + 1)
     dist.all_reduce(batch)
     for one in awaited:
