@@ -42,6 +42,11 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
     help="Events of the CPU with this regular expression in their names load data.",
 )
 @click.option(
+    "--execution-trace",
+    metavar="FILE",
+    help="The execution trace (PyTorch's or Chakra's) recorded beside the only file: which data operators need.",
+)
+@click.option(
     "--what-if",
     "speed_up",
     multiple=True,
@@ -62,6 +67,7 @@ def command(
     instance: int | tuple[int, int] | None,
     rank: int | None,
     data_loading: tuple[str, ...],
+    execution_trace: str | None,
     speed_up: dict[str, float],
     without: tuple[str, ...],
     chrome: str | None,
@@ -83,7 +89,7 @@ def command(
     if (whole or all_edges) and chrome is None:
         raise click.UsageError("--whole and --all-edges need --chrome FILE")
     with one_line_errors(), unknown_names():
-        recorded = _found(files, annotation, instance, rank, data_loading)
+        recorded = _found(files, annotation, instance, rank, data_loading, execution_trace)
         changed = recorded.what_if(speed_up=speed_up, without=without) if speed_up or without else None
         path = changed or recorded
         if chrome is not None:
@@ -117,16 +123,17 @@ def _found(
     instance: int | tuple[int, int] | None,
     rank: int | None,
     data_loading: tuple[str, ...],
+    execution_trace: str | None,
 ) -> TorchCriticalPath:
     from dask_efficiency.kineto.load import load_kineto
     from dask_efficiency.results import load_path, torch_critical_path
 
     saved = _look(files)
     if saved is not None:
-        if annotation or instance is not None or rank is not None or data_loading:
+        if annotation or instance is not None or rank is not None or data_loading or execution_trace:
             raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
         return load_path(saved)
-    trace = load_kineto(files[0] if len(files) == 1 else list(files))
+    trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
     return torch_critical_path(trace, annotation=annotation, instance=instance, rank=rank, data_loading=data_loading)
 
 

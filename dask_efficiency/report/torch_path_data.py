@@ -25,6 +25,7 @@ def to_dict(path: TorchPathValues) -> dict[str, Any]:
         **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
         "inferred_seconds": path.inferred_seconds,
         "inferred_edges": path.inferred_edges,
+        "data_floor_seconds": None if path.graph.trace.execution is None else path.data_flow().floor_seconds,
         "changes": list(path.changes),
         "stragglers": _stragglers(path),
         "waits": _waits(path),

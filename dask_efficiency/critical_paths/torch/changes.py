@@ -13,6 +13,7 @@ from dask_efficiency.critical_paths.torch.meetings import Meetings, meetings_of
 from dask_efficiency.critical_paths.torch.retime import Waits, earliest, topological, unexplained_ns
 from dask_efficiency.critical_paths.torch.shifted import shifted_trace
 from dask_efficiency.critical_paths.torch.speeds import Changes, factors, gone
+from dask_efficiency.critical_paths.torch.walked import walked_waits
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 
@@ -35,6 +36,14 @@ class Rewired:
     edges: Edges
     #: Nanoseconds before which an edge's target cannot be, from its source.
     lag: Int64
+    #: Other nodes that waited, and for which; see :func:`walked_waits`.
+    source: Int64
+    target: Int64
+
+
+def as_it_was(graph: TorchGraph) -> Rewired:
+    """The edges of a graph without a change."""
+    return Rewired(graph.edges, lags(graph), *walked_waits(graph))
 
 
 def lags(graph: TorchGraph) -> Int64:
@@ -54,15 +63,21 @@ def lags(graph: TorchGraph) -> Int64:
     return found
 
 
-def with_changes(graph: TorchGraph, changes: Changes) -> Rewired:
+def with_changes(graph: TorchGraph, was: Rewired, changes: Changes) -> Rewired:
     """The edges of a graph that are shorter, without those that nothing waits for any more."""
-    share, kept = factors(graph, changes), ~gone(graph, changes)
-    edges = replace(graph.edges, weight=_times(graph.edges.weight, share)).take(kept)
-    return Rewired(edges, _times(lags(graph), share)[kept])
+    edges, share = was.edges, factors(graph, changes)
+    kept = ~gone(graph, changes, edges.source, edges.target) | (edges.kind != EdgeKind.SYNC)
+    others = ~gone(graph, changes, was.source, was.target)
+    shorter = replace(edges, weight=_times(edges.weight, share)).take(kept)
+    return Rewired(shorter, _times(was.lag, share)[kept], was.source[others], was.target[others])
 
 
 def with_edges(
-    graph: TorchGraph, add: Iterable[tuple[int, int, int]], remove: Iterable[int], reweight: Mapping[int, int]
+    graph: TorchGraph,
+    was: Rewired,
+    add: Iterable[tuple[int, int, int]],
+    remove: Iterable[int],
+    reweight: Mapping[int, int],
 ) -> Rewired:
     """The edges of a graph with some more, some fewer, and some of another weight.
 
@@ -78,7 +93,7 @@ def with_edges(
     ValueError
         If there is no such node or edge, or a weight is negative.
     """
-    edges, lag = graph.edges, lags(graph)
+    edges, lag = was.edges, was.lag.copy()
     weight = edges.weight.copy()
     for edge, ns in reweight.items():
         place = _position(edge, len(edges), "edge")
@@ -100,7 +115,7 @@ def with_edges(
     }
     old = replace(edges, weight=weight).take(kept).columns()
     joined = Edges(**{name: np.concatenate([old[name], columns[name].astype(old[name].dtype)]) for name in old})
-    return Rewired(joined, np.concatenate([lag[kept], new[:, 2]]))
+    return Rewired(joined, np.concatenate([lag[kept], new[:, 2]]), was.source, was.target)
 
 
 def _position(number: int, length: int, what: str) -> int:
@@ -115,13 +130,13 @@ def _weight(ns: int) -> int:
     return int(ns)
 
 
-def retimed(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
+def retimed(job: Job, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
     """The graphs of a job as they would be with other edges.
 
     Parameters
     ----------
-    changed
-        By graph, its edges as they are to be.
+    was, changed
+        By graph, its edges as they were, and as they are to be.
 
     Returns
     -------
@@ -137,7 +152,7 @@ def retimed(job: Job, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
     base = np.concatenate([[0], np.cumsum([len(graph.nodes) for graph in job.graphs])]).astype(np.int64)
     nodes = int(base[-1])
     at = np.concatenate([graph.nodes.at + shift for graph, shift in zip(job.graphs, job.offset, strict=True)])
-    before = _joined([Rewired(graph.edges, lags(graph)) for graph in job.graphs], base)
+    before = _joined(was, base)
     after = _joined(changed, base)
     meetings = meetings_of(job.graphs, job.position, base, at, job.arrivals)
     share = meetings.share(nodes, before, after)
@@ -176,10 +191,11 @@ def _met(meetings: Meetings, nodes: int) -> Int64:
 
 
 def _joined(parts: Sequence[Rewired], base: Int64) -> Waits:
+    each = list(zip(parts, base.tolist(), strict=False))
     return Waits(
-        np.concatenate([part.edges.source + first for part, first in zip(parts, base.tolist(), strict=False)]),
-        np.concatenate([part.edges.target + first for part, first in zip(parts, base.tolist(), strict=False)]),
-        np.concatenate([part.lag for part in parts]),
+        np.concatenate([*(p.edges.source + first for p, first in each), *(p.source + first for p, first in each)]),
+        np.concatenate([*(p.edges.target + first for p, first in each), *(p.target + first for p, first in each)]),
+        np.concatenate([*(part.lag for part in parts), *(np.zeros_like(part.source) for part in parts)]),
     )
 
 

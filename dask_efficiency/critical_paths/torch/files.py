@@ -14,6 +14,7 @@ from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, R
 from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
 from dask_efficiency.critical_paths.torch.ranks import job_ranks
 from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
 from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
 from dask_efficiency.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.trace.tables import MISSING, Texts
@@ -53,6 +54,9 @@ def _columns(path: TorchPathValues) -> Iterator[tuple[str, Mapping[str, NDArray[
         names = Texts.of(rank.names)
         yield f"ranks/{number}/names", {"block": names.block}
         yield f"ranks/{number}/name_offsets", {"offsets": names.offsets}
+        if rank.execution is not None:
+            yield f"executions/{number}/nodes", rank.execution.nodes.columns()
+            yield f"executions/{number}/dependencies", rank.execution.dependencies.columns()
     for number, graph in enumerate(path.graphs):
         yield f"graphs/{number}/nodes", graph.nodes.columns()
         yield f"graphs/{number}/edges", graph.edges.columns()
@@ -81,6 +85,9 @@ def _description(path: TorchPathValues) -> dict[str, Any]:
                 "groups": {name: list(members) for name, members in rank.groups.items()},
                 "about": dict(rank.about),
                 "left_out": dict(rank.left_out),
+                "execution": None
+                if rank.execution is None
+                else {"path": rank.execution.path, "names": list(rank.execution.names)},
             }
             for rank in path.trace.ranks
         ],
@@ -156,7 +163,25 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
         groups=_groups(archive, archive.part(described, "groups", dict, "ranks")),
         about=archive.part(described, "about", dict, "ranks"),
         left_out=archive.part(described, "left_out", dict, "ranks"),
+        execution=_execution(archive, number, described.get("execution")),
     )
+
+
+def _execution(archive: Archive, number: int, described: Any) -> ExecutionTrace | None:
+    if described is None:
+        return None
+    if not isinstance(described, dict):
+        raise PathFileError(f"'ranks.execution' is {described!r:.80}; expected dict or none")
+    where = f"executions/{number}"
+    names = archive.all_of("ranks.execution.names", archive.part(described, "names", list, "ranks.execution"), str)
+    nodes = ExecutionNodes(**archive.columns(f"{where}/nodes", ExecutionNodes.dtypes()))
+    dependencies = DataDependencies(**archive.columns(f"{where}/dependencies", DataDependencies.dtypes()))
+    _check(f"{where}/nodes/name", nodes.name, len(names))
+    _check(f"{where}/nodes/parent", nodes.parent, len(nodes), missing=True)
+    _check(f"{where}/dependencies/producer", dependencies.producer, len(nodes))
+    _check(f"{where}/dependencies/reader", dependencies.reader, len(nodes))
+    path = archive.part(described, "path", str, "ranks.execution")
+    return ExecutionTrace(path, nodes, dependencies, tuple(names))
 
 
 def _threads(listed: list[Any]) -> dict[tuple[int, int], str]:

@@ -12,8 +12,9 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
 from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.changes import Job, Rewired, retimed, with_changes, with_edges
+from dask_efficiency.critical_paths.torch.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.critical_paths.torch.chrome import Overlay
+from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
 from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.lateness import Cause
@@ -288,6 +289,22 @@ class TorchPathValues:
         """How much work each stream of the chosen rank's GPUs had been asked for and had not begun, over time."""
         return queue_lengths(self.graph.trace)
 
+    def data_flow(self) -> DataFlow:
+        """When the chosen rank's operators could have begun, had they waited for their data alone.
+
+        Returns
+        -------
+        DataFlow
+            ``floor_seconds`` is the time that data alone need; ``operators.to_frame()`` and ``earlier_seconds`` say
+            which operators could run earlier.
+
+        Raises
+        ------
+        ValueError
+            If no execution trace was read beside the trace: ``load_kineto(..., execution_trace="et.json")``.
+        """
+        return data_flow(self.graph.trace, self.graph.region)
+
     def stalls(self) -> dict[str, Stall]:
         """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
         found: dict[str, Stall] = {}
@@ -360,13 +377,21 @@ class TorchPathValues:
             If a factor is no number above 0, or there is no such thing to leave out.
         """
         changes = self._changes(speed_up, without)
-        return self._of_changed([with_changes(graph, changes) for graph in self.graphs], changes.in_words())
+        return self._of_changed(self._with(changes), changes.in_words())
 
     def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
         """By how many seconds the window is shorter with changes, which are those of :meth:`what_if`."""
         changes = self._changes(speed_up, without)
-        again = retimed(self._as_job(), [with_changes(graph, changes) for graph in self.graphs])
+        again = retimed(self._as_job(), self._as_it_was, self._with(changes))
         return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
+
+    @cached_property
+    def _as_it_was(self) -> list[Rewired]:
+        return [as_it_was(graph) for graph in self.graphs]
+
+    def _with(self, changes: Changes) -> list[Rewired]:
+        each = zip(self.graphs, self._as_it_was, strict=True)
+        return [with_changes(graph, was, changes) for graph, was in each]
 
     def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> Changes:
         changes = Changes(speed_up or {}, without if isinstance(without, str) else tuple(without))
@@ -405,20 +430,20 @@ class TorchPathValues:
             If there is no such node or edge, or an edge is to weigh less than nothing.
         """
         more, fewer, other = list(add), list(remove), dict(reweight or {})
-        changed = with_edges(
+        changed = list(self._as_it_was)
+        changed[self.chosen] = with_edges(
             self.graph,
+            self._as_it_was[self.chosen],
             [(source, target, round(seconds * 1e9)) for source, target, seconds in more],
             fewer,
             {edge: round(seconds * 1e9) for edge, seconds in other.items()},
         )
-        as_it_was = [with_changes(graph, Changes()) for graph in self.graphs]
-        as_it_was[self.chosen] = changed
         counts = {"more": len(more), "fewer": len(fewer), "of another weight": len(other)}
         said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return self._of_changed(as_it_was, f"With other edges ({said})" if said else "With no change")
+        return self._of_changed(changed, f"With other edges ({said})" if said else "With no change")
 
     def _of_changed(self, changed: Sequence[Rewired], said: str) -> Self:
-        graphs = retimed(self._as_job(), changed)
+        graphs = retimed(self._as_job(), self._as_it_was, changed)
         ranks = list(self.trace.ranks)
         for position, graph in zip(self._positions, graphs, strict=True):
             ranks[position] = graph.trace

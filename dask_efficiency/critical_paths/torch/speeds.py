@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.breakdown import is_communication
 from dask_efficiency.critical_paths.torch.calls import matching
@@ -99,12 +100,12 @@ def factors(graph: TorchGraph, changes: Changes) -> Float64:
     return found
 
 
-def gone(graph: TorchGraph, changes: Changes) -> Bool:
-    """By edge, whether nothing waits for it any more: those by which a call waits for the GPU."""
+def gone(graph: TorchGraph, changes: Changes, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
+    """By pair of nodes, whether the second does not wait for the first any more: a call for work on the GPU."""
     if "gpu-sync" not in changes.without:
-        return np.zeros(len(graph.edges), np.bool_)
-    on_cpu = ~on_gpu(graph)[graph.nodes.event[graph.edges.target]]
-    found: Bool = (graph.edges.kind == EdgeKind.SYNC) & on_cpu
+        return np.zeros(len(source), np.bool_)
+    works = on_gpu(graph)[graph.nodes.event]
+    found: Bool = works[source] & ~works[target]
     return found
 
 

@@ -95,7 +95,7 @@ def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Documen
 
 def sections(path: TorchPathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), stalled(path))
+    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
     return tuple(part for part in (*found, waits(path), steps(path), notes(path)) if part.blocks)
 
 
@@ -159,6 +159,29 @@ def longest(path: TorchPathValues) -> Section:
     shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
     table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
     return section("Longest path", said, table)
+
+
+def by_data(path: TorchPathValues) -> Section:
+    """The floor that data alone set, and the operators that could run earliest; where an execution trace was read."""
+    if path.graph.trace.execution is None:
+        return Section("")
+    flow = path.data_flow()
+    if not len(flow.operators):
+        return Section("")
+    earlier = np.nan_to_num(flow.earlier_seconds)
+    most = np.argsort(-earlier, kind="stable")[:TOP_NAMES]
+    said = (
+        f"The longest chain of operators that need one another's data takes {format_seconds(flow.floor_seconds)}: with "
+        "the same operators, no order of them is over sooner."
+    )
+    scale = time_scale(float(earlier.max(initial=0.0)))
+    rows = tuple(
+        (shown_name(flow.execution.names[flow.operators.name[row]]), scale.text(scale.steps(float(earlier[row]))))
+        for row in most.tolist()
+        if earlier[row] >= HARDLY * path.window_seconds
+    )
+    table = Table(("operators that could begin earlier", f"by, {scale.unit}"), rows)
+    return section("What data alone need", said, table)
 
 
 def stalled(path: TorchPathValues) -> Section:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from dask_efficiency import TorchCriticalPath, load_kineto, torch_critical_path
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.kineto.trace import Category, Events, RankTrace
+from dask_efficiency.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
+from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
 
 TESTS = Path(__file__).parents[2]
 RECORDED = {
@@ -27,6 +31,30 @@ def recorded(name: str) -> TorchCriticalPath:
     """The path of a recorded trace."""
     asked = {"annotation": ALEX, "instance": 1} if name == "simple_add" else {}
     return torch_critical_path(load_kineto(RECORDED[name]), **asked)
+
+
+@cache
+def with_execution() -> TorchCriticalPath:
+    """A recorded trace beside which three operators say what they read: the third needs the first one only."""
+    (rank,) = recorded("h100").trace.ranks
+    events = rank.events
+    operators = np.flatnonzero(events.category == Category.OPERATOR)
+    operators = operators[np.argsort(events.start[operators], kind="stable")]
+    rows = operators[[0, len(operators) // 2, -1]]
+    record_function = np.full(len(events), -1, np.int64)
+    record_function[rows] = [1, 2, 3]
+    rank = replace(rank, events=replace(events, record_function=record_function))
+    nodes = ExecutionNodes.from_columns(
+        {
+            "number": [1, 2, 3],
+            "name": [0, 1, 2],
+            "record_function": [1, 2, 3],
+            "operator": [True] * 3,
+            "on_device": [False] * 3,
+        }
+    )
+    execution = ExecutionTrace("et.json", nodes, DataDependencies(np.array([0]), np.array([2])), ("a", "b", "c"))  # type: ignore[arg-type]
+    return torch_critical_path(KinetoTrace((replace(rank, execution=execution),)))
 
 
 def two_kernels(*, data_loading: tuple[str, ...] = ()) -> TorchGraph:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dask_efficiency import TorchCriticalPath, load_path, load_trace
 from dask_efficiency.critical_paths.torch.files import PathFileError
 from dask_efficiency.trace.files import TraceFileError
-from tests.critical_paths.torch.samples import recorded
+from tests.critical_paths.torch.samples import recorded, with_execution
 
 
 def assert_same(one: Any, other: Any, name: str = "path") -> None:
@@ -44,6 +44,13 @@ def test_a_path_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
     assert isinstance(loaded, TorchCriticalPath)
     assert_same(recorded(name), loaded)
     assert repr(loaded) == repr(recorded(name))
+
+
+def test_what_operators_read_is_kept(tmp_path: Path) -> None:
+    with_execution().save(tmp_path / "step.path")
+    loaded = load_path(tmp_path / "step.path")
+    assert_same(with_execution(), loaded)
+    assert loaded.data_flow().floor_seconds == with_execution().data_flow().floor_seconds > 0
 
 
 def test_a_changed_path_is_loaded_and_can_be_changed_again() -> None:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from dask_efficiency import TorchCriticalPath
+from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.sections import torch_path as sections
 from dask_efficiency.report.sections.document import Along
 from dask_efficiency.report.terminal.plain import plain
-from tests.critical_paths.torch.samples import recorded
+from tests.critical_paths.torch.samples import recorded, with_execution
 from tests.report.samples import HOSTILE_NAMES
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
@@ -77,6 +78,16 @@ def test_clocks_that_are_apart_are_said_to_be() -> None:
     offset[1] = -3_000_000
     shifted = replace(path, job=replace(path.job, clocks=replace(path.job.clocks, offset=offset)))
     assert "Clocks of ranks were up to 3.0 ms apart" in " ".join(sections.notes(shifted).lines)
+
+
+def test_what_data_alone_need_is_said_where_it_was_recorded() -> None:
+    path = with_execution()
+    found = sections.by_data(path)
+    flow = path.data_flow()
+    assert f"takes {format_seconds(flow.floor_seconds)}: with the same operators" in found.lines[0]
+    assert {row[0] for row in found.rows} <= {"b", "c"}
+    assert found.rows
+    assert not sections.by_data(recorded("h100")).blocks
 
 
 def test_what_would_help_is_worked_out_and_sorted() -> None:
