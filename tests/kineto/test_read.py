@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,7 @@ CATEGORIES = ["cpu_op", "Operator", "user_annotation", "cuda_runtime", "Runtime"
 CATEGORIES += ["gpu_memset", "cuda_sync", "gpu_user_annotation", "python_function", "Trace", None]
 ARGUMENTS = ["correlation", "External id", "external id", "cbid", "device", "stream", "bytes", "Sequence number"]
 ARGUMENTS += ["wait_on_stream", "wait_on_cuda_event_record_corr_id", "Group size", "In msg nelems"]
-lanes = st.integers(-1, 9) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None])
+lanes = st.integers(-1, 9) | st.integers(0, 1 << 64) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None, []])
 events = st.fixed_dictionaries(
     {"ph": st.sampled_from("XXXXXMsf"), "cat": st.sampled_from(CATEGORIES), "ts": times, "dur": times},
     optional={
@@ -284,3 +285,35 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
         return
     with pytest.raises(KinetoFileError, match="at character"):
         read(text, block=block)
+
+
+class Counted(io.BytesIO):
+    """Counts the bytes that are asked for."""
+
+    asked = 0
+
+    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+        self.asked += size or 0
+        return super().read(size)
+
+
+def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> None:
+    file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
+    with pytest.raises(KinetoFileError, match="at character 23"):
+        read_rank(file, "rank.json", block=1024)
+    assert file.asked <= 4 * 1024
+
+
+def test_a_file_is_never_in_memory_as_a_whole() -> None:
+    said = {"Call stack": "train.py(7): step;" * 60, "External id": 1}
+    text = events_of(*(event(ts=number, args=said) for number in range(10_000)), after={"a": 1}).encode()
+    file = io.BytesIO(gzip.compress(text, 1))
+    tracemalloc.start()
+    try:
+        trace = read_rank(file, "rank.json.gz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    columns = sum(column.nbytes for column in trace.events.columns().values())
+    assert len(trace.events) == 10_000
+    assert peak - 3 * columns < len(text) / 2
