@@ -84,9 +84,9 @@ class Plan:
             begin = [max(found[-1]) + after + UPDATE for after in leaving]
         return found
 
-    def recordings(self) -> list[Recording]:
+    def recordings(self, host: str = "") -> list[Recording]:
         """As gloo would do it: the main thread waits for another one."""
-        ranks = [Recording(rank, offset) for rank, offset in enumerate(self.offsets)]
+        ranks = [Recording(rank, offset, host) for rank, offset in enumerate(self.offsets)]
         for step, (computing, leaving, arrivals) in enumerate(
             zip(self.computing, self.leaving, self.arrivals, strict=True)
         ):

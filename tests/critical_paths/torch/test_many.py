@@ -59,7 +59,7 @@ def test_each_step_is_with_the_rank_that_computed_longest(plan: Plan):
 
 def test_after_the_last_arrival_it_is_communication_and_before_it_what_the_last_rank_did():
     plan = Plan((0, 0), ((30 * MILLISECOND, 5 * MILLISECOND),), ((2 * MILLISECOND, 3 * MILLISECOND),))
-    stretches, *_ = tiled(job(plan.recordings()))
+    stretches, *_ = tiled(job(plan.recordings(host="one")))
     lasts = (stretches.stop - stretches.start) // MILLISECOND
     found = list(zip((KINDS[kind] for kind in stretches.kind), stretches.rank.tolist(), lasts.tolist(), strict=True))
     assert found == [(Kind.COMPUTE_CPU, 0, 30), (Kind.GPU_COMMUNICATION, 1, 3), (Kind.COMPUTE_CPU, 1, 0)]
