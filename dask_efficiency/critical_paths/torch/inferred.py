@@ -46,7 +46,7 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     Returns
     -------
     Edges
-        Of kind SYNC, weight 0, all marked as inferred, each from an earlier node to a later one; none if the trace has
+        Of kind SYNC, weight 0, all marked as inferred, and none that goes back in time; none at all if the trace has
         synchronisation events.
 
     References
@@ -73,7 +73,8 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
             targets.append(starts[held_back])
     source = np.concatenate(sources) if sources else np.empty(0, np.int32)
     target = np.concatenate(targets) if targets else np.empty(0, np.int32)
-    forward = (source != MISSING) & (source < target)
+    forward = (source != MISSING) & (target != MISSING)
+    forward[forward] = nodes.at[source[forward]] <= nodes.at[target[forward]]
     pairs = np.unique(np.stack([source[forward], target[forward]], axis=1), axis=0)
     return Edges.from_columns(
         {
@@ -179,7 +180,7 @@ def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
     stream = enqueued.stream_of(works)
     waiting = enqueued.unfinished(stream, events.start[calls])
     works, calls, stream = (column[waiting >= MIN_FULL_QUEUE] for column in (works, calls, stream))
-    ended = enqueued.last_ended_of(stream, events.stop[calls])
+    ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
     known = ended != MISSING
     known[known] = events.stop[ended[known]] > events.start[calls[known]]
     return Waits(ended[known], calls[known])
@@ -204,19 +205,23 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Wa
     recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
     meant = enqueued.used_by(process, thread, recorded_at)
-    work = enqueued.last_of_each(meant, recorded_at)
     held_back = enqueued.next_of_thread(process, thread, at, meant)
+    began = np.where(held_back != MISSING, events.start[held_back], 0)
+    work = enqueued.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
-    likely[likely] = events.stop[work[likely]] <= events.start[held_back[likely]]
     yield Waits(work[likely], held_back[likely])
     # Otherwise what ended last before the thread's next work.
     calls, at = calls[~likely], at[~likely]
     held_back = enqueued.next_of_thread(process[~likely], thread[~likely], at, np.full(len(calls), MISSING))
     calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
-    work = enqueued.last_ended(at, events.start[held_back], other_than=enqueued.stream_of(held_back))
-    known = work != MISSING
-    known[known] = events.device[work[known]] == events.device[held_back[known]]
-    yield Waits(work[known], held_back[known])
+    own, began = enqueued.stream_of(held_back), events.start[held_back]
+    last = np.full(len(calls), MISSING)
+    for stream in range(enqueued.streams):
+        work = enqueued.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
+        later = (work != MISSING) & (events.device[work] == events.device[held_back])
+        later &= (last == MISSING) | (events.stop[work] > events.stop[last])
+        last[later] = work[later]
+    yield Waits(last[last != MISSING], held_back[last != MISSING])
 
 
 def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
