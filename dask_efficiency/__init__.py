@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
+    from dask_efficiency.kineto.load import load_kineto
     from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
     from dask_efficiency.plugins.client.questions import NotRegisteredError
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
         CriticalPath,
         EfficiencyReport,
         RunTrace,
+        TorchCriticalPath,
         compare,
         compare_paths,
         critical_path,
+        load_path,
         load_report,
         load_trace,
+        torch_critical_path,
     )
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.minder.detector import load_minder
@@ -42,6 +46,7 @@ _HOMES = {
     "Finding": "dask_efficiency.straggler.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
     "RunTrace": "dask_efficiency.results",
+    "TorchCriticalPath": "dask_efficiency.results",
     "compare": "dask_efficiency.results",
     "compare_paths": "dask_efficiency.results",
     "critical_path": "dask_efficiency.results",
@@ -50,11 +55,14 @@ _HOMES = {
     "find_outliers": "dask_efficiency.straggler.outliers",
     "find_stragglers": "dask_efficiency.straggler.offline",
     "get_trace": "dask_efficiency.plugins.client.calls",
+    "load_kineto": "dask_efficiency.kineto.load",
     "load_minder": "dask_efficiency.straggler.minder.detector",
+    "load_path": "dask_efficiency.results",
     "load_report": "dask_efficiency.results",
     "load_trace": "dask_efficiency.results",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
+    "torch_critical_path": "dask_efficiency.results",
     "train_minder": "dask_efficiency.straggler.minder.train",
     "unregister": "dask_efficiency.plugins.client.calls",
 }
@@ -68,6 +76,7 @@ __all__ = [
     "Finding",
     "NotRegisteredError",
     "RunTrace",
+    "TorchCriticalPath",
     "__version__",
     "compare",
     "compare_paths",
@@ -77,11 +86,14 @@ __all__ = [
     "find_outliers",
     "find_stragglers",
     "get_trace",
+    "load_kineto",
     "load_minder",
+    "load_path",
     "load_report",
     "load_trace",
     "snapshot",
     "stragglers",
+    "torch_critical_path",
     "train_minder",
     "unregister",
 ]

@@ -165,6 +165,14 @@ def gpu(camera: Camera) -> None:
     camera.take_section("gpu.html", "GPUs", "gpu")
 
 
+def torch(camera: Camera) -> None:
+    """Eight ranks of one step, which the tests have."""
+    from dask_efficiency import load_kineto, torch_critical_path
+
+    torch_critical_path(load_kineto(DOCS.parent / "tests/data/kineto/dlrm")).to_html("torch.html")
+    camera.take_file("torch.html", "torch", height=1400)
+
+
 def live(camera: Camera) -> None:
     """The tab, the terminal and Prometheus, of the demo's workload."""
     from distributed import Client
@@ -249,6 +257,7 @@ PICTURES: dict[str, Callable[[Camera], None]] = {
     "stragglers": stragglers,
     "comparison": comparison,
     "gpu": gpu,
+    "torch": torch,
     "live": live,
 }
 

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import scheduler_options
+from dask_efficiency.cli.errors import one_line_errors, unknown_names
+from dask_efficiency.cli.options import scheduler_options, speed_ups
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
     from dask_efficiency.results import CriticalPath, RunTrace
-
-
-def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    found = {}
-    for value in values:
-        prefix, _, factor = value.rpartition("=")
-        try:
-            found[prefix] = float(factor)
-        except ValueError:
-            prefix = ""
-        if not prefix:
-            raise click.BadParameter(f"{value!r} is not a prefix and a factor such as 'read-parquet=2.0'")
-    return found
 
 
 @click.command("critical-path")
@@ -39,7 +25,7 @@ def _speed_ups(context: click.Context, parameter: click.Parameter, values: tuple
     "--what-if",
     "speed_up",
     multiple=True,
-    callback=_speed_ups,
+    callback=speed_ups,
     metavar="PREFIX=FACTOR",
     help="Run it again with these tasks so many times as fast, such as 'sum=2.0'.",
 )
@@ -89,7 +75,7 @@ def command(
     if speedups + (before is not None) + any(changes.values()) > 1:
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
     scope = {"target": target, "span": span}
-    with one_line_errors(), _unknown_names():
+    with one_line_errors(), unknown_names():
         found, changed = _paths(_recorded(source, connection), scope, changes)
         earlier = None if before is None else _paths(_recorded(before, connection), scope, {})[0]
         if chrome is not None:
@@ -164,13 +150,3 @@ def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Ite
     parts += [f"no {name}" for name in without]
     parts += [f"worker {name!r} as fast as the others" for name in repair]
     return f"With {' and '.join(parts)}"
-
-
-@contextmanager
-def _unknown_names() -> Iterator[None]:
-    from dask_efficiency.trace.errors import UnknownNameError
-
-    try:
-        yield
-    except UnknownNameError as error:
-        raise click.ClickException(str(error)) from error

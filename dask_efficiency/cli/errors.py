@@ -18,3 +18,15 @@ def one_line_errors(kind: type[click.ClickException] = click.ClickException) -> 
     # ImportError is how fsspec asks for the package that reads a kind of URL.
     except (OSError, ValueError, ImportError) as error:
         raise kind(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def unknown_names() -> Iterator[None]:
+    """The same of a name or rank that a trace does not have, which says what there is."""
+    from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
+    from dask_efficiency.trace.errors import UnknownNameError
+
+    try:
+        yield
+    except (UnknownNameError, UnknownRankError, UnknownAnnotationError) as error:
+        raise click.ClickException(str(error)) from error

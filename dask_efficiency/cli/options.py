@@ -28,6 +28,21 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
     return seconds
 
 
+def speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Factors by name, from options such as ``sum=2.0``."""
+    found = {}
+    for value in values:
+        name, _, factor = value.rpartition("=")
+        try:
+            found[name] = float(factor)
+        except ValueError:
+            name = ""
+        if not name:
+            what = (parameter.metavar or "NAME=FACTOR").partition("=")[0].lower()
+            raise click.BadParameter(f"{value!r} is not a {what} and a factor such as 'read-parquet=2.0'")
+    return found
+
+
 def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
     """How a scheduler is reached: given to the command as ``connection``.
 

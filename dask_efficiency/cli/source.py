@@ -41,6 +41,8 @@ class Kind(Enum):
     CSV = "a table of tasks", "`dask-efficiency stragglers {}` judges its workers"
     PARQUET = "a table of tasks (Parquet)", "`dask-efficiency stragglers {}` judges its workers"
     PAGE = "a page", "open it in a browser"
+    KINETO = "a trace of torch.profiler", "`dask-efficiency torch-critical-path {}` explains it"
+    TORCH_PATH = "a saved path of a torch trace", "`dask-efficiency torch-critical-path {}` shows it"
     CHROME = "a timeline", "open it in ui.perfetto.dev"
     OTHER = "of no kind that is known here", ""
 
@@ -81,6 +83,8 @@ def look_at(given: str) -> Source:
             return Source(given, Kind.PARQUET, given)
         if not _text(head).startswith("{"):
             return Source(given, _by_first_line(_text(head)), given)
+        if _is_kineto(_text(head)):  # they can be large
+            return Source(given, Kind.KINETO, given)
         content = _object(head + file.read())
     if content.get("type") == "Scheduler" and isinstance(content.get("address"), str):
         return Source(given, Kind.SCHEDULER, content["address"])
@@ -94,11 +98,31 @@ def is_address(given: str) -> bool:
     return bool(re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", given)) and not os.path.exists(given)
 
 
+def is_file(given: str) -> bool:
+    """Whether there is a file of that name, and no folder."""
+    import fsspec
+
+    file_system, path = fsspec.core.url_to_fs(given)
+    found: bool = file_system.isfile(path)
+    return found
+
+
+def _is_kineto(text: str) -> bool:
+    """Whether what a file of JSON begins with is said by Kineto; old versions begin with the events at once."""
+    return bool(re.search(r'"(schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:', text)) or (
+        '"traceEvents"' in text
+        and bool(re.search(r'"cat"\s*:\s*"(cpu_op|Operator|cuda_runtime|Runtime|kernel|Kernel)"', text))
+    )
+
+
 def _by_members(file: IO[bytes]) -> Kind:
     """An archive is a recorded run, or a report that is compressed."""
     try:
         with zipfile.ZipFile(file) as archive:
-            return Kind.OTHER if len(archive.namelist()) == 1 else Kind.TRACE
+            names = archive.namelist()
+            if "path.json" in names:
+                return Kind.TORCH_PATH
+            return Kind.OTHER if len(names) == 1 else Kind.TRACE
     except (zipfile.BadZipFile, OSError, ValueError):  # damaged, or of a file system that cannot seek
         return Kind.TRACE
 

@@ -6,17 +6,18 @@ from dask_efficiency.buckets import Bucket
 from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
 
-#: A hue for each part of the cluster (tasks and disk as the buckets have them, transfers purple, the
-#: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind.
+#: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
+#: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
+#: GPU were found by a search as in :mod:`dask_efficiency.report.colours`.
 KIND_COLOURS: dict[Kind, str] = {
     Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
     Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],
     Kind.GPU_COMPUTE: COLOURS[Bucket.GPU],
-    Kind.GPU_COMMUNICATION: "#1f8f4d",
-    Kind.KERNEL_LAUNCH: "#8fd19e",
-    Kind.KERNEL_GAP: "#c6e9cd",
-    Kind.GPU_SYNC: "#5fa777",
-    Kind.DATA_LOADING: "#b08ad6",
+    Kind.GPU_COMMUNICATION: "#1b5acd",
+    Kind.KERNEL_LAUNCH: "#a8ebfa",
+    Kind.KERNEL_GAP: "#192d51",
+    Kind.GPU_SYNC: "#5091a0",
+    Kind.DATA_LOADING: "#b5c334",
     Kind.TRANSFER: COLOURS[Bucket.WAITING_ON_DATA],
     Kind.TRANSFER_QUEUE: "#c79ade",
     Kind.SPILL: COLOURS[Bucket.SPILL],
@@ -63,6 +64,18 @@ MEANINGS: dict[Kind, str] = {
     Kind.NO_WORKERS: "there is no worker at all, and work waits for one",
     Kind.LOST_WORKER: "lost with a worker that vanished",
     Kind.UNATTRIBUTED: "nothing that was recorded explains it",
+}
+
+
+#: The same where there is no Dask: of a PyTorch program.
+TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
+    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
+    Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
+    Kind.GPU_COMPUTE: "a kernel or a copy runs on the GPU",
+    Kind.GPU_COMMUNICATION: "ranks exchange data",
+    Kind.GPU_SYNC: "a call waits for the GPU, and no work of the GPU explains it",
+    Kind.DATA_LOADING: "the program waits for its next batch of data",
+    Kind.UNATTRIBUTED: "before the trace of the rank begins that the path goes back to, or nothing recorded explains it",
 }
 
 

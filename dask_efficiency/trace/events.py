@@ -124,8 +124,11 @@ class TraceEvents:
 
         The reader lets it leave from the slice's last child, if it has one.
         """
-        leaves, arrives = min(source.stop - 1, target.start), target.start
-        if leaves < source.start or target.stop <= arrives:
+        self.flow(source, min(source.stop - 1, target.start), target, target.start, name, category)
+
+    def flow(self, source: Place, leaves: int, target: Place, arrives: int, name: str, category: str) -> None:
+        """From an instant in a slice to one in another, or in the same; none that goes back in time or misses it."""
+        if not (source.start <= leaves < source.stop and target.start <= arrives < target.stop and leaves <= arrives):
             return
         number = self._next()
         # the reader keeps name and category of an arrow only, and pairs its ends by all three

@@ -36,8 +36,8 @@ def tile(graph: TorchGraph) -> Stretches:
     region = graph.region
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
-    path = _walk(causes, instants, _last(graph, instants), region.start)
-    pieces = with_loading(graph, _pieces(graph, instants, causes, path))
+    path = _walk(causes, instants, last_instant(graph, instants), region.start)
+    pieces = with_loading(graph, pieces_along(graph, instants, causes, own_kinds(graph.trace), path))
     return Stretches.between(
         pieces.bounds,
         kind=pieces.kind,
@@ -47,7 +47,7 @@ def tile(graph: TorchGraph) -> Stretches:
     )
 
 
-def _last(graph: TorchGraph, instants: Instants) -> int:
+def last_instant(graph: TorchGraph, instants: Instants) -> int:
     """Where the walk begins; missing if nothing is known of the window."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
@@ -65,7 +65,7 @@ def _last(graph: TorchGraph, instants: Instants) -> int:
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
-    """Positions from the end of the window to the first one that is not after its start, or has no cause."""
+    """Positions from the end of the window to one that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
     # Instants that waited for the one before them on their thread or stream are passed through in one step.
@@ -82,17 +82,14 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
         if order[first] < until:
             break
         at = int(causes.cause[order[first]])
-    path = np.concatenate(runs)
-    # Causes are earlier than effects, so positions descend.
-    return path[: int(np.count_nonzero(path >= until)) + 1].astype(np.int64)
+    return np.concatenate(runs).astype(np.int64)
 
 
-def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) -> Pieces:
+def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int8, path: Int64) -> Pieces:
     """The time between the instants of a path, and before and after them, with what it was spent on."""
     region = graph.region
     if not len(path):
         return _nothing_known(graph)
-    own = own_kinds(graph.trace)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
     parts = [

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-
-import numpy as np
 
 from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.path import NOBODY, PathValues
 from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.report.figures import (
     Scale,
-    apportion,
     format_count,
-    format_percent,
     format_seconds,
     format_share,
     name_of,
@@ -26,27 +20,20 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.path_data import to_dict
-from dask_efficiency.report.path_kinds import MEANINGS, colour_of
 from dask_efficiency.report.sections.document import (
     Along,
     Document,
-    Label,
     Section,
     Share,
     Table,
     section,
 )
 from dask_efficiency.report.sections.extent import SCREEN, Extent
+from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.trace.errors import EmptyTraceError
-
-#: Rows of a table by name; the rest is summed up.
-TOP_NAMES = 8
 
 #: Rows of a table of differences.
 MAX_DIFFERENCES = 12
-
-#: Steps of the picture along the run: a kind that fills most of a step has it.
-STEPS = 400
 
 #: Runs of a trace of which a page says where an improvement would help: some 3 seconds of replays.
 MAX_RUNS = 10_000
@@ -132,40 +119,18 @@ def kinds(path: PathValues) -> Section:
     """The makespan along the run, and by kind, the largest first."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
-    shown = _top(seconds, max(worth, 1))
-    labels = {name: _kind_label(name) for name in shown}
+    shown = top(seconds, max(worth, 1))
+    labels = {name: kind_label(name) for name in shown}
     along = [along_the_run(path)] if len(path.segments) else []
     return section(
-        "What the makespan was spent on", *along, replace(_table("kind", shown, labels), hint_head="what it is")
+        "What the makespan was spent on", *along, replace(seconds_table("kind", shown, labels), hint_head="what it is")
     )
-
-
-def _kind_label(name: str) -> Label:
-    return Label(name, colour_of(name), MEANINGS[Kind(name)]) if name in set(Kind) else Label(name)
 
 
 def along_the_run(path: PathValues) -> Along:
     """The kind that fills most of each step of the run, equal neighbours as one."""
-    segments, start = path.segments, path.scope.start
-    length = path.scope.stop - start
-    # beside its own time, a segment takes part in the step that it begins in
-    filled = np.zeros((STEPS, len(KINDS)))
-    for kind, since, until in zip(
-        segments.kind.tolist(), (segments.start - start).tolist(), (segments.stop - start).tolist(), strict=True
-    ):
-        first, last = since * STEPS / length, until * STEPS / length
-        for step in range(int(first), min(int(np.ceil(last)), STEPS)):
-            filled[step, kind] += min(last, step + 1) - max(first, step)
-    found = [
-        (_kind_label(KINDS[position]), min(steps), max(steps) + 1)
-        for position, steps in _runs(filled.argmax(axis=1).tolist())
-    ]
-    return Along(tuple(found), STEPS, format_seconds(path.makespan_seconds))
-
-
-def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Equal neighbours: the value, and where it stands."""
-    return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
+    segments = path.segments
+    return along(segments.kind, segments.start, segments.stop, (path.scope.start, path.scope.stop))
 
 
 def bounds(path: PathValues) -> Section:
@@ -189,8 +154,8 @@ def by_name(path: PathValues, by: str) -> Section:
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
         return Section("")
-    named = {_named(name, by): value for name, value in _top(seconds, TOP_NAMES).items()}
-    return section(f"By {'task prefix' if by == 'prefix' else by}", _table(by, named, {}), narrow=True)
+    named = {_named(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
+    return section(f"By {'task prefix' if by == 'prefix' else by}", seconds_table(by, named, {}), narrow=True)
 
 
 def by_host(path: PathValues) -> Section:
@@ -296,27 +261,7 @@ def _signed(text: str, steps: int) -> str:
     return f"+{text}" if steps > 0 else text if steps else ""
 
 
-def _table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
-    """Seconds by name, with a bar for each; a label stands for its name."""
-    largest = max(seconds.values(), default=0.0)
-    scale = time_scale(largest)
-    tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
-    rows = tuple(
-        (labels.get(each, each), scale.text(scale.steps(value)), format_percent(share))
-        for (each, value), share in zip(seconds.items(), tenths, strict=True)
-    )
-    bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())
-    return Table((name, f"time, {scale.unit}", "%"), rows, drawings=bars)
-
-
 def _named(name: str, by: str) -> str:
     if name != NOBODY:
         return name_of(name)
     return "(no task)" if by == "prefix" else "(client and scheduler)"
-
-
-def _top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
-    names = list(seconds)
-    top = {name: seconds[name] for name in names[:number]}
-    rest = names[number:]
-    return top | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})

@@ -18,7 +18,7 @@ from dask_efficiency.report.path_data import to_dict
 from dask_efficiency.report.path_kinds import KIND_COLOURS
 from dask_efficiency.report.sections import path as sections
 from dask_efficiency.report.sections import report as report_sections
-from dask_efficiency.report.sections.path import STEPS
+from dask_efficiency.report.sections.spent import STEPS
 from tests.report.html.test_comparison_page import Opened
 from tests.report.path_samples import hostile, transfers
 from tests.report.samples import by_hand

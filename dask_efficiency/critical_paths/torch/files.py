@@ -1,0 +1,235 @@
+"""Critical paths of torch traces in files: the trace, its graphs and the walk, as columns beside their description."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.kinds import KINDS
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
+from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
+from dask_efficiency.critical_paths.torch.ranks import job_ranks
+from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
+from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.trace.archive import Archive, Format, read_archive, write_archive
+from dask_efficiency.trace.tables import MISSING, Texts
+
+FORMAT = "dask-efficiency-torch-path"
+VERSION = 1
+
+P = TypeVar("P", bound=TorchPathValues)
+
+
+class PathFileError(ValueError):
+    """What was read is not a torch trace's critical path that this version understands."""
+
+
+_FORM = Format(FORMAT, VERSION, "path.json", PathFileError)
+
+
+def save_path(path: TorchPathValues, target: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write a path; what :meth:`TorchCriticalPath.save <dask_efficiency.TorchCriticalPath.save>` does."""
+    write_archive(target, _FORM, _description(path), _columns(path), **storage_options)
+
+
+def read_path(kind: type[P], source: str | os.PathLike[str], **storage_options: Any) -> P:
+    """The path that was saved, as a value of this kind; :func:`~dask_efficiency.load_path` says more.
+
+    Raises
+    ------
+    PathFileError
+        If the file is foreign, truncated, damaged, forged or of a newer version.
+    """
+    return read_archive(source, _FORM, lambda archive: _path(archive, kind), **storage_options)
+
+
+def _columns(path: TorchPathValues) -> Iterator[tuple[str, Mapping[str, NDArray[Any]]]]:
+    for number, rank in enumerate(path.trace.ranks):
+        yield f"ranks/{number}/events", rank.events.columns()
+        names = Texts.of(rank.names)
+        yield f"ranks/{number}/names", {"block": names.block}
+        yield f"ranks/{number}/name_offsets", {"offsets": names.offsets}
+        if rank.execution is not None:
+            yield f"executions/{number}/nodes", rank.execution.nodes.columns()
+            yield f"executions/{number}/dependencies", rank.execution.dependencies.columns()
+    for number, graph in enumerate(path.graphs):
+        yield f"graphs/{number}/nodes", graph.nodes.columns()
+        yield f"graphs/{number}/edges", graph.edges.columns()
+        yield f"graphs/{number}/region", {"rows": graph.region.rows}
+    yield "longest", {"nodes": path.longest}
+    yield "stretches", path.stretches.columns()
+
+
+def _description(path: TorchPathValues) -> dict[str, Any]:
+    question = path.question
+    return {
+        "question": {
+            "annotation": question.annotation,
+            "instance": question.instance,
+            "rank": question.rank,
+            "data_loading": list(question.data_loading),
+        },
+        "chosen": path.chosen,
+        "changes": list(path.changes),
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "world_size": rank.world_size,
+                "path": rank.path,
+                "threads": [[process, thread, name] for (process, thread), name in rank.threads.items()],
+                "groups": {name: list(members) for name, members in rank.groups.items()},
+                "about": dict(rank.about),
+                "left_out": dict(rank.left_out),
+                "execution": None
+                if rank.execution is None
+                else {"path": rank.execution.path, "names": list(rank.execution.names)},
+            }
+            for rank in path.trace.ranks
+        ],
+        "graphs": [
+            {
+                "rank": graph.trace.rank,
+                "start": graph.region.start,
+                "stop": graph.region.stop,
+                "description": graph.region.description,
+                "data_loading": list(graph.data_loading),
+            }
+            for graph in path.graphs
+        ],
+    }
+
+
+def _path(archive: Archive, kind: type[P]) -> P:
+    described = enumerate(archive.listed("ranks", dict))
+    trace = KinetoTrace(tuple(_rank(archive, number, each) for number, each in described))
+    graphs = tuple(_graph(archive, number, each, trace) for number, each in enumerate(archive.listed("graphs", dict)))
+    chosen = archive.field("chosen", int)
+    if not 0 <= chosen < len(graphs):
+        raise PathFileError(f"'chosen' is {chosen}; expected the position of one of {len(graphs)} graphs")
+    longest = archive.columns("longest", {"nodes": np.int32})["nodes"]
+    _check("longest/nodes", longest, len(graphs[chosen].nodes))
+    stretches = Stretches(**archive.columns("stretches", Stretches.dtypes()))
+    _check("stretches/kind", stretches.kind, len(KINDS))
+    _check("stretches/rank", stretches.rank, len(trace.ranks), missing=True)
+    for position, rank in enumerate(trace.ranks):
+        _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), missing=True)
+    question = _question(archive, archive.field("question", dict))
+    job = job_ranks(trace, data_loading=question.data_loading)
+    return kind(trace, question, graphs, chosen, longest, stretches, job, tuple(archive.listed("changes", str)))
+
+
+def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:
+    instance, rank = described.get("instance"), described.get("rank")
+    if isinstance(instance, list) and [type(number) for number in instance] == [int, int]:
+        instance = (instance[0], instance[1])
+    elif instance is not None and type(instance) is not int:
+        raise PathFileError(f"'question.instance' is {instance!r:.80}; expected a number, two, or none")
+    if type(rank) not in (int, type(None)):
+        raise PathFileError(f"'question.rank' is {rank!r:.80}; expected a number or none")
+    patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "question"), str)
+    return TorchQuestion(archive.part(described, "annotation", str, "question"), instance, rank, tuple(patterns))
+
+
+def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTrace:
+    where = f"ranks/{number}"
+    names = tuple(
+        archive.texts(
+            archive.columns(f"{where}/names", {"block": np.uint8})["block"],
+            archive.columns(f"{where}/name_offsets", {"offsets": np.int64})["offsets"],
+            f"{where}/name_offsets",
+        )
+    )
+    events = Events(**archive.columns(f"{where}/events", Events.dtypes()))
+    _check(f"{where}/events/category", events.category, len(Category))
+    _check(f"{where}/events/name", events.name, len(names))
+    _check(f"{where}/events/call", events.call, len(events), missing=True)
+    for column in ("collective", "group", "element_type"):
+        _check(f"{where}/events/{column}", getattr(events, column), len(names), missing=True)
+    world_size = described.get("world_size")
+    if type(world_size) not in (int, type(None)):
+        raise PathFileError(f"'ranks.world_size' is {world_size!r:.80}; expected a number or none")
+    return RankTrace(
+        rank=archive.part(described, "rank", int, "ranks"),
+        world_size=world_size,
+        path=archive.part(described, "path", str, "ranks"),
+        events=events,
+        names=names,
+        threads=_threads(archive.part(described, "threads", list, "ranks")),
+        groups=_groups(archive, archive.part(described, "groups", dict, "ranks")),
+        about=archive.part(described, "about", dict, "ranks"),
+        left_out=archive.part(described, "left_out", dict, "ranks"),
+        execution=_execution(archive, number, described.get("execution")),
+    )
+
+
+def _execution(archive: Archive, number: int, described: Any) -> ExecutionTrace | None:
+    if described is None:
+        return None
+    if not isinstance(described, dict):
+        raise PathFileError(f"'ranks.execution' is {described!r:.80}; expected dict or none")
+    where = f"executions/{number}"
+    names = archive.all_of("ranks.execution.names", archive.part(described, "names", list, "ranks.execution"), str)
+    nodes = ExecutionNodes(**archive.columns(f"{where}/nodes", ExecutionNodes.dtypes()))
+    dependencies = DataDependencies(**archive.columns(f"{where}/dependencies", DataDependencies.dtypes()))
+    _check(f"{where}/nodes/name", nodes.name, len(names))
+    _check(f"{where}/nodes/parent", nodes.parent, len(nodes), missing=True)
+    _check(f"{where}/dependencies/producer", dependencies.producer, len(nodes))
+    _check(f"{where}/dependencies/reader", dependencies.reader, len(nodes))
+    path = archive.part(described, "path", str, "ranks.execution")
+    return ExecutionTrace(path, nodes, dependencies, tuple(names))
+
+
+def _threads(listed: list[Any]) -> dict[tuple[int, int], str]:
+    found = {}
+    for each in listed:
+        if not isinstance(each, list) or [type(item) for item in each] != [int, int, str]:
+            raise PathFileError(f"'ranks.threads' holds {each!r:.80}; expected a process, a thread and a name")
+        found[each[0], each[1]] = each[2]
+    return found
+
+
+def _groups(archive: Archive, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    names = list(described)
+    return {
+        name: tuple(archive.all_of("ranks.groups", archive.part(described, name, list, "ranks.groups"), int))
+        for name in names
+    }
+
+
+def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: KinetoTrace) -> TorchGraph:
+    where = f"graphs/{number}"
+    of_rank = archive.part(described, "rank", int, "graphs")
+    rank = next((rank for rank in trace.ranks if rank.rank == of_rank), None)
+    if rank is None:
+        raise PathFileError(f"'graphs.rank' is {of_rank}; expected {', '.join(str(rank.rank) for rank in trace.ranks)}")
+    nodes = Nodes(**archive.columns(f"{where}/nodes", Nodes.dtypes()))
+    edges = Edges(**archive.columns(f"{where}/edges", Edges.dtypes()))
+    rows = archive.columns(f"{where}/region", {"rows": np.int32})["rows"]
+    _check(f"{where}/nodes/event", nodes.event, len(rank.events))
+    _check(f"{where}/edges/source", edges.source, len(nodes))
+    _check(f"{where}/edges/target", edges.target, len(nodes))
+    _check(f"{where}/edges/kind", edges.kind, len(EdgeKind))
+    _check(f"{where}/edges/event", edges.event, len(rank.events), missing=True)
+    _check(f"{where}/region/rows", rows, len(rank.events))
+    region = Region(
+        start=archive.part(described, "start", int, "graphs"),
+        stop=archive.part(described, "stop", int, "graphs"),
+        rows=rows,
+        description=archive.part(described, "description", str, "graphs"),
+    )
+    patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "graphs"), str)
+    return TorchGraph(rank, region, nodes, edges, tuple(patterns))
+
+
+def _check(where: str, positions: NDArray[Any], length: int, *, missing: bool = False) -> None:
+    """Raise where a column has a number that is no position in what it points into."""
+    least = MISSING if missing else 0
+    if len(positions) and not least <= int(positions.min()) <= int(positions.max()) < length:
+        raise PathFileError(
+            f"{where!r} has {int(positions.min())} to {int(positions.max())}; expected {least} to {length - 1}"
+        )

@@ -1,0 +1,83 @@
+"""Occupation: what a rank did at each instant of its trace, by what could keep other ranks waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, matching, named
+from dask_efficiency.critical_paths.torch.communication import Communication
+from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS
+from dask_efficiency.gpu.intervals import Intervals, difference, union
+from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
+from dask_efficiency.trace.tables import Bool, Int64
+
+#: What PyTorch's loaders name the time in which a program takes its next batch.
+DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
+
+#: Operators that ask for a collective or wait for one.
+_ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
+#: Calls in which a thread waits for the GPU.
+_WAITING = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupation:
+    """Sets of instants on the rank's clock; no two overlap, and outside of all it did nothing that is known."""
+
+    #: Its GPU computed, or a thread was in an operator, outside of calls that wait for the GPU.
+    compute: Intervals
+    #: It took its next batch, and its GPU had nothing to compute.
+    data_loading: Intervals
+    #: It only exchanged data with other ranks, or waited for them.
+    communication: Intervals
+    #: When its trace begins.
+    first: int
+
+
+def occupation_of(
+    trace: RankTrace, communication: Communication, *, data_loading: Sequence[str] = DATA_LOADING
+) -> Occupation:
+    """What a rank did.
+
+    Where it did several things at once, what its GPU computes comes first, as that holds up its next kernel; then data
+    loading, whose operators are no computing of the program's; then its operators; and then what it exchanged.
+
+    Parameters
+    ----------
+    trace
+        Of the rank.
+    communication
+        What it exchanged with others.
+    data_loading
+        Regular expressions that are found in names of annotations and operators that load data.
+    """
+    events = trace.events
+    exchanges = np.zeros(len(events), np.bool_)
+    exchanges[communication.event] = True
+    on_gpu = _covered(trace, np.isin(events.category, GPU_WORK) & ~exchanges)
+    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & matching(trace, data_loading)
+    loading = difference(_covered(trace, loads), on_gpu)
+    asking = (events.category == Category.OPERATOR) & named(trace, lambda name: name.startswith(_ASKING))
+    operators = (events.category == Category.OPERATOR) & ~asking
+    waiting = _covered(trace, np.isin(call_kinds(trace), _WAITING))
+    on_cpu = difference(difference(_covered(trace, operators), waiting), loading)
+    compute = union(np.concatenate([on_gpu.start, on_cpu.start]), np.concatenate([on_gpu.stop, on_cpu.stop]))
+    exchanged = difference(difference(_covered(trace, exchanges | asking), compute), loading)
+    known = events.category != Category.OTHER
+    return Occupation(compute, loading, exchanged, int(events.start[known].min()) if known.any() else 0)
+
+
+def time_before(intervals: Intervals, at: Int64) -> Int64:
+    """How much of a set lies before each instant, nanoseconds."""
+    before = np.searchsorted(intervals.start, at, side="right")
+    total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
+    ends = np.concatenate([[np.iinfo(np.int64).min], intervals.stop])[before]
+    begun: Int64 = np.where(ends > at, ends - at, 0)
+    return total - begun
+
+
+def _covered(trace: RankTrace, wanted: Bool) -> Intervals:
+    return union(trace.events.start[wanted], trace.events.stop[wanted])

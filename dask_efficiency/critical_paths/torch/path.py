@@ -1,0 +1,491 @@
+"""TorchPathValues: what the time of a PyTorch program was spent on, and what would make it shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.critical_paths.torch.chrome import Overlay
+from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
+from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lateness import Cause
+from dask_efficiency.critical_paths.torch.longest import longest_path
+from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
+from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
+from dask_efficiency.critical_paths.torch.stalls import stalls
+from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.critical_paths.torch.tiling import tile
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Straggler, verdict
+from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
+from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
+
+#: What stretches can be grouped by.
+GROUPS = ("kind", "name", "rank")
+
+
+class Stall(NamedTuple):
+    """Calls or events of one name that manage memory or load data."""
+
+    times: int
+    #: Of all threads, and of it what is on the path.
+    total_seconds: float
+    path_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TorchQuestion:
+    """What a path was asked to explain."""
+
+    #: Part of an annotation's name; empty for all of the trace.
+    annotation: str = ""
+    #: Which instance of it, or the first and the last of several.
+    instance: int | tuple[int, int] | None = None
+    #: Number of the only rank; None for all.
+    rank: int | None = None
+    #: Patterns (regular expressions) of the names of events that load data.
+    data_loading: tuple[str, ...] = ()
+
+
+# It has no slots, because cached properties need a ``__dict__``.
+@dataclass(frozen=True)
+class TorchPathValues:
+    """What the time of a PyTorch program was spent on: a walk that covers its window, and the longest path.
+
+    Parameters
+    ----------
+    trace
+        What ``torch.profiler`` recorded, on one or more ranks.
+    question
+        What the path was asked to explain.
+    graphs
+        Of each rank that the path runs over, what its events had to wait for.
+    chosen
+        Position in the graphs of the rank whose longest path is here: of several, the one that ended last.
+    longest
+        Nodes of the longest path, in order.
+    stretches
+        The walk: back from the end, what let it happen last. It covers the window to the nanosecond.
+    job
+        What the ranks waited for one another, and how far their clocks are apart.
+    changes
+        What was changed since the trace was recorded, a sentence each; empty for a path as it was.
+    """
+
+    trace: KinetoTrace
+    question: TorchQuestion
+    graphs: tuple[TorchGraph, ...]
+    chosen: int
+    longest: Int32
+    stretches: Stretches
+    job: JobRanks
+    changes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, trace: KinetoTrace, question: TorchQuestion) -> Self:
+        """Find the path that answers a question about a trace.
+
+        Raises
+        ------
+        UnknownRankError, UnknownAnnotationError
+            If there is no such rank, annotation or instance.
+        EmptyTraceError
+            If nothing that takes time is in what was asked for.
+        """
+        ranks = trace.ranks if question.rank is None else (trace.rank(question.rank),)
+        graphs = []
+        for rank in ranks:
+            region = find_region(rank, question.annotation, question.instance)
+            graphs.append(build_graph(rank, region, data_loading=question.data_loading))
+        return cls._of_graphs(trace, question, tuple(graphs))
+
+    @classmethod
+    def _of_graphs(
+        cls,
+        trace: KinetoTrace,
+        question: TorchQuestion,
+        graphs: tuple[TorchGraph, ...],
+        changes: tuple[str, ...] = (),
+    ) -> Self:
+        if not any(len(graph.nodes) for graph in graphs):
+            raise EmptyTraceError(
+                "nothing in what was asked for takes time on a thread or a GPU; expected operators, calls or kernels"
+            )
+        job = job_ranks(trace, data_loading=question.data_loading)
+        positions = [_position(trace, graph) for graph in graphs]
+        ends = [graph.region.stop + job.clocks.offset[place] for graph, place in zip(graphs, positions, strict=True)]
+        chosen = int(np.argmax(ends))
+        stretches = _stretches(job, graphs, positions)
+        return cls(trace, question, graphs, chosen, longest_path(graphs[chosen]), stretches, job, changes)
+
+    @property
+    def graph(self) -> TorchGraph:
+        """The graph of the chosen rank."""
+        return self.graphs[self.chosen]
+
+    @property
+    def rank(self) -> int:
+        """The number of the chosen rank."""
+        return self.graph.trace.rank
+
+    @cached_property
+    def path_edges(self) -> Int32:
+        """Positions of the edges between the nodes of the longest path."""
+        return path_edges(self.graph, self.longest)
+
+    @property
+    def window_seconds(self) -> float:
+        """Wall clock of what was asked for, over all ranks of the path."""
+        stretches = self.stretches
+        return (int(stretches.stop[-1]) - int(stretches.start[0])) / 1e9 if len(stretches) else 0.0
+
+    @property
+    def longest_path_seconds(self) -> float:
+        """Length of the longest path of the chosen rank, as HTA has it: what its edges weigh."""
+        return int(self.graph.edges.weight[self.path_edges].sum()) / 1e9
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """What :meth:`summary` gives, as a dictionary."""
+        return summary(self.graph, self.path_edges)
+
+    def summary(self) -> pd.Series[float]:
+        """Share of the longest path by what bounds it, in [0, 1]; largest first. Needs pandas.
+
+        Returns
+        -------
+        Series
+            By HTA's categories: ``cpu_bound``, ``data_loading_bound``, ``gpu_compute_bound``,
+            ``gpu_communication_bound``, ``gpu_kernel_kernel_overhead`` and ``gpu_kernel_launch_overhead``, those that
+            there are.
+        """
+        import pandas as pd
+
+        shares = dict(sorted(self.shares.items(), key=lambda item: -item[1]))
+        found: pd.Series[float] = pd.Series(shares, dtype=float, name="share")
+        return found.rename_axis("bound_by")
+
+    def seconds(self, by: str = "kind") -> dict[str, float]:
+        """Seconds of the window by kind, by name of the event or by rank; largest first. Their sum is the window.
+
+        Time that belongs to no event, or to no rank, is under :data:`NOBODY`.
+
+        Raises
+        ------
+        ValueError
+            If ``by`` is none of :data:`GROUPS`.
+        """
+        if by not in GROUPS:
+            raise ValueError(f"by is {by!r}; expected one of {', '.join(GROUPS)}")
+        return self._seconds(by, np.ones(len(self.stretches), np.bool_))
+
+    def seconds_of(self, kinds: Collection[Kind], by: str = "name") -> dict[str, float]:
+        """The same of some kinds only."""
+        return self._seconds(by, np.isin(self.stretches.kind, [KINDS.index(kind) for kind in kinds]))
+
+    def _seconds(self, by: str, among: Bool) -> dict[str, float]:
+        position, names = self._grouped(by)
+        length = np.where(among, self.stretches.stop - self.stretches.start, 0)
+        added = np.zeros(len(names) + 1, np.int64)
+        np.add.at(added, position, length)
+        found = {name: ns for name, ns in zip([*names, NOBODY], added.tolist(), strict=True) if ns}
+        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
+
+    def _grouped(self, by: str) -> tuple[Int64, list[str]]:
+        """By stretch, the position of its group in a list of names; -1 where it is in none."""
+        if by == "kind":
+            return self.stretches.kind.astype(np.int64), [str(kind) for kind in KINDS]
+        if by == "rank":
+            return self.stretches.rank.astype(np.int64), [str(rank.rank) for rank in self.trace.ranks]
+        numbers: dict[str, int] = {}
+        found = np.full(len(self.stretches), MISSING, np.int64)
+        for position, rank in enumerate(self.trace.ranks):
+            rows = np.flatnonzero((self.stretches.rank == position) & (self.stretches.event != MISSING))
+            of_rank = rank.events.name[self.stretches.event[rows]]
+            distinct, which = np.unique(of_rank, return_inverse=True)
+            known = [numbers.setdefault(rank.names[name], len(numbers)) for name in distinct.tolist()]
+            found[rows] = np.array(known, np.int64)[which] if known else MISSING
+        return found, list(numbers)
+
+    @property
+    def inferred_seconds(self) -> float:
+        """Seconds of the window to which the walk came by waits that were inferred, and not recorded."""
+        stretches = self.stretches
+        return int((stretches.stop - stretches.start)[stretches.inferred].sum()) / 1e9
+
+    @property
+    def inferred_edges(self) -> int:
+        """How many edges, over all ranks of the path, were inferred from how calls wait."""
+        return int(sum(np.count_nonzero(graph.edges.inferred) for graph in self.graphs))
+
+    def breakdown(self) -> pd.DataFrame:
+        """The edges of the longest path, in its order. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``edge`` (position in :meth:`edges`), ``kind``, ``name`` of the event, ``duration_seconds``,
+            ``bound_by`` (empty where an edge takes no time of its own), ``process``, ``thread``, ``stream``.
+        """
+        return breakdown_frame(self.graph, self.path_edges)
+
+    def nodes(self) -> pd.DataFrame:
+        """Starts and ends of the chosen rank's events, in time order. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``at`` (integer nanoseconds, on the rank's clock), ``name``, ``category``, ``is_start``, ``event``
+            (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical``, whether
+            the longest path goes through it.
+        """
+        return nodes_frame(self.graph, self.longest)
+
+    def edges(self) -> pd.DataFrame:
+        """What the nodes of the chosen rank had to wait for. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            By position, as :meth:`with_edges` has it: columns ``source`` and ``target`` (rows of :meth:`nodes`),
+            ``kind`` (as HTA has them), ``weight_seconds``, ``inferred``, ``critical``, and of the event whose time it
+            is what :meth:`nodes` has.
+        """
+        return edges_frame(self.graph, self.path_edges)
+
+    @property
+    def offset(self) -> tuple[int, ...]:
+        """By rank of the trace, what is to be added to its instants to have those of the job, in nanoseconds."""
+        return tuple(self.job.clocks.offset.tolist())
+
+    def ranks(self) -> JobRanks:
+        """Who waited for whom: late arrivals, waits caused and suffered, and the straggler of each step and its cause.
+
+        Returns
+        -------
+        JobRanks
+            Its tables (``waits`` by rank, ``late`` by collective, ``stragglers`` by step) have a ``to_frame()``. They
+            are empty for a single rank, or where ranks have no collective in common.
+        """
+        return self.job
+
+    def queue_lengths(self) -> QueueLengths:
+        """How much work each stream of the chosen rank's GPUs had been asked for and had not begun, over time."""
+        return queue_lengths(self.graph.trace)
+
+    def data_flow(self) -> DataFlow:
+        """When the chosen rank's operators could have begun, had they waited for their data alone.
+
+        Returns
+        -------
+        DataFlow
+            ``floor_seconds`` is the time that data alone need; ``operators.to_frame()`` and ``earlier_seconds`` say
+            which operators could run earlier.
+
+        Raises
+        ------
+        ValueError
+            If no execution trace was read beside the trace: ``load_kineto(..., execution_trace="et.json")``.
+        """
+        return data_flow(self.graph.trace, self.graph.region)
+
+    def stalls(self) -> dict[str, Stall]:
+        """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
+        found: dict[str, Stall] = {}
+        for graph, position in zip(self.graphs, self._positions, strict=True):
+            mine = self.stretches.take(self.stretches.rank == position)
+            shift = self.offset[position]
+            table = stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))
+            columns = (table.name, table.count, table.total_seconds, table.path_seconds)
+            for number, *row in zip(*(column.tolist() for column in columns), strict=True):
+                before = found.get(name := graph.trace.names[number], Stall(0, 0.0, 0.0))
+                found[name] = Stall(*(one + other for one, other in zip(before, row, strict=True)))
+        return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
+
+    @cached_property
+    def verdict(self) -> str:
+        """One sentence, without a full stop: what the window was spent on, who is to blame, what would help most."""
+        return verdict(
+            window=self.window_seconds,
+            kinds=self.seconds("kind"),
+            names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
+            has_gpu=self.has_gpu,
+            straggler=self._straggler(),
+        )
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether any rank of the path has work on a GPU."""
+        return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
+
+    def _straggler(self) -> Straggler | None:
+        late, waits = self.job.late, self.job.waits
+        if len(self.graphs) < 2 or self.job.straggler is None:
+            return None
+        position = int(waits.caused.argmax())
+        by_cause = np.zeros(len(Cause))
+        mine = late.rank == position
+        np.add.at(by_cause, late.cause[mine], late.waits[mine])
+        seconds = int(waits.caused[position]) / 1e9
+        share = seconds / (self.window_seconds * (len(waits) - 1))
+        return Straggler(self.job.straggler, REASONS[Cause(int(by_cause.argmax()))], share, seconds)
+
+    def overlay(self) -> Overlay:
+        """What is drawn on top of the trace."""
+        position = _position(self.trace, self.graph)
+        return Overlay(self.trace, self.offset, self.stretches, self.graph, position, self.path_edges)
+
+    def what_if(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> Self:
+        """The path of the same program with changes.
+
+        Parameters
+        ----------
+        speed_up
+            By pattern of names of kernels and operators, how many times as fast they are: part of a name, or a regular
+            expression. An operator with all that its thread does within it; a kernel by itself.
+        without
+            What takes no time, of :data:`~dask_efficiency.critical_paths.torch.speeds.WITHOUT`: ``"kernel-launch"``,
+            ``"kernel-gap"``, ``"gpu-communication"``, ``"gpu-sync"``, ``"data-loading"``.
+
+        Returns
+        -------
+        TorchCriticalPath
+            All weights and instants are worked out anew, then the longest path, its summary and the walk. It is an
+            estimate: what nothing in the trace explains takes as long as it did.
+
+        Raises
+        ------
+        UnknownNameError
+            If no kernel or operator has such a name; it says which there are.
+        ValueError
+            If a factor is no number above 0, or there is no such thing to leave out.
+        """
+        changes = self._changes(speed_up, without)
+        return self._of_changed(self._with(changes), changes.in_words())
+
+    def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
+        """By how many seconds the window is shorter with changes, which are those of :meth:`what_if`."""
+        changes = self._changes(speed_up, without)
+        again = retimed(self._as_job(), self._as_it_was, self._with(changes))
+        return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
+
+    @cached_property
+    def _as_it_was(self) -> list[Rewired]:
+        return [as_it_was(graph) for graph in self.graphs]
+
+    def _with(self, changes: Changes) -> list[Rewired]:
+        each = zip(self.graphs, self._as_it_was, strict=True)
+        return [with_changes(graph, was, changes) for graph, was in each]
+
+    def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> Changes:
+        changes = Changes(speed_up or {}, without if isinstance(without, str) else tuple(without))
+        check_patterns(self.graphs, changes.speed_up)
+        return changes
+
+    def with_edges(
+        self,
+        *,
+        add: Iterable[tuple[int, int, float]] = (),
+        remove: Iterable[int] = (),
+        reweight: Mapping[int, float] | None = None,
+    ) -> Self:
+        """The path with other edges in the chosen rank's graph.
+
+        Parameters
+        ----------
+        add
+            Of each new edge, which is of HTA's kind ``critical_path_dependency``: the rows of its source and target in
+            :meth:`nodes`, and seconds.
+        remove
+            Rows of :meth:`edges`.
+        reweight
+            By row of :meth:`edges`, seconds.
+
+        Returns
+        -------
+        TorchCriticalPath
+            All is worked out anew, as by :meth:`what_if`.
+
+        Raises
+        ------
+        CycleError
+            If nodes would have to wait for one another; it names them.
+        ValueError
+            If there is no such node or edge, or an edge is to weigh less than nothing.
+        """
+        more, fewer, other = list(add), list(remove), dict(reweight or {})
+        changed = list(self._as_it_was)
+        changed[self.chosen] = with_edges(
+            self.graph,
+            self._as_it_was[self.chosen],
+            [(source, target, round(seconds * 1e9)) for source, target, seconds in more],
+            fewer,
+            {edge: round(seconds * 1e9) for edge, seconds in other.items()},
+        )
+        counts = {"more": len(more), "fewer": len(fewer), "of another weight": len(other)}
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return self._of_changed(changed, f"With other edges ({said})" if said else "With no change")
+
+    def _of_changed(self, changed: Sequence[Rewired], said: str) -> Self:
+        graphs = retimed(self._as_job(), self._as_it_was, changed)
+        ranks = list(self.trace.ranks)
+        for position, graph in zip(self._positions, graphs, strict=True):
+            ranks[position] = graph.trace
+        trace = replace(self.trace, ranks=tuple(ranks))
+        return self._of_graphs(trace, self.question, graphs, (*self.changes, said))
+
+    def _as_job(self) -> Job:
+        offset = [self.offset[position] for position in self._positions]
+        return Job(self.graphs, self._positions, offset, self.job.collectives.arrivals)
+
+    def _ends_at(self, graphs: Sequence[TorchGraph]) -> int:
+        return max(
+            graph.region.stop + self.offset[position] for graph, position in zip(graphs, self._positions, strict=True)
+        )
+
+    @property
+    def _positions(self) -> list[int]:
+        return [_position(self.trace, graph) for graph in self.graphs]
+
+    def to_networkx(self) -> nx.DiGraph[int]:
+        """The chosen rank's graph for networkx, which has to be installed.
+
+        Returns
+        -------
+        DiGraph
+            Nodes are numbered as in :meth:`nodes` and have its columns as attributes; edges have those of
+            :meth:`edges`, and ``weight`` in nanoseconds.
+
+        Raises
+        ------
+        ImportError
+            If networkx is not installed.
+        """
+        return to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:
+    if len(graphs) > 1:
+        return tile_ranks(graphs, job.collectives, job.clocks)
+    found = tile(graphs[0])
+    return replace(found, rank=np.full(len(found), positions[0], np.int32))
+
+
+def _position(trace: KinetoTrace, graph: TorchGraph) -> int:
+    return next(position for position, rank in enumerate(trace.ranks) if rank.rank == graph.trace.rank)

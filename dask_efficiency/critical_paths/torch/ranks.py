@@ -1,0 +1,264 @@
+"""JobRanks: which ranks of a job made the others wait, by how much, in which steps and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
+from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
+from dask_efficiency.critical_paths.torch.communication import communication_of
+from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
+from dask_efficiency.critical_paths.torch.matching import match_collectives
+from dask_efficiency.critical_paths.torch.occupation import DATA_LOADING, occupation_of
+from dask_efficiency.critical_paths.torch.steps import steps_of
+from dask_efficiency.gpu.intervals import Intervals, overlaps, union
+from dask_efficiency.kineto.trace import KinetoTrace
+from dask_efficiency.trace.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
+
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RankWaits(Table):
+    """A row for each rank, in the order of the trace. Over all ranks, waits suffered and waits caused have one sum."""
+
+    #: Its number in the job.
+    rank: Int32
+    #: In how many collectives it took part, and to how many it came last.
+    collectives: Int32
+    last: Int32
+    #: From its arrivals to the last ones.
+    suffered: Annotated[Int64, Column(unit="nanoseconds")]
+    #: Of all the others, for it.
+    caused: Annotated[Int64, Column(unit="nanoseconds")]
+
+    @property
+    def suffered_seconds(self) -> Float64:
+        """The waits that each rank suffered."""
+        return self.suffered / _NANOSECONDS
+
+    @property
+    def caused_seconds(self) -> Float64:
+        """The waits that each rank caused."""
+        return self.caused / _NANOSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class LateArrivals(Table):
+    """A row for each collective, as they are numbered."""
+
+    #: Number of the profiler's step; missing outside of all.
+    step: Int32
+    #: Position of the rank that came last.
+    rank: Int32
+    #: When it came, on the clock of the job.
+    at: Annotated[Int64, Column(unit="nanoseconds")]
+    #: How much later than the one before it, and than the median of the others.
+    behind_second: Annotated[Int64, Column(unit="nanoseconds")]
+    behind_median: Annotated[Int64, Column(unit="nanoseconds")]
+    #: How long the others waited, in sum.
+    waits: Annotated[Int64, Column(unit="nanoseconds")]
+    #: A :class:`Cause`: of what follows, that of which it had most.
+    cause: Int8
+    #: What it did more than the median of the others since they were last together; negative where it did less.
+    late_start: Annotated[Int64, Column(unit="nanoseconds")]
+    compute: Annotated[Int64, Column(unit="nanoseconds")]
+    data_loading: Annotated[Int64, Column(unit="nanoseconds")]
+    communication: Annotated[Int64, Column(unit="nanoseconds")]
+    unknown: Annotated[Int64, Column(unit="nanoseconds")]
+
+    @property
+    def waits_seconds(self) -> Float64:
+        """How long the others waited, in sum."""
+        return self.waits / _NANOSECONDS
+
+    def excess(self) -> NDArray[np.int64]:
+        """What the last rank did more than its peers, a column for each :class:`Cause`."""
+        return np.stack([getattr(self, cause.name.lower()) for cause in Cause], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stragglers(Table):
+    """A row for each step with a collective, in order: the rank that caused most waits in it.
+
+    Collectives outside of all steps make one row more, with a missing step; that of a trace without steps is all.
+    """
+
+    step: Int32
+    #: Position of the rank.
+    rank: Int32
+    #: A :class:`Cause`.
+    cause: Int8
+    #: The waits that it caused, and those that all ranks caused.
+    caused: Annotated[Int64, Column(unit="nanoseconds")]
+    waits: Annotated[Int64, Column(unit="nanoseconds")]
+    #: How much earlier all would have been together without it: how much later than the second it came, in sum.
+    behind: Annotated[Int64, Column(unit="nanoseconds")]
+
+    @property
+    def caused_seconds(self) -> Float64:
+        """The waits that the straggler caused."""
+        return self.caused / _NANOSECONDS
+
+    @property
+    def behind_seconds(self) -> Float64:
+        """How much earlier all would have been together without it."""
+        return self.behind / _NANOSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class JobRanks:
+    """What the ranks of a job waited for one another.
+
+    A wait is the time from a rank's arrival at a collective to the arrival of the last one, or until it left, if it
+    could do so before. Waits behind which it computes something on another stream or thread count, too. An instant
+    counts once, in however many collectives a rank waits.
+    """
+
+    #: Numbers of the ranks in the job, by position.
+    numbers: tuple[int, ...]
+    collectives: Collectives
+    clocks: Clocks
+    waits: RankWaits
+    late: LateArrivals
+    stragglers: Stragglers
+
+    @property
+    def straggler(self) -> int | None:
+        """The number of the rank that caused most waits; None if none waited."""
+        return int(self.waits.rank[self.waits.caused.argmax()]) if self.waits.caused.any() else None
+
+
+def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRanks:
+    """Who waited for whom in a job, and why.
+
+    Parameters
+    ----------
+    trace
+        Ranks of one job.
+    data_loading
+        Regular expressions that are found in names of annotations that load data, beside those of PyTorch's loaders.
+
+    Returns
+    -------
+    JobRanks
+        Empty tables for a single rank, or where ranks have no collective in common.
+    """
+    collectives = match_collectives(trace)
+    arrivals = collectives.arrivals
+    clocks = align_clocks(arrivals, hosts_of(trace))
+    waits = waits_of(arrivals, clocks.offset)
+    late = _late_arrivals(trace, arrivals, clocks.offset, waits, (*DATA_LOADING, *data_loading))
+    numbers = tuple(rank.rank for rank in trace.ranks)
+    stragglers = _stragglers(late, arrivals.together[arrivals.begins], len(numbers))
+    return JobRanks(numbers, collectives, clocks, _rank_waits(numbers, arrivals, waits, late), late, stragglers)
+
+
+def waits_of(arrivals: Arrivals, offset: Int64) -> Int64:
+    """How long each rank waited in each collective for the last one to come, nanoseconds.
+
+    An instant in which a rank waited in several counts once: for the one that it came to first, and for a receive only
+    if it waited in nothing else, since a program may ask for what it receives long before it needs it.
+    """
+    shift = offset[arrivals.rank]
+    start = arrivals.start + shift
+    until = np.minimum(each(arrivals, last_arrivals(arrivals, offset)), arrivals.stop + shift)
+    receives = arrivals.kind == CollectiveKind.RECEIVE
+    waits = np.zeros(len(arrivals), np.int64)
+    for rank in np.unique(arrivals.rank):
+        rows, asked = (np.flatnonzero((arrivals.rank == rank) & chosen) for chosen in (~receives, receives))
+        waiting = _first_come(start[rows], until[rows])
+        waits[rows] = waiting.lengths
+        besides = _first_come(start[asked], until[asked])
+        parts, which = overlaps(besides, union(*waiting))
+        waits[asked] = besides.lengths - _summed(which, parts.lengths, len(asked))
+    return waits
+
+
+def _first_come(start: Int64, until: Int64) -> Intervals:
+    """The part of each interval that is in none which began before it."""
+    order = np.lexsort((until, start))
+    reached = np.maximum.accumulate(until[order])
+    begins = np.empty_like(start)
+    begins[order] = np.maximum(start[order], np.concatenate([start[order][:1], reached[:-1]]))
+    return Intervals(np.minimum(begins, np.maximum(until, start)), np.maximum(until, start))
+
+
+def last_rows(arrivals: Arrivals, offset: Int64) -> NDArray[np.intp]:
+    """Of each collective, the row of the rank that came last; of several, the first one."""
+    start = arrivals.start + offset[arrivals.rank]
+    order = np.lexsort((-np.arange(len(start)), start, arrivals.collective))
+    return order[np.append(arrivals.begins[1:], len(start)) - 1] if len(start) else order
+
+
+def _late_arrivals(
+    trace: KinetoTrace, arrivals: Arrivals, offset: Int64, waits: Int64, data_loading: Sequence[str]
+) -> LateArrivals:
+    if not len(arrivals):
+        return LateArrivals.empty()
+    occupations = [occupation_of(rank, communication_of(rank), data_loading=data_loading) for rank in trace.ranks]
+    steps = [steps_of(rank) for rank in trace.ranks]
+    rows, begins = last_rows(arrivals, offset), arrivals.begins
+    since = since_together(arrivals, offset, occupations)
+    more = excess(arrivals, rows, pieces(arrivals, offset, since, occupations, steps))
+    start = arrivals.start + offset[arrivals.rank]
+    second, median = _others(arrivals, start, rows)
+    return LateArrivals(
+        step=np.maximum.reduceat(arrivals.step, begins),
+        rank=arrivals.rank[rows],
+        at=start[rows],
+        behind_second=start[rows] - second,
+        behind_median=start[rows] - median,
+        waits=np.add.reduceat(waits, begins),
+        cause=more.argmax(axis=1).astype(np.int8),
+        **{cause.name.lower(): more[:, cause] for cause in Cause},
+    )
+
+
+def _others(arrivals: Arrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
+    """Of each collective, the last arrival but that of one rank, and the median without it."""
+    kept = np.ones(len(start), np.bool_)
+    kept[rows] = False
+    collective, others = arrivals.collective[kept], start[kept]
+    others = others[np.lexsort((others, collective))]
+    begins = np.searchsorted(collective, np.arange(len(rows)))
+    count = np.diff(np.append(begins, len(others)))
+    low, high = others[begins + (count - 1) // 2], others[begins + count // 2]
+    return others[begins + count - 1], low + (high - low) // 2
+
+
+def _rank_waits(numbers: Sequence[int], arrivals: Arrivals, waits: Int64, late: LateArrivals) -> RankWaits:
+    ranks = len(numbers)
+    return RankWaits(
+        rank=np.array(numbers, np.int32),
+        collectives=np.bincount(arrivals.rank, minlength=ranks).astype(np.int32),
+        last=np.bincount(late.rank, minlength=ranks).astype(np.int32),
+        suffered=_summed(arrivals.rank, waits, ranks),
+        caused=_summed(late.rank, late.waits, ranks),
+    )
+
+
+def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:
+    """Sums by position, exactly."""
+    sums = np.zeros(length, np.int64)
+    np.add.at(sums, which, values)
+    return sums
+
+
+def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> Stragglers:
+    found, excesses = [], late.excess()
+    for step in np.unique(late.step):
+        mine = np.flatnonzero(late.step == step)
+        caused = _summed(late.rank[mine], late.waits[mine], ranks)
+        rank = int(caused.argmax())
+        its = mine[late.rank[mine] == rank]
+        cause = excesses[its].sum(axis=0).argmax()
+        behind = late.behind_second[its[together[its]]].sum()
+        found.append((step, rank, cause, caused[rank], caused.sum(), behind))
+    columns = np.array(found, np.int64).reshape(-1, len(Stragglers.dtypes())).T
+    return Stragglers(*columns)

@@ -1,0 +1,175 @@
+"""What changes make of the edges of a torch trace's graph: which of them take less time, and which are gone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.breakdown import is_communication
+from dask_efficiency.critical_paths.torch.calls import matching
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
+from dask_efficiency.gpu.intervals import union
+from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
+from dask_efficiency.trace.errors import UnknownNameError
+from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
+
+#: What can be left out, and what that means.
+WITHOUT = {
+    "kernel-launch": "work on an idle GPU begins when it is asked for",
+    "kernel-gap": "work on a GPU begins when the work before it on its stream ends",
+    "gpu-communication": "collectives take no time, but still wait for the last rank",
+    "gpu-sync": "calls that wait for the GPU return at once",
+    "data-loading": "batches of data are there when they are asked for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be faster, or to take no time.
+
+    Raises
+    ------
+    ValueError
+        If a factor is no number above 0, or what is to be left out is none of :data:`WITHOUT`.
+    """
+
+    #: By pattern of the names of kernels and operators, how many times as fast they are.
+    speed_up: Mapping[str, float] = field(default_factory=dict)
+    #: Of :data:`WITHOUT`.
+    without: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.without, str):
+            raise ValueError(f"without is {self.without!r}; expected a list such as [{self.without!r}]")
+        for pattern, factor in self.speed_up.items():
+            if not (isinstance(factor, int | float) and factor > 0 and math.isfinite(factor)):
+                raise ValueError(f"speed_up[{pattern!r}] is {factor!r}; expected a number above 0")
+        for name in self.without:
+            if name not in WITHOUT:
+                raise ValueError(f"without names {name!r}; expected some of {', '.join(WITHOUT)}")
+
+    def __bool__(self) -> bool:
+        return bool(self.speed_up or self.without)
+
+    def in_words(self) -> str:
+        """The beginning of a sentence."""
+        parts = [f"{pattern!r} {factor:g} times as fast" for pattern, factor in self.speed_up.items()]
+        parts += [f"no {name}" for name in self.without]
+        return f"With {' and '.join(parts)}" if parts else "With no change"
+
+
+def check_patterns(graphs: Iterable[TorchGraph], patterns: Iterable[str]) -> None:
+    """Raise :class:`UnknownNameError` for a pattern that no kernel or operator of any graph has in its name."""
+    found = list(graphs)
+    for pattern in patterns:
+        if not any(_rows_of(graph, pattern).any() for graph in found):
+            known = dict.fromkeys(name for graph in found for name in names_by_time(graph))
+            raise UnknownNameError("kernel or operator", pattern, known)
+
+
+def names_by_time(graph: TorchGraph) -> list[str]:
+    """Names of kernels and operators in the graph, those of the longest time in all first."""
+    events, rows = graph.trace.events, _events_of(graph)
+    spent = np.bincount(
+        events.name[rows], (events.stop - events.start)[rows].astype(np.float64), minlength=len(graph.trace.names)
+    )
+    there = np.flatnonzero(np.bincount(events.name[rows], minlength=len(graph.trace.names)))
+    return [graph.trace.names[number] for number in there[np.argsort(-spent[there], kind="stable")].tolist()]
+
+
+def factors(graph: TorchGraph, changes: Changes) -> Float64:
+    """By edge, the share of its time that it takes with the changes; 1 where it takes as long as it did."""
+    found = np.ones(len(graph.edges), np.float64)
+    for pattern, times in changes.speed_up.items():
+        matched = _rows_of(graph, pattern)
+        found[_own_time(graph, matched) | _within(graph, matched)] /= times
+    kind = graph.edges.kind
+    if "kernel-launch" in changes.without:
+        found[kind == EdgeKind.LAUNCH_DELAY] = 0.0
+    if "kernel-gap" in changes.without:
+        found[kind == EdgeKind.KERNEL_DELAY] = 0.0
+    if "gpu-communication" in changes.without:
+        found[_own_time(graph, is_communication(graph.trace))] = 0.0
+    if "data-loading" in changes.without:
+        found[_within(graph, matching(graph.trace, graph.data_loading))] = 0.0
+    return found
+
+
+def gone(graph: TorchGraph, changes: Changes, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
+    """By pair of nodes, whether the second does not wait for the first any more: a call for work on the GPU."""
+    if "gpu-sync" not in changes.without:
+        return np.zeros(len(source), np.bool_)
+    works = on_gpu(graph)[graph.nodes.event]
+    found: Bool = works[source] & ~works[target]
+    return found
+
+
+def on_gpu(graph: TorchGraph) -> Bool:
+    """By row of the trace's events, whether it is work on a GPU."""
+    found: Bool = np.isin(graph.trace.events.category, GPU_WORK)
+    return found
+
+
+def _events_of(graph: TorchGraph) -> Int32:
+    return np.unique(graph.nodes.event)
+
+
+def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
+    """By row of the trace's events, whether it is a kernel or operator in the graph with the pattern in its name."""
+    events = graph.trace.events
+    there = np.zeros(len(events), np.bool_)
+    there[_events_of(graph)] = True
+    there[graph.region.rows] |= np.isin(events.category[graph.region.rows], (Category.OPERATOR, Category.ANNOTATION))
+    there &= np.isin(events.category, (*GPU_WORK, *CALLS, Category.OPERATOR, Category.ANNOTATION))
+    found: Bool = there & _matching(graph.trace.names, pattern)[events.name]
+    return found
+
+
+def _matching(names: tuple[str, ...], pattern: str) -> Bool:
+    """By name, whether the pattern is in it: as it is, or as a regular expression."""
+    try:
+        search = re.compile(pattern).search
+    except re.error:  # kernels have brackets of all kinds in their names
+        search = re.compile(re.escape(pattern)).search
+    return np.fromiter((pattern in name or search(name) is not None for name in names), np.bool_, len(names))
+
+
+def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
+    """By edge, whether it is the time of one of these events on a GPU."""
+    edges = graph.edges
+    there = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING)
+    event = np.where(there, edges.event, 0)
+    found: Bool = there & (rows & on_gpu(graph))[event]
+    return found
+
+
+def _within(graph: TorchGraph, rows: Bool) -> Bool:
+    """By edge, whether it is a stretch of a thread within one of these events, which are on the CPU."""
+    events, nodes, edges = graph.trace.events, graph.nodes, graph.edges
+    found = np.zeros(len(edges), np.bool_)
+    chosen = np.flatnonzero(rows & ~on_gpu(graph))
+    if not len(chosen):
+        return found
+    source, target = nodes.event[edges.source], nodes.event[edges.target]
+    lane = _lanes(events.process, events.thread)
+    stretch = (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~on_gpu(graph)[source]
+    for number in np.unique(lane[chosen]).tolist():
+        of_lane = chosen[lane[chosen] == number]
+        covered = union(events.start[of_lane], events.stop[of_lane])
+        mine = np.flatnonzero(stretch & (lane[source] == number))
+        since, until = nodes.at[edges.source[mine]], nodes.at[edges.target[mine]]
+        which = np.searchsorted(covered.start, since, side="right") - 1
+        inside = (which >= 0) & (until <= covered.stop[which]) if len(covered.start) else np.zeros(len(mine), np.bool_)
+        found[mine[inside]] = True
+    return found
+
+
+def _lanes(process: Int64, thread: Int64) -> Int64:
+    """A number for each thread of each process."""
+    _, numbers = np.unique(np.stack([process, thread]), axis=1, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64)

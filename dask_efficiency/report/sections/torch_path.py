@@ -1,0 +1,347 @@
+"""What the critical path of a torch trace says: one, and one with changes."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dask_efficiency.critical_paths.torch.lateness import Cause
+from dask_efficiency.critical_paths.torch.path import TorchPathValues
+from dask_efficiency.critical_paths.torch.speeds import WITHOUT
+from dask_efficiency.critical_paths.torch.verdict import NOBODY
+from dask_efficiency.report.figures import (
+    format_count,
+    format_seconds,
+    format_share,
+    name_of,
+    sentence,
+    time_scale,
+)
+from dask_efficiency.report.kernel_name import kernel_name
+from dask_efficiency.report.path_kinds import TORCH_MEANINGS
+from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section
+from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.report.torch_path_data import to_dict
+from dask_efficiency.trace.tables import MISSING
+
+#: A share that is not worth a sentence, nor a row of its own.
+HARDLY = 0.001
+
+#: Stands for time of a thread in no event.
+BETWEEN = "(between operators: Python, or nothing recorded)"
+
+_KERNEL = re.compile(r"^void |<|^nccl")
+
+#: Rows of a table of ranks or of steps.
+MAX_RANKS, MAX_STEPS = 16, 12
+
+#: Nodes of graphs for which a page says what changes would help: some seconds.
+MAX_NODES = 200_000
+
+#: How many names a page tries to make faster, and by how much.
+TRIED_NAMES, TRIED_FACTOR = 4, 2.0
+
+
+def title(path: TorchPathValues) -> str:
+    """What it is the path of."""
+    files = [posixpath.basename(rank.path) or rank.path for rank in path.trace.ranks]
+    of_which = name_of(files[0]) if len(files) == 1 else format_count(len(path.graphs), "rank")
+    return (
+        f"Critical path of {name_of(path.question.annotation)}, {of_which}"
+        if path.question.annotation
+        else (f"Critical path of {of_which}")
+    )
+
+
+def context(path: TorchPathValues) -> str:
+    """How much it covers."""
+    parts = [format_count(sum(len(graph.region.rows) for graph in path.graphs), "event")]
+    if len(path.graphs) > 1:
+        parts.append(f"{format_count(len(path.graphs), 'rank')}, of which rank {path.rank} ended last")
+    elif len(path.trace.ranks) > 1 or path.rank:
+        parts.append(f"rank {path.rank}")
+    if path.question.instance is not None:
+        instance = path.question.instance
+        said = f"{instance[0]} to {instance[1]}" if isinstance(instance, tuple) else str(instance)
+        parts.append(f"instance {said}")
+    return f"{', '.join(parts)}; window: {format_seconds(path.window_seconds)}"
+
+
+def document(path: TorchPathValues) -> Document:
+    """What the window was spent on."""
+    return Document(title(path), context(path), path.verdict, sections(path))
+
+
+def page(path: TorchPathValues) -> Document:
+    """The same for a page of its own, with its figures; where the graph is small, also what would help."""
+    stats = [("window", format_seconds(path.window_seconds))]
+    stats.append(("longest path", format_seconds(path.longest_path_seconds)))
+    waited = int(path.job.waits.suffered.sum()) / 1e9
+    if waited:
+        stats.append(("ranks waited for one another", format_seconds(waited)))
+    said = tuple(part for part in (*sections(path), quick_improvements(path)) if part.blocks)
+    return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
+
+
+def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Document:
+    """What changes would do."""
+    then = (f"Then: {after.verdict}.",)
+    return Document(title(before), context(before), before.verdict, what_if(before, after), then)
+
+
+def sections(path: TorchPathValues) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
+    return tuple(part for part in (*found, waits(path), steps(path), notes(path)) if part.blocks)
+
+
+def changed(path: TorchPathValues) -> Section:
+    """That it is no recording."""
+    return section("Not as it was recorded", *(f"{sentence(said)}." for said in path.changes), caveat=True)
+
+
+def kinds(path: TorchPathValues) -> Section:
+    """The window along time, and by kind, the largest first."""
+    seconds, stretches = path.seconds("kind"), path.stretches
+    worth = sum(value >= HARDLY * path.window_seconds for value in seconds.values())
+    shown = top(seconds, max(worth, 1))
+    labels = {name: kind_label(name, TORCH_MEANINGS) for name in shown}
+    drawn = []
+    if len(stretches):
+        window = int(stretches.start[0]), int(stretches.stop[-1])
+        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, TORCH_MEANINGS)]
+    table = replace(seconds_table("kind", shown, labels), hint_head="what it is")
+    return section("What the window was spent on", *drawn, table)
+
+
+def by_name(path: TorchPathValues) -> Section:
+    """The window by name of the kernel, operator or call."""
+    seconds = path.seconds("name")
+    if set(seconds) <= {NOBODY}:
+        return Section("")
+    return section("By kernel and operator", seconds_table("name", _readable(top(seconds, TOP_NAMES)), {}))
+
+
+def _readable(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Names as people read them; those that then look the same are one."""
+    found: dict[str, float] = {}
+    for name, value in seconds.items():
+        shown = BETWEEN if name == NOBODY else shown_name(name)
+        found[shown] = found.get(shown, 0.0) + value
+    return found
+
+
+def shown_name(name: str) -> str:
+    """A kernel's name without types and namespaces; an operator's as it is."""
+    return name_of(kernel_name(name) if _KERNEL.search(name) else name)
+
+
+def by_rank(path: TorchPathValues) -> Section:
+    """The window by the rank that the path was on."""
+    if len(path.graphs) < 2:
+        return Section("")
+    seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in path.seconds("rank").items()}
+    return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
+
+
+def longest(path: TorchPathValues) -> Section:
+    """The longest path, and what bounds it."""
+    length, window = path.longest_path_seconds, _window_of_chosen(path)
+    of_rank = f" of rank {path.rank}" if len(path.graphs) > 1 else ""
+    said = (
+        f"The longest path{of_rank} through what its events had to wait for, as HTA defines it, takes "
+        f"{format_seconds(length)}, {format_share(length / window) if window else '0 %'} of the window."
+    )
+    shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
+    table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
+    return section("Longest path", said, table)
+
+
+def by_data(path: TorchPathValues) -> Section:
+    """The floor that data alone set, and the operators that could run earliest; where an execution trace was read."""
+    if path.graph.trace.execution is None:
+        return Section("")
+    flow = path.data_flow()
+    if not len(flow.operators):
+        return Section("")
+    earlier = np.nan_to_num(flow.earlier_seconds)
+    most = np.argsort(-earlier, kind="stable")[:TOP_NAMES]
+    said = (
+        f"The longest chain of operators that need one another's data takes {format_seconds(flow.floor_seconds)}: with "
+        "the same operators, no order of them is over sooner."
+    )
+    scale = time_scale(float(earlier.max(initial=0.0)))
+    rows = tuple(
+        (shown_name(flow.execution.names[flow.operators.name[row]]), scale.text(scale.steps(float(earlier[row]))))
+        for row in most.tolist()
+        if earlier[row] >= HARDLY * path.window_seconds
+    )
+    table = Table(("operators that could begin earlier", f"by, {scale.unit}"), rows)
+    return section("What data alone need", said, table)
+
+
+def stalled(path: TorchPathValues) -> Section:
+    """Time in calls that manage memory, and in events that load data."""
+    found = path.stalls()
+    worth = {name: row for name, row in found.items() if row.total_seconds >= HARDLY * path.window_seconds}
+    if not worth:
+        return Section("")
+    scale = time_scale(max(row.total_seconds for row in worth.values()))
+    rows = tuple(
+        (
+            name_of(name),
+            str(row.times),
+            scale.text(scale.steps(row.total_seconds)),
+            scale.text(scale.steps(row.path_seconds)),
+        )
+        for name, row in list(worth.items())[:TOP_NAMES]
+    )
+    heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")
+    return section("Stalls for memory and data", Table(heads, rows))
+
+
+def _window_of_chosen(path: TorchPathValues) -> float:
+    return (path.graph.region.stop - path.graph.region.start) / 1e9
+
+
+def waits(path: TorchPathValues) -> Section:
+    """Who waited for whom."""
+    found = path.job.waits
+    if not found.suffered.any():
+        return Section("")
+    order = np.argsort(-found.caused, kind="stable")[:MAX_RANKS]
+    scale = time_scale(float(max(found.caused.max(), found.suffered.max())) / 1e9)
+    rows = tuple(
+        (
+            f"rank {found.rank[row]}",
+            scale.text(scale.steps(found.caused[row] / 1e9)),
+            scale.text(scale.steps(found.suffered[row] / 1e9)),
+            f"{found.last[row]} of {found.collectives[row]}",
+        )
+        for row in order.tolist()
+    )
+    largest = float(found.caused.max())
+    heads = ("rank", f"made wait, {scale.unit}", f"waited, {scale.unit}", "came last")
+    said = (
+        f"In {format_count(len(path.job.collectives), 'collective')} the ranks waited "
+        f"{format_seconds(int(found.suffered.sum()) / 1e9)} for one another, in sum."
+    )
+    more = f"{len(found) - len(order)} more ranks made the others wait less." if len(order) < len(found) else ""
+    bars = tuple(Share(float(found.caused[row]) / largest if largest else 0.0) for row in order.tolist())
+    return section("Who waited for whom", said, Table(heads, rows, drawings=bars), more)
+
+
+def steps(path: TorchPathValues) -> Section:
+    """The straggler of each step, and its cause."""
+    found = path.job.stragglers
+    rows = np.flatnonzero(found.caused > 0)
+    if not len(rows):
+        return Section("")
+    scale = time_scale(float(found.caused.max()) / 1e9)
+    shown = tuple(
+        (
+            f"step {found.step[row]}" if found.step[row] != MISSING else "(outside of steps)",
+            f"rank {path.job.numbers[int(found.rank[row])]}",
+            Cause(int(found.cause[row])).label,
+            scale.text(scale.steps(found.caused[row] / 1e9)),
+            scale.text(scale.steps(found.behind[row] / 1e9)),
+        )
+        for row in rows[:MAX_STEPS].tolist()
+    )
+    heads = ("step", "straggler", "because of", f"made wait, {scale.unit}", f"behind the median, {scale.unit}")
+    more = f"And {format_count(len(rows) - MAX_STEPS, 'more step')}." if len(rows) > MAX_STEPS else ""
+    return section("The straggler of each step", Table(heads, shown, words=(0, 1, 2)), more)
+
+
+def notes(path: TorchPathValues) -> Section:
+    """What was inferred and not measured, and what is missing."""
+    return section("Notes", *_notes(path), caveat=True)
+
+
+def _notes(path: TorchPathValues) -> Iterator[str]:
+    if path.inferred_edges:
+        share = path.inferred_seconds / path.window_seconds if path.window_seconds else 0.0
+        yield (
+            f"The trace does not record what calls of the CPU waited for. {format_count(path.inferred_edges, 'wait')} "
+            f"{'was' if path.inferred_edges == 1 else 'were'} inferred from which calls block; the path comes to "
+            f"{format_share(share)} of the window by these. The profiler records them with "
+            "enable_cuda_sync_events=True."
+        )
+    clocks = path.job.clocks
+    apart = int(np.abs(clocks.offset).max(initial=0))
+    if apart:
+        yield f"Clocks of ranks were up to {format_seconds(apart / 1e9)} apart; ends of collectives align them."
+    if int(clocks.violations.sum()):
+        yield (
+            f"In {format_count(int(clocks.violations.sum()), 'case')} a rank left a collective before the last one had "
+            "come, by these clocks: instants between ranks are no more exact than that."
+        )
+    ungrouped = sum(path.job.collectives.left_out.values())
+    if ungrouped:
+        why = ", ".join(f"{count} {name_of(reason)}" for reason, count in path.job.collectives.left_out.items())
+        yield f"{format_count(ungrouped, 'kernel')} of communication could not be matched over ranks: {why}."
+    lost: dict[str, int] = {}
+    for rank in path.trace.ranks:
+        for why, count in rank.left_out.items():
+            lost[why] = lost.get(why, 0) + count
+    if lost:
+        yield f"Events that could not be read: {', '.join(f'{count} {name_of(why)}' for why, count in lost.items())}."
+
+
+def what_if(before: TorchPathValues, after: TorchPathValues) -> tuple[Section, ...]:
+    """What changes would do."""
+    was, now = before.window_seconds, after.window_seconds
+    said = f"{sentence(after.changes[-1])}: {format_seconds(now)} instead of {format_seconds(was)}"
+    change = now / was - 1 if was else 0.0
+    than = "shorter" if change < 0 else "longer"
+    said += f", {format_share(abs(change))} {than}." if abs(change) > HARDLY else ", no shorter."
+    return section("What if", said), _differences(before, after)
+
+
+def _differences(before: TorchPathValues, after: TorchPathValues) -> Section:
+    was, now = before.seconds("kind"), after.seconds("kind")
+    scale = time_scale(max([*was.values(), *now.values()], default=0.0))
+    rows: list[tuple[Cell, ...]] = [
+        (kind_label(name, TORCH_MEANINGS), scale.text(scale.steps(was.get(name, 0.0))), scale.text(scale.steps(value)))
+        for name, value in ({name: now.get(name, 0.0) for name in (was | now)}).items()
+    ]
+    whole = (before.window_seconds, after.window_seconds)
+    rows.append((kind_label("total"), *(scale.text(scale.steps(value)) for value in whole)))
+    heads = ("kind", f"recorded, {scale.unit}", f"what if, {scale.unit}")
+    return section("By kind", Table(heads, tuple(rows), sums=(len(rows) - 1,)))
+
+
+def quick_improvements(path: TorchPathValues) -> Section:
+    """What changes would help, of graphs that are worked out anew within seconds."""
+    return improvements(path) if sum(len(graph.nodes) for graph in path.graphs) <= MAX_NODES else Section("")
+
+
+def improvements(path: TorchPathValues) -> Section:
+    """What leaving something out would save, and what the names that take longest would if they were faster."""
+    found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
+    for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
+        shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
+        found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
+    worth = {
+        name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds
+    }
+    if not worth:
+        return Section("")
+    largest, scale = max(worth.values()), time_scale(max(worth.values()))
+    rows = tuple(
+        (name, scale.text(scale.steps(saved)), f"{100 * saved / path.window_seconds:.1f}")
+        for name, saved in worth.items()
+    )
+    table = Table(
+        ("what", f"saved, {scale.unit}", "% of the window"),
+        rows,
+        drawings=tuple(Share(saved / largest) for saved in worth.values()),
+    )
+    said = (
+        "Each by itself, with every wait worked out anew. An estimate: what nothing explains takes as long as it did."
+    )
+    return section("What would help", said, table)

@@ -1,0 +1,205 @@
+"""Groups of columns packed in a zip archive beside their description in JSON, and never a program."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.storage import writing
+from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
+from dask_efficiency.trace.tables import MISSING, Int64, Texts
+
+T = TypeVar("T")
+
+#: zlib's; higher ones take much longer for a few per cent.
+_LEVEL = 3
+
+#: What deflate can make of a byte, at most; a file that claims more is forged.
+_MAX_OUT_OF_ONE = 1032
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a kind of file is called, and how one that is none is refused."""
+
+    name: str
+    version: int
+    #: Member of the archive that describes the others.
+    description: str
+    #: What a file that is foreign, damaged or newer raises.
+    error: type[ValueError]
+
+
+def write_archive(
+    path: str | os.PathLike[str],
+    form: Format,
+    described: Mapping[str, Any],
+    groups: Iterable[tuple[str, Mapping[str, NDArray[Any]]]],
+    **storage_options: Any,
+) -> None:
+    """Write an archive to a local path or any fsspec URL; a local file is replaced as a whole or not at all.
+
+    Parameters
+    ----------
+    described
+        What is not kept as columns; what JSON does not know is written as a number or as text.
+    groups
+        Columns of equal length by name, each group with its own name.
+    """
+    with (
+        writing(path, **storage_options) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
+    ):
+        packed = {}
+        for group, columns in groups:
+            others: dict[str, Int64] = {}
+            packings = {}
+            for name, column in columns.items():
+                packings[name], content, filled = pack(_as_integers(column), others)
+                others = {name: filled}
+                archive.writestr(f"{group}/{name}", content)
+            rows = len(next(iter(columns.values())))
+            packed[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
+        whole = {"format": form.name, "version": form.version, **described, "columns": packed}
+        archive.writestr(form.description, json.dumps(whole, default=plain))
+
+
+def plain(value: Any) -> Any:
+    """What JSON does not know: a number of numpy's as it is, anything else as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
+    return column.view(np.int64) if column.dtype == np.float64 else column
+
+
+def read_archive(
+    path: str | os.PathLike[str], form: Format, build: Callable[[Archive], T], **storage_options: Any
+) -> T:
+    """What a function makes of an archive.
+
+    Raises
+    ------
+    ValueError
+        The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of a newer version.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
+        content = file.read()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return build(Archive.of(archive, form))
+    except form.error as error:
+        raise form.error(f"{target}: {error}") from error.__cause__
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise form.error(f"{target}: foreign, damaged or truncated ({error}); expected a {form.name!r} file") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An archive that is open, and its description; what does not fit raises the format's error."""
+
+    file: zipfile.ZipFile
+    form: Format
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, file: zipfile.ZipFile, form: Format) -> Archive:
+        """Read the description."""
+        try:
+            described = json.loads(file.read(form.description))
+        except KeyError:
+            raise form.error(f"is an archive without {form.description!r}; expected a {form.name!r} file") from None
+        except (ValueError, RecursionError) as error:
+            raise form.error(f"{form.description!r} is no valid JSON ({error})") from error
+        if not isinstance(described, dict) or described.get("format") != form.name:
+            found = described.get("format") if isinstance(described, dict) else described
+            raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
+        if described.get("version") != form.version:
+            raise form.error(
+                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
+                "a newer dask-efficiency may have written it"
+            )
+        opened = cls(file, form, described)
+        opened.field("columns", dict)
+        return opened
+
+    def field(self, name: str, kind: type[Any]) -> Any:
+        """A part of the description, of this type."""
+        return self.part(self.described, name, kind)
+
+    def part(self, described: Mapping[str, Any], name: str, kind: type[Any], where: str = "") -> Any:
+        """A part of a part of the description, of this type."""
+        value = described.get(name)
+        if type(value) is not kind:
+            raise self.form.error(f"{f'{where}.{name}'.strip('.')!r} is {value!r:.80}; expected {kind.__name__}")
+        return value
+
+    def listed(self, name: str, kind: type[Any]) -> list[Any]:
+        """A list in the description, all of this type."""
+        return self.all_of(name, self.field(name, list), kind)
+
+    def all_of(self, name: str, values: list[Any], kind: type[Any]) -> list[Any]:
+        """The list, if all of it is of this type."""
+        for value in values:
+            if type(value) is not kind:
+                raise self.form.error(f"{name!r} holds {value!r:.80}; expected {kind.__name__}")
+        return values
+
+    def columns(
+        self, group: str, dtypes: Mapping[str, type[np.generic]], added_later: Collection[str] = ()
+    ) -> dict[str, NDArray[Any]]:
+        """The columns of a group; one that older files lack has ``MISSING`` in every row."""
+        described = self.part(self.field("columns", dict), group, dict, "columns")
+        rows = self.part(described, "rows", int, group)
+        packings = self.part(described, "columns", dict, group)
+        older = set(added_later) - set(packings)
+        if rows < 0 or set(packings) | older != set(dtypes):
+            raise self.form.error(f"{group!r} has {rows} rows of {sorted(packings)!r:.200}; expected {sorted(dtypes)}")
+        columns = {}
+        others: dict[str, Int64] = {}
+        for name, dtype in dtypes.items():
+            if name in older:
+                columns[name] = np.full(rows, MISSING, dtype)
+                continue
+            where = f"{group}/{name}"
+            packing = self._packing(packings[name], where, others)
+            column, filled = unpack(packing, self._member(where, packing.nbytes(rows)), rows, others)
+            others = {name: filled}
+            columns[name] = column.view(np.float64) if dtype is np.float64 else column.astype(dtype, copy=False)
+        return columns
+
+    def _packing(self, value: Any, where: str, others: Mapping[str, Int64]) -> Packing:
+        types = (str, bool, int, int, int)
+        if not isinstance(value, list) or [type(item) for item in value] != [*types]:
+            raise self.form.error(f"{where!r} is described by {value!r:.80}; expected {[t.__name__ for t in types]}")
+        packing = Packing(*value)
+        if packing.against not in ("", ROW_BEFORE, *others) or not 1 <= packing.width <= 8:
+            raise self.form.error(f"{where!r} is packed as {value!r:.80}; expected 1 to 8 bytes against {[*others]!r}")
+        return packing
+
+    def _member(self, name: str, nbytes: int) -> bytes:
+        try:
+            member = self.file.getinfo(name)
+        except KeyError:
+            raise self.form.error(f"lacks the column {name!r}; expected all of a {self.form.name!r} file") from None
+        if member.file_size != nbytes or nbytes > _MAX_OUT_OF_ONE * member.compress_size + _MAX_OUT_OF_ONE:
+            raise self.form.error(f"{name!r} has {member.file_size} bytes in {member.compress_size}; expected {nbytes}")
+        return self.file.read(member)
+
+    def texts(self, block: NDArray[np.uint8], offsets: Int64, named: str) -> Texts:
+        """Strings, if the offsets fit the block; ``named`` is what the offsets are called."""
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(block) or (offsets[1:] < offsets[:-1]).any():
+            raise self.form.error(f"{named!r} do not rise from 0 to the {len(block)} bytes of keys")
+        return Texts(block, offsets)

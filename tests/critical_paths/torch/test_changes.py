@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency import torch_critical_path
+from dask_efficiency.critical_paths.torch.changes import Job, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.critical_paths.torch.collectives import Arrivals
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.ordering import CycleError
+from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
+from dask_efficiency.trace.errors import UnknownNameError
+from tests.critical_paths.torch.samples import node, recorded, two_kernels
+
+SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
+
+
+def changed(graph: TorchGraph, changes: Changes) -> TorchGraph:
+    was = as_it_was(graph)
+    (found,) = retimed(Job([graph], [0], [0], Arrivals.empty()), [was], [with_changes(graph, was, changes)])
+    return found
+
+
+def instants(graph: TorchGraph) -> dict[tuple[int, bool], int]:
+    """Microseconds by event and whether it is the start."""
+    nodes = graph.nodes
+    rows = zip(nodes.event.tolist(), nodes.is_start.tolist(), (nodes.at // 1000).tolist(), strict=True)
+    return {(event, is_start): at for event, is_start, at in rows}
+
+
+# Worked out by hand from the picture in samples.two_kernels: the wait ends 5 after relu, and add starts 5 after that.
+@pytest.mark.parametrize(
+    ("speed_up", "without", "relu", "waited", "stop"),
+    [
+        ({}, (), (55, 85), 90, 100),
+        ({"gemm": 2.0}, (), (40, 70), 75, 85),
+        ({"gemm": 2.0, "relu": 3.0}, (), (40, 50), 55, 65),
+        ({}, ("kernel-gap",), (50, 80), 85, 95),
+        ({}, ("kernel-launch",), (47, 77), 82, 92),
+        # Nothing waits for the GPU: the call returns when it begins, and 5 later, as before; the GPU ends last.
+        ({}, ("gpu-sync",), (55, 85), 45, 85),
+        # With all that its thread does: 20 in aten::mm become 10, so that gemm starts 1 earlier than at its launch.
+        ({"aten::mm": 2.0}, (), (54, 84), 89, 99),
+        ({}, ("data-loading",), (45, 75), 80, 90),
+        ({}, ("gpu-communication",), (55, 85), 90, 100),
+    ],
+)
+def test_changes_are_followed_through_launches_gaps_and_waits(
+    speed_up: Mapping[str, float], without: tuple[str, ...], relu: tuple[int, int], waited: int, stop: int
+) -> None:
+    graph = changed(two_kernels(data_loading=("next",)), Changes(speed_up, without))
+    at = instants(graph)
+    assert (at[RELU, True], at[RELU, False]) == relu
+    assert at[SYNC_END, False] == waited
+    assert graph.region.stop == 1000 * stop
+    events = graph.trace.events
+    assert (events.start[RELU], events.stop[RELU]) == (1000 * relu[0], 1000 * relu[1])
+
+
+def test_weights_are_worked_out_anew() -> None:
+    graph = changed(two_kernels(), Changes({"gemm": 2.0}, ("kernel-gap",)))
+    weights = {int(e): int(w) for e, w in zip(graph.edges.event, graph.edges.weight, strict=True) if e in (6, 7)}
+    assert weights == {6: 15_000, 7: 30_000}
+    assert not graph.edges.weight[graph.edges.kind == 3].any()
+
+
+def test_nodes_stay_in_the_order_of_time_and_edges_lead_forward() -> None:
+    graph = changed(two_kernels(), Changes({"gemm|relu": 10.0}))
+    assert (np.diff(graph.nodes.at) >= 0).all()
+    assert (graph.edges.source < graph.edges.target).all()
+
+
+def test_a_brackets_name_is_no_expression() -> None:
+    check_patterns([two_kernels()], ["void gemm<float>(int)", "^relu$", "(int"])
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"no kernel or operator 'conv' in this trace; there is: 'cudaDeviceSync"
+    ):
+        check_patterns([two_kernels()], ["gemm", "conv"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"speed_up": {"gemm": 0}}, "speed_up['gemm'] is 0; expected a number above 0"),
+        ({"speed_up": {"gemm": float("nan")}}, "speed_up['gemm'] is nan"),
+        ({"without": ("disk",)}, "without names 'disk'; expected some of kernel-launch, "),
+        ({"without": "gpu-sync"}, "without is 'gpu-sync'; expected a list"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Changes(**arguments)
+
+
+def edited(**edits: Any) -> TorchGraph:
+    graph = two_kernels()
+    was = as_it_was(graph)
+    wired = with_edges(graph, was, edits.get("add", ()), edits.get("remove", ()), edits.get("reweight", {}))
+    (found,) = retimed(Job([graph], [0], [0], Arrivals.empty()), [was], [wired])
+    return found
+
+
+def test_edges_are_added_removed_and_weighed_anew() -> None:
+    graph = two_kernels()
+    sync, gemm = len(graph.edges) - 1, 12
+    assert edited(remove=[sync]).region.stop == 85_000
+    assert edited(reweight={gemm: 10_000}).region.stop == 80_000
+    end = node(graph.nodes, ADD_END, is_start=False), node(graph.nodes, RELU, is_start=True)
+    later = edited(add=[(node(graph.nodes, SYNC_END, is_start=True), end[1], 30_000)])
+    assert instants(later)[RELU, True] == 70
+    assert len(later.edges) == len(graph.edges) + 1
+
+
+def test_edges_in_a_circle_are_refused_by_the_names_of_their_nodes() -> None:
+    graph = two_kernels()
+    back = node(graph.nodes, RELU, is_start=False), node(graph.nodes, GEMM_END, is_start=True)
+    with pytest.raises(CycleError, match=r"would wait for one another: .*start of 'void gemm.* -> .*'relu'"):
+        edited(add=[(*back, 0)])
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ({"add": [(0, 99, 0)]}, "there is no node 99; expected 0 to 15"),
+        ({"remove": [-1]}, "there is no edge -1; expected 0 to 16"),
+        ({"reweight": {0: -1_000_000_000}}, "an edge is to weigh -1 s; expected at least 0"),
+    ],
+)
+def test_edges_that_cannot_be_are_refused(edits: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        edited(**edits)
+
+
+@pytest.mark.parametrize("name", ["simple_add", "event_sync", "h100", "mi300", "dlrm"])
+def test_a_recorded_trace_without_a_change_is_as_it_was(name: str) -> None:
+    path = recorded(name)
+    again = path.what_if()
+    assert again.changes == ("With no change",)
+    for one, other in zip(path.graphs, again.graphs, strict=True):
+        assert np.array_equal(one.nodes.at, other.nodes.at)
+        assert np.array_equal(one.trace.events.start, other.trace.events.start)
+        assert np.array_equal(one.trace.events.stop, other.trace.events.stop)
+    assert again.shares == path.shares
+    for column, values in path.stretches.columns().items():
+        assert np.array_equal(values, getattr(again.stretches, column)), column
+
+
+@pytest.mark.parametrize("name", ["simple_add", "h100", "dlrm"])
+def test_all_changes_at_once_leave_a_path_that_covers_its_window(name: str) -> None:
+    path = recorded(name)
+    without = ("kernel-launch", "kernel-gap", "gpu-communication", "data-loading")
+    again = path.what_if(speed_up={"aten::|gemm": 3.0}, without=without)
+    assert again.window_seconds < path.window_seconds
+    assert again.window_seconds == pytest.approx(
+        path.window_seconds - path.saved_seconds(speed_up={"aten::|gemm": 3.0}, without=without)
+    )
+    assert np.array_equal(again.stretches.start[1:], again.stretches.stop[:-1])
+    assert sum(again.seconds().values()) == pytest.approx(again.window_seconds)
+    for graph in again.graphs:
+        assert (np.diff(graph.nodes.at) >= 0).all()
+        assert (graph.trace.events.stop >= graph.trace.events.start).all()
+
+
+def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_what_if_too() -> None:
+    path = recorded("dlrm")
+    in_collectives = path.shares["gpu_communication_bound"] * path.longest_path_seconds
+    # Collectives hardly transfer anything: the time in them is waiting for rank 7, which stays.
+    assert in_collectives > 0.1 * path.window_seconds
+    assert path.saved_seconds(without=["gpu-communication"]) < 0.01 * path.window_seconds
+    alone = torch_critical_path(path.trace, rank=path.rank)
+    assert alone.saved_seconds(without=["gpu-communication"]) > 0.1 * path.window_seconds

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dask_efficiency.critical_paths.torch.chrome import CRITICAL
+from tests.critical_paths.torch.samples import recorded
+from tests.trace.perfetto import FAULTS, query_each
+
+COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
+WHOLE = {"only_critical": False, "all_edges": True}
+
+
+def events(name: str, path: Path, **asked: bool) -> list[dict[str, Any]]:
+    recorded(name).to_chrome(path, **asked)
+    found: list[dict[str, Any]] = json.loads(path.read_bytes())["traceEvents"]
+    return found
+
+
+def flows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in found if event["ph"] == "s" and event["cat"].startswith("critical_path_")]
+
+
+def critical(found: list[dict[str, Any]]) -> int:
+    return sum(event["ph"] == "X" and event.get("args", {}).get("critical", 0) for event in found)
+
+
+def test_what_is_marked_and_drawn_is_what_htas_own_test_counts(tmp_path: Path) -> None:
+    whole, few = events("simple_add", tmp_path / "whole", **WHOLE), events("simple_add", tmp_path / "few")
+    assert critical(whole) == critical(few) == 159
+    assert sum(flow["name"] == CRITICAL for flow in flows(whole)) == 314
+    assert len(flows(few)) == 21
+    assert {flow["cat"] for flow in flows(few)} <= {
+        "critical_path_dependency",
+        "critical_path_kernel_launch_delay",
+        "critical_path_sync_dependency",
+    }
+
+
+@pytest.mark.parametrize("name", ["simple_add", "event_sync", "h100", "mi300", "dlrm"])
+def test_no_edge_is_left_out(tmp_path: Path, name: str) -> None:
+    graph = recorded(name).graph
+    launches = (graph.edges.kind == 2) & (graph.edges.weight == 0)
+    drawn = [flow for flow in flows(events(name, tmp_path / "a", **WHOLE)) if flow["cat"] != "critical_path_rank"]
+    assert len(drawn) == len(graph.edges) - int(launches.sum())
+
+
+def test_perfetto_finds_all_that_was_written_and_no_fault(tmp_path: Path) -> None:
+    written = {}
+    for name in ("simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"):
+        for asked in ({}, WHOLE):
+            file = tmp_path / f"{name}-{len(asked)}.json"
+            written[file] = recorded(name).to_chrome(file, **asked)
+    found = query_each(list(written), *COUNTS)
+    for (file, wrote), (slices, arrows, counters, faults) in zip(written.items(), found, strict=True):
+        assert (slices, arrows, counters) == ([[wrote.slices]], [[wrote.flows]], [[wrote.counters]]), file.name
+        assert faults == [], file.name
+
+
+def test_the_walk_has_a_track_of_its_own_and_covers_the_window(tmp_path: Path) -> None:
+    path = recorded("dlrm")
+    walk = [event for event in events("dlrm", tmp_path / "a") if event.get("cat") == "critical-path"]
+    assert len(walk) == len(path.stretches)
+    assert sum(event["dur"] for event in walk) == pytest.approx(1e6 * path.window_seconds)
+    assert {event["args"]["rank"] for event in walk} == {int(rank) for rank in path.seconds("rank")}
+
+
+def test_only_annotations_and_python_stay_beside_what_is_critical(tmp_path: Path) -> None:
+    kept = Counter(
+        event["cat"]
+        for event in events("h100", tmp_path / "a")
+        if event["ph"] == "X" and not event.get("args", {}).get("critical") and event["cat"] != "critical-path"
+    )
+    assert set(kept) <= {"user_annotation", "python_function"}
+
+
+def test_a_changed_path_is_drawn_at_its_new_times(tmp_path: Path) -> None:
+    path = recorded("event_sync").what_if(speed_up={"spin_kernel": 2.0})
+    path.to_chrome(tmp_path / "a", **WHOLE)
+    lengths = {
+        event["dur"]
+        for event in json.loads((tmp_path / "a").read_bytes())["traceEvents"]
+        if event["ph"] == "X" and "spin_kernel" in event["name"] and event["cat"] == "kernel"
+    }
+    recorded("event_sync").to_chrome(tmp_path / "b", **WHOLE)
+    before = {
+        event["dur"]
+        for event in json.loads((tmp_path / "b").read_bytes())["traceEvents"]
+        if event["ph"] == "X" and "spin_kernel" in event["name"] and event["cat"] == "kernel"
+    }
+    assert lengths == {length / 2 for length in before}

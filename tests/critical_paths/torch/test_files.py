@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency import TorchCriticalPath, load_path, load_trace
+from dask_efficiency.critical_paths.torch.files import PathFileError
+from dask_efficiency.trace.files import TraceFileError
+from tests.critical_paths.torch.samples import recorded, with_execution
+
+
+def assert_same(one: Any, other: Any, name: str = "path") -> None:
+    """All of two values is equal, and every column of the same type."""
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)
+    elif is_dataclass(one):
+        for field in fields(one):
+            assert_same(getattr(one, field.name), getattr(other, field.name), f"{name}.{field.name}")
+    elif isinstance(one, tuple):
+        assert len(one) == len(other), name
+        for i, (each, its) in enumerate(zip(one, other, strict=True)):
+            assert_same(each, its, f"{name}[{i}]")
+    else:
+        assert one == other, name
+
+
+@pytest.mark.parametrize("name", ["simple_add", "event_sync", "cpu_only", "dlrm"])
+def test_a_path_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
+    recorded(name).save(tmp_path / "step.path")
+    loaded = load_path(tmp_path / "step.path")
+    assert isinstance(loaded, TorchCriticalPath)
+    assert_same(recorded(name), loaded)
+    assert repr(loaded) == repr(recorded(name))
+
+
+def test_what_operators_read_is_kept(tmp_path: Path) -> None:
+    with_execution().save(tmp_path / "step.path")
+    loaded = load_path(tmp_path / "step.path")
+    assert_same(with_execution(), loaded)
+    assert loaded.data_flow().floor_seconds == with_execution().data_flow().floor_seconds > 0
+
+
+def test_a_changed_path_is_loaded_and_can_be_changed_again() -> None:
+    path = recorded("event_sync").what_if(without=["kernel-launch"])
+    path.save("memory://paths/step.path")
+    loaded = load_path("memory://paths/step.path")
+    assert loaded.changes == ("With no kernel-launch",)
+    assert_same(path.what_if(speed_up={"aten::": 2.0}), loaded.what_if(speed_up={"aten::": 2.0}))
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("paths") / "step.path"
+    recorded("event_sync").save(path)
+    return path.read_bytes()
+
+
+def archive(**members: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, text in members.items():
+            file.writestr(name.replace("_json", ".json"), text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("foreign", "found"),
+    [
+        (b"", "not a zip file"),
+        (pickle.dumps(1), "not a zip file"),
+        (archive(trace_json="{}"), "without 'path.json'; expected a 'dask-efficiency-torch-path' file"),
+        (archive(path_json="{"), "no valid JSON"),
+        (archive(path_json='{"format": "dask-efficiency-trace"}'), "found format 'dask-efficiency-trace'; expected"),
+        (archive(path_json='{"format": "dask-efficiency-torch-path", "version": 2}'), "found version 2 .* newer"),
+    ],
+)
+def test_a_foreign_or_newer_file_is_refused_by_name(tmp_path: Path, foreign: bytes, found: str) -> None:
+    path = tmp_path / "step.path"
+    path.write_bytes(foreign)
+    with pytest.raises(PathFileError, match=found) as caught:
+        load_path(path)
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value)) < 500
+
+
+def test_a_path_is_no_recorded_run(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "step.path").write_bytes(content)
+    with pytest.raises(TraceFileError, match=r"is an archive without 'trace.json'"):
+        load_trace(tmp_path / "step.path")
+
+
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "step.path"
+    for length in range(0, len(content), 499):
+        path.write_bytes(content[:length])
+        with pytest.raises(PathFileError, match="truncated"):
+            load_path(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_refused_or_loaded_as_it_was(content: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(content)
+    damaged[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    fsspec.filesystem("memory").pipe("/paths/damaged.path", bytes(damaged))
+    try:
+        assert_same(recorded("event_sync"), load_path("memory://paths/damaged.path"))
+    except PathFileError as error:
+        assert "memory://paths/damaged.path" in str(error)
+
+
+def forged(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """The same file with its description changed, and its checksums right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    described = json.loads(members["path.json"])
+    change(described)
+    members["path.json"] = json.dumps(described).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, member in members.items():
+            file.writestr(name, member)
+    return buffer.getvalue()
+
+
+def _set(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(described: dict[str, Any]) -> None:
+        for step in place[:-1]:
+            described = described[step]
+        described[place[-1]] = to
+
+    return change
+
+
+def _shifted(group: str, column: str) -> Callable[[dict[str, Any]], None]:
+    """Every number of a column is a million more."""
+
+    def change(described: dict[str, Any]) -> None:
+        packing = described["columns"][group]["columns"][column]
+        packing[2 if packing[0] == "<" else 3] += 1_000_000
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_set("chosen", to=3), "'chosen' is 3; expected the position of one of 1 graphs"),
+        (_set("chosen", to="x"), "'chosen' is 'x'; expected int"),
+        (_set("question", "instance", to="x"), "'question.instance' is 'x'; expected a number, two, or none"),
+        (_set("question", "instance", to=[1]), "'question.instance' is [1]"),
+        (_set("question", "rank", to=1.5), "'question.rank' is 1.5"),
+        (_set("question", "data_loading", to=[3]), "'data_loading' holds 3; expected str"),
+        (_set("ranks", 0, "threads", to=[[1]]), "'ranks.threads' holds [1]; expected a process, a thread and a name"),
+        (_set("ranks", 0, "groups", to={"0": ["a"]}), "'ranks.groups' holds 'a'; expected int"),
+        (_set("ranks", 0, "world_size", to="two"), "'ranks.world_size' is 'two'"),
+        (_set("ranks", 0, "rank", to=5), "'graphs.rank' is 0; expected 5"),
+        (_set("graphs", 0, "start", to=None), "'graphs.start' is None; expected int"),
+        (_shifted("graphs/0/nodes", "event"), "'graphs/0/nodes/event' has "),
+        (_shifted("graphs/0/edges", "target"), "'graphs/0/edges/target' has "),
+        (_shifted("graphs/0/region", "rows"), "'graphs/0/region/rows' has "),
+        (_shifted("ranks/0/events", "name"), "'ranks/0/events/name' has "),
+        (_shifted("longest", "nodes"), "'longest/nodes' has "),
+        (_shifted("ranks/0/name_offsets", "offsets"), "'ranks/0/name_offsets' do not rise from 0"),
+    ],
+)
+def test_a_forged_file_is_refused(
+    tmp_path: Path, content: bytes, change: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    path = tmp_path / "step.path"
+    path.write_bytes(forged(content, change))
+    with pytest.raises(PathFileError) as caught:
+        load_path(path)
+    assert said in str(caught.value)

@@ -1,0 +1,142 @@
+"""One path over all ranks of a job tiles its window, and leaves collectives through the rank that came last."""
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.collectives import Collectives
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.critical_paths.torch.tiling import tile
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import Category, KinetoTrace
+from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Recording, job, plans
+
+DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
+
+
+def tiled(
+    trace: KinetoTrace, annotation: str = "", instance: tuple[int, int] | None = None
+) -> tuple[Stretches, JobRanks, list[TorchGraph]]:
+    """A job's path, and what it was made of; it is checked that it tiles the job's window."""
+    graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
+    ranks = job_ranks(trace)
+    stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
+    offsets = ranks.clocks.offset.tolist()
+    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offsets, strict=True))
+    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offsets, strict=True))
+    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    assert (stretches.start < stretches.stop).all()
+    return stretches, ranks, graphs
+
+
+@settings(max_examples=20)
+@given(plans())
+def test_it_tiles_the_jobs_window(plan: Plan):
+    tiled(job(plan.recordings()))
+
+
+@settings(max_examples=20)
+@given(plans(max_jitter=0), st.data())
+def test_it_tiles_the_window_of_some_steps(plan: Plan, data: st.DataObject):
+    last = len(plan.computing) - 1
+    first = data.draw(st.integers(0, last))
+    steps = first, data.draw(st.integers(first, last))
+    stretches, *_ = tiled(job(plan.recordings()), "ProfilerStep", steps)
+    lasts = sum(max(computing) for computing in plan.computing[steps[0] : steps[1] + 1])
+    computing = stretches.take(stretches.kind == KINDS.index(Kind.COMPUTE_CPU))
+    exact = (computing.stop - computing.start).sum()
+    assert abs(exact - lasts) <= (steps[1] - steps[0] + 1) * (UPDATE + 1000 * len(plan.offsets))
+
+
+@settings(max_examples=20)
+@given(plans(max_jitter=0))
+def test_each_step_is_with_the_rank_that_computed_longest(plan: Plan):
+    stretches, _, graphs = tiled(job(plan.recordings()))
+    longest = np.array(plan.arrivals).argmax(axis=1)
+    events = [
+        graphs[rank].trace.names[graphs[rank].trace.events.name[event]]
+        for rank, event in zip(stretches.rank, stretches.event, strict=True)
+        if event >= 0
+    ]
+    computing = stretches.take(stretches.kind == KINDS.index(Kind.COMPUTE_CPU))
+    computing = computing.take(computing.stop - computing.start > UPDATE)
+    assert computing.rank.tolist() == longest.tolist()
+    assert set(events) <= {"aten::mm", "gloo:all_reduce", "aten::add_"}
+
+
+def test_after_the_last_arrival_it_is_communication_and_before_it_what_the_last_rank_did():
+    plan = Plan((0, 0), ((30 * MILLISECOND, 5 * MILLISECOND),), ((2 * MILLISECOND, 3 * MILLISECOND),))
+    stretches, *_ = tiled(job(plan.recordings(host="one")))
+    lasts = (stretches.stop - stretches.start) // MILLISECOND
+    found = list(zip((KINDS[kind] for kind in stretches.kind), stretches.rank.tolist(), lasts.tolist(), strict=True))
+    assert found == [(Kind.COMPUTE_CPU, 0, 30), (Kind.GPU_COMMUNICATION, 1, 3), (Kind.COMPUTE_CPU, 1, 0)]
+
+
+def test_of_one_rank_it_is_that_ranks_own():
+    trace = KinetoTrace(load_kineto(DLRM).ranks[3:4])
+    stretches, _, graphs = tiled(trace)
+    own = tile(graphs[0])
+    for name, column in own.columns().items():
+        np.testing.assert_array_equal(getattr(stretches, name), column)
+
+
+def test_without_collectives_it_is_that_of_the_rank_that_ended_last():
+    ranks = [Recording(0), Recording(1)]
+    for rank, last in zip(ranks, (9, 7), strict=True):
+        rank.add(Category.OPERATOR, "aten::mm", BEGIN + last - 5, BEGIN + last)
+    stretches, *_ = tiled(job(ranks))
+    assert stretches.rank.tolist() == [0, 0]
+    # Nothing is known of this rank before its own trace begins.
+    assert [KINDS[kind] for kind in stretches.kind] == [Kind.UNATTRIBUTED, Kind.COMPUTE_CPU]
+
+
+def test_it_comes_to_the_end_where_collectives_contradict_each_other():
+    """Each rank waits for the other one at the same time, on different streams."""
+    ranks = [Recording(0), Recording(1)]
+    for rank in ranks:
+        for stream, late in ((7, rank.rank), (20, 1 - rank.rank)):
+            start = BEGIN + 10_000 + 100_000 * late
+            rank.kernel("ncclDevKernel_AllReduce_Sum", start, BEGIN + 200_000, stream=stream)
+        rank.add(Category.RUNTIME, "cudaDeviceSynchronize", BEGIN + 120_000, BEGIN + 201_000)
+    stretches, found, _ = tiled(job(ranks))
+    assert len(found.collectives) == 2
+    assert set(stretches.rank.tolist()) == {0, 1}
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_it_tiles_whatever_clocks_and_collectives_are_claimed(seed: int):
+    generator = np.random.default_rng(seed)
+    trace = job(Plan((0, 0, 0), ((MILLISECOND,) * 3,) * 3, ((MILLISECOND,) * 3,) * 3).recordings())
+    graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]
+    ranks = job_ranks(trace)
+    arrivals = ranks.collectives.arrivals
+    event = np.array([generator.integers(0, len(trace.ranks[rank].events)) for rank in arrivals.rank])
+    columns = {
+        "event": event,
+        "start": [trace.ranks[rank].events.start[row] for rank, row in zip(arrivals.rank, event, strict=True)],
+        "stop": [trace.ranks[rank].events.stop[row] for rank, row in zip(arrivals.rank, event, strict=True)],
+    }
+    wrong = Collectives(type(arrivals)(**(arrivals.columns() | {k: np.array(v) for k, v in columns.items()})))
+    offset = generator.integers(-5 * MILLISECOND, 5 * MILLISECOND, 3)
+    clocks = type(ranks.clocks)(**(ranks.clocks.columns() | {"offset": offset}))
+    stretches = tile_ranks(graphs, wrong, clocks)
+    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offset, strict=True))
+    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offset, strict=True))
+    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+
+
+def test_the_path_of_eight_real_ranks_comes_from_the_one_that_began_last():
+    stretches, ranks, _ = tiled(load_kineto(DLRM))
+    first = ranks.late.at[0]
+    before = stretches.take(stretches.stop <= first)
+    assert set(before.rank.tolist()) == {7}
+    assert len(set(stretches.rank.tolist())) > 1

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from dask_efficiency import load_kineto, torch_critical_path
+from dask_efficiency.critical_paths.torch.path import GROUPS, NOBODY
+from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
+from dask_efficiency.trace.errors import EmptyTraceError
+from tests.critical_paths.torch.samples import ALEX, RECORDED, recorded
+
+NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
+
+
+def test_figures_are_those_that_htas_own_test_asserts() -> None:
+    path = recorded("simple_add")
+    assert (len(path.graph.nodes), len(path.graph.edges), len(path.longest)) == (414, 440, 315)
+    # HTA rounds times to microseconds
+    assert path.longest_path_seconds == pytest.approx(0.241724, abs=2e-5)
+    assert path.shares["cpu_bound"] == pytest.approx(0.997791, abs=1e-4)
+    assert path.shares["gpu_compute_bound"] == pytest.approx(0.002102, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_walk_covers_the_window_by_every_group(name: str) -> None:
+    path = recorded(name)
+    assert np.array_equal(path.stretches.start[1:], path.stretches.stop[:-1])
+    for by in GROUPS:
+        seconds = path.seconds(by)
+        assert sum(seconds.values()) == pytest.approx(path.window_seconds, abs=1e-9)
+        assert list(seconds.values()) == sorted(seconds.values(), reverse=True)
+
+
+def test_an_unknown_group_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"by is 'stream'; expected one of kind, name, rank"):
+        recorded("event_sync").seconds("stream")
+
+
+def test_one_rank_of_many_is_explained_alone() -> None:
+    trace = recorded("dlrm").trace
+    path = torch_critical_path(trace, rank=3)
+    assert (path.rank, len(path.graphs), list(path.seconds("rank"))) == (3, 1, ["3"])
+    assert set(path.stretches.rank.tolist()) == {3}
+    with pytest.raises(UnknownRankError, match=r"no rank 9 in this trace; there is: 0, 1, 2"):
+        torch_critical_path(trace, rank=9)
+
+
+def test_of_several_ranks_the_one_that_ended_last_is_chosen() -> None:
+    path = recorded("dlrm")
+    ends = [graph.region.stop + shift for graph, shift in zip(path.graphs, path.offset, strict=True)]
+    assert path.chosen == int(np.argmax(ends))
+    assert path.ranks().numbers == tuple(range(8))
+
+
+def test_an_annotation_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UnknownAnnotationError):
+        torch_critical_path(recorded("simple_add").trace, annotation=ALEX, instance=99)
+
+
+def test_a_window_without_anything_is_refused() -> None:
+    trace = load_kineto(RECORDED["event_sync"])
+    rank = trace.ranks[0]
+    from dataclasses import replace
+
+    empty = replace(trace, ranks=(replace(rank, events=rank.events.take(np.zeros(0, np.int64))),))
+    with pytest.raises(EmptyTraceError, match=r"nothing in what was asked for takes time"):
+        torch_critical_path(empty)
+
+
+def test_tables_name_what_they_are_about() -> None:
+    pytest.importorskip("pandas")
+    path = recorded("simple_add")
+    nodes, edges, breakdown = path.nodes(), path.edges(), path.breakdown()
+    assert len(nodes) == len(path.graph.nodes)
+    assert nodes["critical"].sum() == len(path.longest)
+    assert nodes["name"].notna().all()
+    assert edges["critical"].sum() == len(breakdown) == len(path.longest) - 1
+    assert edges.loc[breakdown["edge"], "weight_seconds"].sum() == pytest.approx(path.longest_path_seconds)
+    assert breakdown["duration_seconds"].sum() == pytest.approx(path.longest_path_seconds)
+    by_bound = breakdown.groupby("bound_by")["duration_seconds"].sum() / path.longest_path_seconds
+    assert by_bound["cpu_bound"] == pytest.approx(path.summary()["cpu_bound"])
+    assert path.summary().sum() == pytest.approx(1.0)
+    # an event's position is the one in the file, so that it is found there
+    kernels = nodes[nodes["category"] == "kernel"]
+    assert (kernels["stream"] >= 0).all()
+    assert len(kernels)
+
+
+def test_the_graph_for_networkx_has_the_same_longest_path() -> None:
+    networkx = pytest.importorskip("networkx")
+    path = recorded("simple_add")
+    graph = path.to_networkx()
+    assert (graph.number_of_nodes(), graph.number_of_edges()) == (len(path.graph.nodes), len(path.graph.edges))
+    length = networkx.dag_longest_path_length(graph, weight="weight")
+    assert length / 1e9 == pytest.approx(path.longest_path_seconds)
+    first = graph.nodes[int(path.longest[0])]
+    assert first["critical"] is True
+    assert first["name"]
+
+
+def test_without_networkx_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(ImportError, match=r"to_networkx\(\) needs networkx, which is not installed"):
+        recorded("event_sync").to_networkx()
+
+
+def test_edges_are_changed_by_their_rows() -> None:
+    path = recorded("event_sync")
+    heaviest = int(np.argmax(path.graph.edges.weight))
+    seconds = int(path.graph.edges.weight[heaviest]) / 1e9
+    again = path.with_edges(reweight={heaviest: 0.0})
+    assert again.window_seconds == pytest.approx(path.window_seconds - seconds)
+    assert again.changes == ("With other edges (1 of another weight)",)
+
+
+def test_stalls_add_up_over_names_and_are_within_the_window() -> None:
+    path = recorded("simple_add")
+    stall = path.stalls()["cudaMalloc"]
+    assert (stall.times, stall.path_seconds) == (5, pytest.approx(path.seconds("name")["cudaMalloc"]))
+    assert stall.path_seconds <= stall.total_seconds <= path.window_seconds
+
+
+def test_queues_are_of_the_rank_that_is_chosen() -> None:
+    assert set(recorded("simple_add").queue_lengths().stream.tolist()) == {7, 20}
+
+
+def test_a_verdict_says_what_takes_most() -> None:
+    assert "% of it in calls that manage memory" in recorded("simple_add").verdict
+    assert "'cudaMalloc' first" in recorded("simple_add").verdict
+    assert "rank 7 kept the others waiting" in recorded("dlrm").verdict
+    assert NOBODY in recorded("h100").seconds("name")

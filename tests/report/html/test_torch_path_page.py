@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from markupsafe import escape
+
+from dask_efficiency.report.html.render import fragment, page
+from dask_efficiency.report.path_kinds import KIND_COLOURS, TORCH_MEANINGS
+from dask_efficiency.report.sections import torch_path as sections
+from dask_efficiency.report.torch_path_data import to_dict
+from tests.critical_paths.torch.samples import recorded
+from tests.report.sections.test_torch_path import hostile
+
+
+@pytest.mark.parametrize("name", ["simple_add", "h100", "dlrm"])
+def test_a_page_has_verdict_bar_tables_and_data(tmp_path: Path, name: str) -> None:
+    path = recorded(name)
+    path.to_html(tmp_path / "a.html")
+    html = (tmp_path / "a.html").read_text()
+    assert escape(path.verdict) in html
+    for text in ("What the window was spent on", "By kernel and operator", "Longest path", "What would help"):
+        assert text in html
+    for kind, seconds in path.seconds().items():
+        if seconds > 0.01 * path.window_seconds:
+            assert KIND_COLOURS[kind] in html  # type: ignore[index]  # a text is equal to its kind
+            assert str(escape(TORCH_MEANINGS[kind])) in html  # type: ignore[index]
+    (data,) = re.findall(r'<script[^>]*id="data"[^>]*>(.*?)</script>', html, flags=re.DOTALL)
+    assert json.loads(data) == json.loads(json.dumps(to_dict(path)))
+
+
+@pytest.mark.parametrize(
+    "render", [lambda: page(sections.page(hostile())), lambda: fragment(sections.document(hostile()))]
+)
+def test_no_name_becomes_markup(render: object) -> None:
+    html = render()  # type: ignore[operator]
+    for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
+        assert smuggled not in html
+
+
+def test_a_notebook_shows_a_fragment_without_script() -> None:
+    html = recorded("dlrm")._repr_html_()
+    assert "<script" not in html
+    assert "Who waited for whom" in html

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dask_efficiency import TorchCriticalPath
+from dask_efficiency.report.figures import format_seconds
+from dask_efficiency.report.sections import torch_path as sections
+from dask_efficiency.report.sections.document import Along
+from dask_efficiency.report.terminal.plain import plain
+from tests.critical_paths.torch.samples import recorded, with_execution
+from tests.report.samples import HOSTILE_NAMES
+
+NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
+
+
+def hostile() -> TorchCriticalPath:
+    """A path in which every name of the trace is hostile."""
+    path = recorded("dlrm")
+    ranks = []
+    for rank in path.trace.ranks:
+        names = tuple(HOSTILE_NAMES[i % len(HOSTILE_NAMES)] + str(i) for i in range(len(rank.names)))
+        ranks.append(replace(rank, names=names, path=HOSTILE_NAMES[0], left_out={HOSTILE_NAMES[1]: 3}))
+    trace = replace(path.trace, ranks=tuple(ranks))
+    graphs = tuple(replace(graph, trace=trace.rank(graph.trace.rank)) for graph in path.graphs)
+    question = replace(path.question, annotation=HOSTILE_NAMES[2])
+    return replace(path, trace=trace, graphs=graphs, question=question, changes=HOSTILE_NAMES[:3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shares_of_each_table_add_up_to_the_whole(name: str) -> None:
+    path = recorded(name)
+    found = [sections.kinds(path), sections.by_name(path), sections.longest(path)]
+    for section in (*found, *([sections.by_rank(path)] if len(path.graphs) > 1 else [])):
+        assert sum(round(10 * float(row[2])) for row in section.rows) == 1000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_comes_first_on_a_terminal(name: str) -> None:
+    text = plain(sections.document(recorded(name)))
+    assert text.startswith("Critical path of ")
+    lines = " ".join(text.split())
+    assert lines.index(f"{recorded(name).verdict}.") < lines.index("What the window was spent on")
+
+
+def test_the_window_is_drawn_along_time() -> None:
+    (along,) = (block for block in sections.kinds(recorded("dlrm")).blocks if isinstance(block, Along))
+    assert along.stretches[0][1] == 0
+    assert along.stretches[-1][2] == along.steps
+
+
+def test_who_waited_for_whom_is_said_of_several_ranks_only() -> None:
+    path = recorded("dlrm")
+    rows = sections.waits(path).rows
+    assert rows[0][0] == "rank 7"
+    assert len(rows) == 8
+    caused, suffered = (sum(float(row[column]) for row in rows) for column in (1, 2))
+    assert caused == pytest.approx(suffered, abs=0.5)
+    assert sections.steps(path).rows[0][1] == "rank 7"
+    assert not sections.waits(recorded("h100")).blocks
+    assert not sections.steps(recorded("h100")).blocks
+
+
+def test_what_was_inferred_is_said_to_be() -> None:
+    said = " ".join(sections.notes(recorded("dlrm")).lines)
+    assert "The trace does not record what calls of the CPU waited for" in said
+    assert "inferred" in said
+    assert "enable_cuda_sync_events=True" in said
+    assert "inferred" not in " ".join(sections.notes(recorded("event_sync")).lines)
+
+
+def test_clocks_that_are_apart_are_said_to_be() -> None:
+    path = recorded("dlrm")
+    offset = path.job.clocks.offset.copy()
+    offset[1] = -3_000_000
+    shifted = replace(path, job=replace(path.job, clocks=replace(path.job.clocks, offset=offset)))
+    assert "Clocks of ranks were up to 3.0 ms apart" in " ".join(sections.notes(shifted).lines)
+
+
+def test_what_data_alone_need_is_said_where_it_was_recorded() -> None:
+    path = with_execution()
+    found = sections.by_data(path)
+    flow = path.data_flow()
+    assert f"takes {format_seconds(flow.floor_seconds)}: with the same operators" in found.lines[0]
+    assert {row[0] for row in found.rows} <= {"b", "c"}
+    assert found.rows
+    assert not sections.by_data(recorded("h100")).blocks
+
+
+def test_what_would_help_is_worked_out_and_sorted() -> None:
+    found = sections.improvements(recorded("simple_add"))
+    assert found.rows[0][0] == "cudaMalloc, 2 times as fast"
+    saved = recorded("simple_add").saved_seconds(speed_up={"^cudaMalloc$": 2.0})
+    assert float(found.rows[0][1]) == pytest.approx(1000 * saved, abs=0.06)
+    assert [bar.share for bar in found.table.drawings] == sorted(
+        (bar.share for bar in found.table.drawings), reverse=True
+    )
+
+
+def test_a_change_is_told_in_words_with_both_windows() -> None:
+    before = recorded("simple_add")
+    text = " ".join(plain(sections.what_if_document(before, before.what_if(speed_up={"cudaMalloc": 2.0}))).split())
+    assert re.search(r"With 'cudaMalloc' 2 times as fast: 12\d ms instead of 243 ms, 48[.\d]* % shorter\.", text)
+    assert "Then: The window is" in text
+    none = " ".join(plain(sections.what_if_document(before, before.what_if(without=["data-loading"]))).split())
+    assert "With no data-loading: 243 ms instead of 243 ms, no shorter." in none
+
+
+def test_a_changed_path_says_that_it_is_no_recording() -> None:
+    text = plain(sections.document(recorded("event_sync").what_if(without=["kernel-gap"])))
+    assert "Not as it was recorded" in text
+    assert "With no kernel-gap." in text
+
+
+def test_names_are_read_as_people_read_them() -> None:
+    assert sections.shown_name("aten::addmm") == "aten::addmm"
+    assert sections.shown_name("void at::native::relu<float>(int)") == "relu<float>"
+
+
+def test_hostile_names_are_harmless() -> None:
+    text = plain(sections.document(hostile()))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_nothing_is_broken_by_an_empty_walk() -> None:
+    path = recorded("event_sync")
+    empty = replace(path, stretches=path.stretches.take(np.zeros(0, np.int64)))
+    assert "Nothing took any time" in plain(sections.document(empty))
