@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.report.samples import HOSTILE_NAMES
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
 
+@cache
 def hostile() -> TorchCriticalPath:
     """A path in which every name of the trace is hostile."""
     path = recorded("dlrm")
