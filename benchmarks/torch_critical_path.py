@@ -15,6 +15,7 @@ and none with categories of old versions.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import resource
 import statistics
@@ -70,6 +71,9 @@ def ours(path: str) -> Callable[[], tuple[int, float]]:
     from dask_efficiency.critical_paths.torch.longest import longest_path
     from dask_efficiency.critical_paths.torch.region import find_region
     from dask_efficiency.kineto.load import load_kineto
+
+    # What opens files is imported by then, as pandas is for HTA.
+    importlib.import_module("fsspec.implementations.local")
 
     def run() -> tuple[int, float]:
         rank = load_kineto(path).ranks[0]

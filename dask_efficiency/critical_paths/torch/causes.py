@@ -68,7 +68,11 @@ def _take_latest(causes: Causes, instants: Instants, groups: list[Candidates]) -
     chosen[target[order]] = order
     places = np.flatnonzero(chosen != MISSING)
     new, old = source[chosen[places]], causes.cause[places]
+    # Work that still ran is known by its start, but was waited for until now.
+    ran = (old != MISSING) & instants.on_gpu[places] & instants.on_gpu[old]
+    ran &= instants.is_start[places] & instants.is_start[old]
     better = (old == MISSING) | (later[new] > later[old]) | ((later[new] == later[old]) & (new > old))
+    better &= ~ran
     places, new = places[better], new[better]
     causes.cause[places] = new
     causes.inferred[places] = inferred[chosen[places]]

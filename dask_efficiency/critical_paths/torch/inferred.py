@@ -46,7 +46,7 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     Returns
     -------
     Edges
-        Of kind SYNC, weight 0, all marked as inferred, each from an earlier node to a later one; none if the trace has
+        Of kind SYNC, weight 0, all marked as inferred, and none that goes back in time; none at all if the trace has
         synchronisation events.
 
     References
@@ -73,7 +73,8 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
             targets.append(starts[held_back])
     source = np.concatenate(sources) if sources else np.empty(0, np.int32)
     target = np.concatenate(targets) if targets else np.empty(0, np.int32)
-    forward = (source != MISSING) & (source < target)
+    forward = (source != MISSING) & (target != MISSING)
+    forward[forward] = nodes.at[source[forward]] <= nodes.at[target[forward]]
     pairs = np.unique(np.stack([source[forward], target[forward]], axis=1), axis=0)
     return Edges.from_columns(
         {

@@ -65,7 +65,7 @@ def last_instant(graph: TorchGraph, instants: Instants) -> int:
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
-    """Positions from the end of the window to the first one that is not after its start, or has no cause."""
+    """Positions from the end of the window to one that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
     # Instants that waited for the one before them on their thread or stream are passed through in one step.
@@ -82,9 +82,7 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
         if order[first] < until:
             break
         at = int(causes.cause[order[first]])
-    path = np.concatenate(runs)
-    # Causes are earlier than effects, so positions descend.
-    return path[: int(np.count_nonzero(path >= until)) + 1].astype(np.int64)
+    return np.concatenate(runs).astype(np.int64)
 
 
 def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) -> Pieces:

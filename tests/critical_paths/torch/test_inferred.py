@@ -165,6 +165,12 @@ def test_what_had_not_ended_cannot_have_been_waited_for() -> None:
     assert waited([*LAUNCHED, *two, *told, *held_back]) == {("beside", "held back")}
 
 
+def test_work_that_ends_with_the_call_was_waited_for() -> None:
+    # The call is the first one in the file, so that rows do not say what comes first.
+    events = [call("cudaDeviceSynchronize", 20, 60, 2), *LAUNCHED[:3]]
+    assert waited(events) == {("gemm", "cudaDeviceSynchronize")}
+
+
 def test_recorded_synchronisations_are_not_inferred_again() -> None:
     waits = call("cudaDeviceSynchronize", 30, 95, 3)
     sync = work("Context Sync", 31, 94, 3, stream=-1, cat="cuda_sync")

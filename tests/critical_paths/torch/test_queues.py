@@ -38,6 +38,11 @@ def test_a_queue_grows_with_calls_and_shrinks_when_work_begins() -> None:
     assert rows(lengths, 20) == [(3, 1), (10, 0)]
 
 
+def test_what_is_asked_for_counts_before_what_begins_at_the_same_time() -> None:
+    begins_at_once = [work("a", 0, 9, 1), call("cudaLaunchKernel", 0, 2, 1)]
+    assert rows(queue_lengths(rank_of(begins_at_once)), 7) == [(0, 1), (0, 0)]
+
+
 def test_what_runs_is_not_finished() -> None:
     assert rows(unfinished_lengths(rank_of(EVENTS)), 7) == [(0, 1), (3, 2), (9, 1), (12, 0)]
 

@@ -264,9 +264,38 @@ def test_a_busy_thread_waits_for_no_collective() -> None:
 
 
 def test_a_kernel_that_seems_to_begin_before_its_call_still_leads_to_a_thread() -> None:
-    events = [on_cpu("aten::mm", 0, 20), call("cudaLaunchKernel", 10, 14, 1), work("gemm", 8, 60, 1)]
-    assert tiled(events)[-1] == ("gpu-compute", "gemm", 8, 60)
-    assert tiled(events)[0] == ("kernel-launch", "gemm", 0, 8)
+    events = [on_cpu("aten::add", 0, 5), on_cpu("aten::mm", 9, 20), call("cudaLaunchKernel", 10, 14, 1)]
+    assert tiled([*events, work("gemm", 8, 60, 1)]) == [
+        ("compute-cpu", "aten::add", 0, 5),
+        ("kernel-launch", "gemm", 5, 8),
+        ("gpu-compute", "gemm", 8, 60),
+    ]
+
+
+def test_a_kernel_that_overlaps_the_one_before_it_on_its_stream_waited_for_it() -> None:
+    second = [call("cudaLaunchKernel", 11, 13, 2), work("second", 55, 90, 2)]
+    assert tiled([*LAUNCHED, *second])[-2:] == [("gpu-compute", "gemm", 9, 55), ("gpu-compute", "second", 55, 90)]
+
+
+def test_a_copy_that_ended_within_its_call_is_waited_for_although_other_waits_were_recorded() -> None:
+    copy = [call("cudaMemcpyAsync", 12, 70, 2), work("Memcpy DtoH (Device -> Pageable)", 61, 66, 2, cat="gpu_memcpy")]
+    recorded = [call("cudaStreamSynchronize", 72, 75, 3), work("Stream Sync", 73, 74, 3, cat="cuda_sync")]
+    assert tiled([*LAUNCHED, *copy, *recorded])[2:-2] == [
+        ("gpu-compute", "gemm", 9, 60),
+        ("kernel-gap", copy[1]["name"], 60, 61),
+        ("gpu-compute", copy[1]["name"], 61, 66),
+        ("gpu-sync", "cudaMemcpyAsync", 66, 70),
+    ]
+
+
+def test_a_new_thread_waited_for_what_happened_before_it() -> None:
+    events = [on_cpu("aten::mm", 0, 40), on_cpu("aten::add", 20, 60, thread=5), on_cpu("aten::t", 10, 15)]
+    assert tiled(events) == [
+        ("compute-cpu", "aten::mm", 0, 10),
+        ("compute-cpu", "aten::t", 10, 15),
+        ("compute-cpu", "aten::mm", 15, 20),
+        ("compute-cpu", "aten::add", 20, 60),
+    ]
 
 
 def test_calls_that_hold_one_lock_wait_for_each_other() -> None:
