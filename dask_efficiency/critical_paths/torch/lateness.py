@@ -46,16 +46,18 @@ def since_together(arrivals: Arrivals, offset: Int64, occupations: Sequence[Occu
     last = last_arrivals(arrivals, offset)
     start = arrivals.start + offset[arrivals.rank]
     earliest = np.minimum.reduceat(start, begins) if len(begins) else begins
-    members = [frozenset(ranks.tolist()) for ranks in np.split(arrivals.rank, begins[1:])]
+    groups: dict[frozenset[int], int] = {}
+    members = (frozenset(ranks.tolist()) for ranks in np.split(arrivals.rank, begins[1:]) if len(ranks))
+    group = np.array([groups.setdefault(ranks, len(groups)) for ranks in members], np.int64)
     together = arrivals.together[begins]
     first = {rank: one.first + int(offset[rank]) for rank, one in enumerate(occupations)}
     since = np.empty(len(begins), np.int64)
-    for group in set(members):
-        mine = np.array([ranks == group for ranks in members], np.bool_)
-        of_all = np.array([group <= ranks for ranks in members], np.bool_) & together
+    for ranks, number in groups.items():
+        mine = group == number
+        of_all = np.isin(group, [other for others, other in groups.items() if ranks <= others]) & together
         turns = np.sort(last[of_all])
         before = np.searchsorted(turns, earliest[mine])
-        since[mine] = np.concatenate([[min(first[rank] for rank in group)], turns])[before]
+        since[mine] = np.concatenate([[min(first[rank] for rank in ranks)], turns])[before]
     return since
 
 

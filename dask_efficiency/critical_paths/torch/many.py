@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.causes import last_causes
@@ -15,9 +17,13 @@ from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.instants import Instants
 from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
 from dask_efficiency.critical_paths.torch.ranks import last_rows
+from dask_efficiency.critical_paths.torch.roles import own_kinds
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import last_instant, pieces_along
 from dask_efficiency.trace.tables import MISSING, Int32, Int64
+
+#: Of a rank's time that is not on the path.
+_ELSEWHERE = -1
 
 
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: Clocks) -> Stretches:
@@ -40,47 +46,62 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: C
         Contiguous, in time order, on the clock of the job, from the first start of a rank's region to the last stop.
         What is before the region of the rank that the walk ends at is ``unattributed``.
     """
-    offset = clocks.offset.tolist()
-    ranks = [_Rank(graph, shift) for graph, shift in zip(graphs, offset, strict=True)]
+    ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
+    ways = _Ways(ranks, collectives, clocks.offset)
     start = min(rank.start for rank in ranks)
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
-    ways = _Ways(ranks, collectives, clocks.offset)
     at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
-    parts: list[tuple[int, Pieces]] = []
     while True:
         rank = ranks[number]
         path, collective = ways.walk(number, position)
-        until = min(rank.start if collective is None else ways.last[collective], at)
+        until = rank.start
         if collective is not None:
-            until = min(until, int(rank.instants.at[path[-2]]) + rank.offset)
-        if until < at:
-            parts.append((number, rank.pieces(path, until, at)))
-        at = until
+            until = min(ways.last[collective], int(rank.instants.at[path[-2]]) + rank.offset)
+        rank.add(path, min(until, at), at)
+        at = min(until, at)
         if collective is None:
             break
         number, position = ways.through(collective, at)
-    if start < at:
-        parts.append((number, _unknown(start, at)))
-    return _joined(reversed(parts))
+    return _joined(ranks, number, start, at)
 
 
 class _Rank:
-    """One rank's instants and what each waited for last."""
+    """One rank's instants, what each waited for last, and the parts of its time that are on the path."""
 
     def __init__(self, graph: TorchGraph, offset: int) -> None:
-        self.graph = graph
-        self.offset = offset
+        self._graph, self.offset = graph, offset
         self.start, self.stop = graph.region.start + offset, graph.region.stop + offset
         self.instants = Instants.of(graph)
-        self.causes = last_causes(graph, self.instants)
-        self.following: list[int] = self.causes.cause.tolist()
+        self._causes = last_causes(graph, self.instants)
+        self.following = self._causes.cause.data
+        self._own = own_kinds(graph.trace)
+        self._parts: list[Pieces] = []
+        #: By row of an event, the instant at which it starts.
+        self.start_of = np.full(len(graph.trace.events), MISSING, np.int64)
+        starts = np.flatnonzero(self.instants.is_start)
+        self.start_of[self.instants.event[starts]] = starts
 
-    def pieces(self, path: Int64, start: int, stop: int) -> Pieces:
-        """A path's pieces between two instants, on the clock of the job."""
-        region = replace(self.graph.region, start=start - self.offset, stop=stop - self.offset)
-        graph = replace(self.graph, region=region)
-        pieces = with_loading(graph, pieces_along(graph, self.instants, self.causes, path))
-        return pieces._replace(bounds=pieces.bounds + self.offset)
+    def add(self, path: Int64, start: int, stop: int) -> None:
+        """Take the time between two instants on the clock of the job, before all that was taken, as a path says."""
+        if start == stop:
+            return
+        region = replace(self._graph.region, start=start - self.offset, stop=stop - self.offset)
+        graph = replace(self._graph, region=region)
+        self._parts.append(pieces_along(graph, self.instants, self._causes, self._own, path))
+
+    def pieces(self) -> Pieces | None:
+        """All that was taken, in time order, with pieces of kind :data:`_ELSEWHERE` in between; None of nothing."""
+        if not self._parts:
+            return None
+        parts, bounds = self._parts[::-1], []
+        columns: list[tuple[NDArray[Any], ...]] = []
+        for number, part in enumerate(parts):
+            if number:
+                columns.append(_nobodys(_ELSEWHERE))
+            bounds.append(part.bounds)
+            columns.append((part.kind, part.event, part.inferred, part.on_thread_of))
+        pieces = Pieces(np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True)))
+        return with_loading(self._graph, pieces)
 
 
 class _Ways:
@@ -89,6 +110,7 @@ class _Ways:
     def __init__(self, ranks: Sequence[_Rank], collectives: Collectives, offset: Int64) -> None:
         arrivals = collectives.arrivals
         self._ranks = ranks
+        self._gone: set[int] = set()
         last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
         #: When the last rank came to each collective.
         self.last: list[int] = last.tolist()
@@ -104,26 +126,27 @@ class _Ways:
     def walk(self, number: int, position: int) -> tuple[Int64, int | None]:
         """From an instant along causes to the start of the first collective in which the rank waited, if any."""
         rank, out, path = self._ranks[number], self._out[number], []
+        until = int(np.searchsorted(rank.instants.at, rank.start - rank.offset, side="right"))
+        following = rank.following
         while position != MISSING:
             path.append(position)
-            if (collective := out.get(position)) is not None:
+            collective = out.get(position)
+            if collective is not None and collective not in self._gone:
                 path.append(int(rank.instants.partner[position]))
                 return np.array(path, np.int64), collective
-            if rank.instants.at[position] + rank.offset <= rank.start:
+            if position < until:
                 break
-            position = rank.following[position]
+            position = following[position]
         return np.array(path, np.int64), None
 
     def through(self, collective: int, at: int) -> tuple[int, int]:
         """The rank that came last and the instant at which it did; what it did last, if its window lacks that."""
-        for out in self._out:
-            for position in [position for position, known in out.items() if known == collective]:
-                del out[position]
+        self._gone.add(collective)
         number = self._rank[collective]
         rank = self._ranks[number]
-        found = np.flatnonzero(rank.instants.is_start & (rank.instants.event == self._event[collective]))
-        if len(found):
-            return number, int(found[0])
+        position = int(rank.start_of[self._event[collective]])
+        if position != MISSING:
+            return number, position
         return number, int(np.searchsorted(rank.instants.at, at - rank.offset, side="right")) - 1
 
 
@@ -135,19 +158,26 @@ def _ends(rank: _Rank, events: Int32, collectives: Int32) -> dict[int, int]:
     return {int(position): of_event[int(instants.event[position])] for position in found}
 
 
-def _unknown(start: int, stop: int) -> Pieces:
+def _nobodys(kind: int) -> tuple[NDArray[Any], ...]:
+    """The columns of one piece that is no event's."""
     missing = np.array([MISSING], np.int32)
-    kind = np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8)
-    return Pieces(np.array([start, stop]), kind, missing, np.zeros(1, np.bool_), missing)
+    return np.array([kind], np.int8), missing, np.zeros(1, np.bool_), missing
 
 
-def _joined(parts: Iterable[tuple[int, Pieces]]) -> Stretches:
-    """Parts in time order as one."""
-    numbers, pieces = zip(*parts, strict=True)
-    return Stretches.between(
-        np.concatenate([*(part.bounds[:-1] for part in pieces), pieces[-1].bounds[-1:]]),
-        kind=np.concatenate([part.kind for part in pieces]),
-        rank=np.repeat(np.array(numbers, np.int32), [len(part.kind) for part in pieces]),
-        event=np.concatenate([part.event for part in pieces]),
-        inferred=np.concatenate([part.inferred for part in pieces]),
+def _joined(ranks: Sequence[_Rank], last: int, start: int, at: int) -> Stretches:
+    """What was taken of all ranks, in time order, and before it what is not known of one."""
+    taken = [(number, rank.offset, pieces) for number, rank in enumerate(ranks) if (pieces := rank.pieces())]
+    if start < at or not taken:
+        bounds = np.array([start, at])
+        taken.append((last, 0, Pieces(bounds, *_nobodys(KINDS.index(Kind.UNATTRIBUTED)))))
+    kind, event, inferred = (
+        np.concatenate([getattr(pieces, name) for *_, pieces in taken]) for name in ("kind", "event", "inferred")
     )
+    begins = np.concatenate([pieces.bounds[:-1] + offset for _, offset, pieces in taken])
+    stops = np.concatenate([pieces.bounds[1:] + offset for _, offset, pieces in taken])
+    rank = np.repeat([number for number, *_ in taken], [len(pieces.kind) for *_, pieces in taken])
+    kept = np.flatnonzero((kind != _ELSEWHERE) & (begins < stops))
+    kept = kept[np.argsort(begins[kept], kind="stable")]
+    bounds = np.append(begins[kept], stops[kept[-1:]])
+    columns = {"kind": kind, "rank": rank.astype(np.int32), "event": event, "inferred": inferred}
+    return Stretches.between(bounds, **{name: column[kept] for name, column in columns.items()})

@@ -251,13 +251,13 @@ def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:
 
 
 def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> Stragglers:
-    found = []
+    found, excesses = [], late.excess()
     for step in np.unique(late.step):
         mine = np.flatnonzero(late.step == step)
         caused = _summed(late.rank[mine], late.waits[mine], ranks)
         rank = int(caused.argmax())
         its = mine[late.rank[mine] == rank]
-        cause = late.excess()[its].sum(axis=0).argmax()
+        cause = excesses[its].sum(axis=0).argmax()
         behind = late.behind_second[its[together[its]]].sum()
         found.append((step, rank, cause, caused[rank], caused.sum(), behind))
     columns = np.array(found, np.int64).reshape(-1, len(Stragglers.dtypes())).T

@@ -37,7 +37,7 @@ def tile(graph: TorchGraph) -> Stretches:
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
     path = _walk(causes, instants, last_instant(graph, instants), region.start)
-    pieces = with_loading(graph, pieces_along(graph, instants, causes, path))
+    pieces = with_loading(graph, pieces_along(graph, instants, causes, own_kinds(graph.trace), path))
     return Stretches.between(
         pieces.bounds,
         kind=pieces.kind,
@@ -85,12 +85,11 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
     return np.concatenate(runs).astype(np.int64)
 
 
-def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) -> Pieces:
+def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int8, path: Int64) -> Pieces:
     """The time between the instants of a path, and before and after them, with what it was spent on."""
     region = graph.region
     if not len(path):
         return _nothing_known(graph)
-    own = own_kinds(graph.trace)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
     parts = [

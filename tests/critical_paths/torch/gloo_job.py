@@ -1,6 +1,6 @@
 """Four processes that train together under torch.profiler; in four steps one of them is late, each time another way.
 
-Run as a program with a folder, into which it writes the ranks' traces.
+``python -m tests.critical_paths.torch.gloo_job FOLDER`` writes the ranks' traces into a folder.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
-RANKS = 4
-#: The profiler's step, and the rank that is late in it. Rank 0 is the one whose clock is the job's.
-LATE_START = 2, 1
-COMPUTE = 3, 2
-DATA_LOADING = 4, 3
-COMMUNICATION = 5, 0
-STEPS = 6
+from tests.critical_paths.torch.late_ranks import (
+    COMMUNICATION,
+    COMPUTE,
+    DATA_LOADING,
+    LATE_START,
+    MESSAGES,
+    RANKS,
+    STEPS,
+)
 
 #: How late; a step without takes some tens of milliseconds.
 _SECONDS = 0.5
-#: What rank 0 sends: as much as takes about as long.
-MESSAGES = 60
+#: Of a message; all of them take about as long.
 _ELEMENTS = 4_000_000
 
 

@@ -15,18 +15,25 @@ from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import KinetoTrace
-from tests.critical_paths.torch import gloo_job
+from tests.critical_paths.torch import late_ranks
 
-pytest.importorskip("torch.distributed", reason="needs PyTorch")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="torch is imported once, and its processes are forked"),
+    # One process runs the job for all of them.
+    pytest.mark.xdist_group("late_ranks"),
+]
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
     """The job's ranks."""
+    pytest.importorskip("torch.distributed", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("job")
-    program = Path(gloo_job.__file__)
+    program = [sys.executable, "-m", "tests.critical_paths.torch.gloo_job", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, program, folder], check=True, env=environment, timeout=250, capture_output=True)
+    subprocess.run(program, check=True, env=environment, timeout=250, capture_output=True, cwd=ROOT)
     return load_kineto(folder)
 
 
@@ -38,7 +45,7 @@ def ranks(trace: KinetoTrace) -> JobRanks:
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause != Cause.UNKNOWN])
 def test_rank_step_and_cause_are_right(ranks: JobRanks, cause: Cause):
-    step, rank = getattr(gloo_job, cause.name)
+    step, rank = getattr(late_ranks, cause.name)
     row = ranks.stragglers.step.tolist().index(step)
     assert ranks.stragglers.rank[row] == rank
     assert Cause(ranks.stragglers.cause[row]) == cause
@@ -46,7 +53,7 @@ def test_rank_step_and_cause_are_right(ranks: JobRanks, cause: Cause):
 
 def test_every_collective_and_every_message_is_found_on_all_ranks(ranks: JobRanks):
     sizes = np.bincount(ranks.collectives.arrivals.collective)
-    assert sorted(sizes.tolist()) == [2] * gloo_job.MESSAGES + [gloo_job.RANKS] * 2 * (gloo_job.STEPS - 1)
+    assert sorted(sizes.tolist()) == [2] * late_ranks.MESSAGES + [late_ranks.RANKS] * 2 * (late_ranks.STEPS - 1)
     assert not ranks.collectives.left_out
 
 
@@ -59,7 +66,7 @@ def test_one_path_over_all_ranks_tiles_the_job_and_spends_most_time_with_those_t
     stops = [graph.region.stop + shift for graph, shift in zip(graphs, ranks.clocks.offset.tolist(), strict=True)]
     assert (stretches.start[0], stretches.stop[-1]) == (min(starts), max(stops))
     assert (stretches.start[1:] == stretches.stop[:-1]).all()
-    for step, rank in (gloo_job.LATE_START, gloo_job.COMPUTE, gloo_job.DATA_LOADING, gloo_job.COMMUNICATION):
+    for step, rank in (late_ranks.LATE_START, late_ranks.COMPUTE, late_ranks.DATA_LOADING, late_ranks.COMMUNICATION):
         late = ranks.late.step == step
         before, until = ranks.late.at[ranks.late.step < step].max(), ranks.late.at[late].max()
         lasts = np.clip(stretches.stop, before, until) - np.clip(stretches.start, before, until)

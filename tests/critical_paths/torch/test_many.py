@@ -22,9 +22,11 @@ from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Re
 DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
 
 
-def tiled(trace: KinetoTrace, annotation: str = "") -> tuple[Stretches, JobRanks, list[TorchGraph]]:
+def tiled(
+    trace: KinetoTrace, annotation: str = "", instance: tuple[int, int] | None = None
+) -> tuple[Stretches, JobRanks, list[TorchGraph]]:
     """A job's path, and what it was made of; it is checked that it tiles the job's window."""
-    graphs = [build_graph(rank, find_region(rank, annotation)) for rank in trace.ranks]
+    graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
     ranks = job_ranks(trace)
     stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
     offsets = ranks.clocks.offset.tolist()
@@ -39,6 +41,19 @@ def tiled(trace: KinetoTrace, annotation: str = "") -> tuple[Stretches, JobRanks
 @given(plans())
 def test_it_tiles_the_jobs_window(plan: Plan):
     tiled(job(plan.recordings()))
+
+
+@settings(max_examples=20)
+@given(plans(max_jitter=0), st.data())
+def test_it_tiles_the_window_of_some_steps(plan: Plan, data: st.DataObject):
+    last = len(plan.computing) - 1
+    first = data.draw(st.integers(0, last))
+    steps = first, data.draw(st.integers(first, last))
+    stretches, *_ = tiled(job(plan.recordings()), "ProfilerStep", steps)
+    lasts = sum(max(computing) for computing in plan.computing[steps[0] : steps[1] + 1])
+    computing = stretches.take(stretches.kind == KINDS.index(Kind.COMPUTE_CPU))
+    exact = (computing.stop - computing.start).sum()
+    assert abs(exact - lasts) <= (steps[1] - steps[0] + 1) * (UPDATE + 1000 * len(plan.offsets))
 
 
 @settings(max_examples=20)

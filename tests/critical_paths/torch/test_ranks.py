@@ -108,6 +108,15 @@ def test_a_rank_that_waits_in_several_collectives_at_once_waits_once():
     assert waits.suffered_seconds[0] == waits.caused_seconds[1] == pytest.approx(0.010000013)
 
 
+def test_a_receive_that_was_asked_for_early_is_waited_for_while_nothing_else_is():
+    ranks = [Recording(0), Recording(1)]
+    ranks[0].add(Category.ANNOTATION, "gloo:all_reduce", BEGIN + 10 * MS, BEGIN + 12 * MS, thread=BACKGROUND)
+    ranks[0].add(Category.ANNOTATION, "gloo:send", BEGIN + 15 * MS, BEGIN + 20 * MS)
+    ranks[1].add(Category.ANNOTATION, "gloo:recv", BEGIN, BEGIN + 20 * MS)
+    ranks[1].add(Category.ANNOTATION, "gloo:all_reduce", BEGIN + 2 * MS, BEGIN + 12 * MS, thread=BACKGROUND)
+    assert job_ranks(job(ranks)).late.waits.tolist() == [8 * MS, 7 * MS]
+
+
 def test_a_rank_that_may_leave_before_the_last_one_comes_waits_until_it_leaves():
     ranks = [Recording(0), Recording(1), Recording(2)]
     for rank, (start, stop) in zip(ranks, [(0, 3), (2, 3), (9, 10)], strict=True):

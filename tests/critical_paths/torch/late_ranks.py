@@ -1,0 +1,13 @@
+"""What happens in the job of ``gloo_job.py``, for it and for those that judge its traces."""
+
+from __future__ import annotations
+
+RANKS = 4
+STEPS = 6
+#: The profiler's step, and the rank that is late in it. Rank 0 is the one whose clock is the job's.
+LATE_START = 2, 1
+COMPUTE = 3, 2
+DATA_LOADING = 4, 3
+COMMUNICATION = 5, 0
+#: What the rank sends whose communication takes long.
+MESSAGES = 60
