@@ -117,6 +117,17 @@ def test_a_changed_path_says_that_it_is_no_recording() -> None:
     assert "With no kernel-gap." in text
 
 
+def test_time_before_a_ranks_trace_is_not_time_between_operators() -> None:
+    path = recorded("dlrm")
+    rows = {row[0]: float(row[1]) for row in sections.by_name(path).rows}
+    assert rows[sections.UNKNOWN] == pytest.approx(1000 * path.seconds()["unattributed"], abs=0.06)
+    assert rows[sections.BETWEEN] < 1000 * path.seconds()["compute-cpu"]
+
+
+def test_collectives_of_a_single_rank_are_no_fault() -> None:
+    assert not any("matched over ranks" in line for line in sections.notes(recorded("cpu_only")).lines)
+
+
 def test_names_are_read_as_people_read_them() -> None:
     assert sections.shown_name("aten::addmm") == "aten::addmm"
     assert sections.shown_name("void at::native::relu<float>(int)") == "relu<float>"
