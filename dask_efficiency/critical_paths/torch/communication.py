@@ -17,7 +17,7 @@ from dask_efficiency.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
 
 #: Kernels of NCCL and of AMD's RCCL, which kept the names.
-_KERNEL = re.compile(r"(nccl|rccl)[A-Z_]?\w*", re.IGNORECASE)
+_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
 #: What exchanges data on the CPU lasts as long as its annotation. NCCL's on the CPU only asks for a kernel.
 _ON_CPU = re.compile(r"(gloo|mpi|ucc):")
 #: What encloses the call that asks for a kernel of NCCL, and says what it is for.
@@ -58,7 +58,7 @@ def communication_of(trace: RankTrace) -> Communication:
     """What a rank exchanged with others, as kernels on its GPU and as annotations on its CPU."""
     events = trace.events
     kernel = (events.category == Category.KERNEL) & (
-        named(trace, lambda name: bool(_KERNEL.match(name))) | (events.collective != MISSING)
+        named(trace, lambda name: bool(_KERNEL.search(name))) | (events.collective != MISSING)
     )
     on_cpu = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ON_CPU.match(name)))
     rows = np.flatnonzero(kernel | on_cpu)
