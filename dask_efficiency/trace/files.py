@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
 from dask_efficiency.trace.positions import check_positions
+from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
 from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
 from dask_efficiency.trace.tables import MISSING, Int64, Texts
 
 FORMAT = "dask-efficiency-trace"
-VERSION = 1
+VERSION = 2
+
+#: Versions that can be read: the first one has no profiles.
+_KNOWN = (1, VERSION)
 
 #: Member of the archive that describes the others.
 _DESCRIPTION = "trace.json"
@@ -46,6 +50,12 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "dependencies": {"tasks": np.int32},
     "constraints": {"task": np.int64, "constraint": np.int64},
 }
+
+#: Where the profiles stand in the archive, by their positions.
+_PROFILE = "profiles/{}.json.gz"
+
+#: What is said of a profile in the description.
+_OF_PROFILE = tuple(field.name for field in fields(Profile) if field.name != "content")
 
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
@@ -85,6 +95,8 @@ def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_optio
                 archive.writestr(f"{group}/{name}", content)
             rows = len(next(iter(columns.values())))
             groups[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
+        for i, profile in enumerate(trace.profiles):  # compressed already
+            archive.writestr(_PROFILE.format(i), profile.content, zipfile.ZIP_STORED)
         archive.writestr(_DESCRIPTION, json.dumps(_description(trace) | {"columns": groups}, default=_plain))
 
 
@@ -131,6 +143,7 @@ def _description(trace: TraceTables) -> dict[str, Any]:
         "config": dict(trace.config),
         "versions": dict(trace.versions),
         "dropped": dict(trace.dropped),
+        "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
 
 
@@ -180,6 +193,7 @@ def _trace(archive: zipfile.ZipFile) -> TraceTables:
             config=_field(described, "config", dict),
             versions=_field(described, "versions", dict),
             dropped=_field(described, "dropped", dict),
+            profiles=tuple(_profiles(archive, described)),
             **names,
             **tables,
         )
@@ -201,9 +215,9 @@ def _described(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         found = described.get("format") if isinstance(described, dict) else described
         raise TraceFileError(f"found format {found!r:.80}; expected {FORMAT!r}")
-    if described.get("version") != VERSION:
+    if described.get("version") not in _KNOWN:
         raise TraceFileError(
-            f"found version {described.get('version')!r:.80} of {FORMAT!r}; expected {VERSION}: "
+            f"found version {described.get('version')!r:.80} of {FORMAT!r}; expected at most {VERSION}: "
             "a newer dask-efficiency may have written it"
         )
     return described
@@ -251,6 +265,21 @@ def _member(archive: zipfile.ZipFile, name: str, nbytes: int) -> bytes:
     if member.file_size != nbytes or nbytes > _MAX_OUT_OF_ONE * member.compress_size + _MAX_OUT_OF_ONE:
         raise TraceFileError(f"{name!r} has {member.file_size} bytes in {member.compress_size}; expected {nbytes}")
     return archive.read(member)
+
+
+def _profiles(archive: zipfile.ZipFile, described: dict[str, Any]) -> Iterator[Profile]:
+    if described["version"] == 1:
+        return
+    for i, profile in enumerate(_listed(described, "profiles", dict)):
+        name = _PROFILE.format(i)
+        numbers = {field: _field(profile, field, int, name) for field in _OF_PROFILE}
+        try:
+            size = archive.getinfo(name).file_size
+        except KeyError:
+            raise TraceFileError(f"lacks the profile {name!r}, which it describes") from None
+        if size > MAX_PROFILE_BYTES:
+            raise TraceFileError(f"{name!r} has {size} bytes; expected at most {MAX_PROFILE_BYTES}")
+        yield Profile(content=archive.read(name), **numbers)
 
 
 def _texts(block: NDArray[np.uint8], offsets: Int64) -> Texts:

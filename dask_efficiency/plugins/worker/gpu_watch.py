@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
@@ -39,7 +40,7 @@ MAX_TASKS = 100_000
 #: An ended task whose use is not known after so many nanoseconds is given up.
 _GIVEN_UP_NS = 10_000_000_000
 
-Around = Callable[[TaskId], Callable[[], object]]
+Around = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class GpuWatch:
