@@ -37,7 +37,7 @@ class Category(IntEnum):
     OTHER = 10
 
 
-#: Work on a GPU.
+#: Work on a GPU, which a call asked for.
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.
 CALLS = (Category.RUNTIME, Category.DRIVER)
@@ -74,6 +74,10 @@ class Events(Table):
     #: "Sequence number" and "Fwd thread id": an operator and its backward have the former in common.
     sequence: Int64
     forward_thread: Int64
+    #: "Record function id": an operator's in an execution trace (``rf_id``).
+    record_function: Int64
+    #: Which function of CUDA's a call is of, as CUPTI numbers them.
+    cbid: Int32
     #: For a synchronisation: the correlation of the ``cudaEventRecord`` that it waits for, and the stream of that.
     recorded_by: Int64
     recorded_stream: Int32
@@ -122,6 +126,21 @@ class KinetoTrace:
 
     ranks: tuple[RankTrace, ...]
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the ranks."""
+        return tuple(trace.rank for trace in self.ranks)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job had; None where no file says."""
+        return max((trace.world_size for trace in self.ranks if trace.world_size is not None), default=None)
+
+    @property
+    def missing_ranks(self) -> tuple[int, ...]:
+        """The ranks of the job that were not read."""
+        return tuple(sorted(set(range(self.world_size or 0)) - set(self.numbers)))
+
     def rank(self, number: int) -> RankTrace:
         """The trace of a rank.
 
@@ -135,4 +154,4 @@ class KinetoTrace:
         for trace in self.ranks:
             if trace.rank == number:
                 return trace
-        raise UnknownRankError(number, [trace.rank for trace in self.ranks])
+        raise UnknownRankError(number, self.numbers)

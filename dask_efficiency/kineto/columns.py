@@ -1,0 +1,147 @@
+"""Batches of a trace's events as columns."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.kineto.arguments import said_in
+from dask_efficiency.kineto.categories import GPU_EVENTS, category_of
+from dask_efficiency.kineto.lanes import Lanes
+from dask_efficiency.kineto.numbers import NO_TIME, nanoseconds
+from dask_efficiency.kineto.partners import calls_of
+from dask_efficiency.kineto.trace import Events
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+
+_NOTHING: Mapping[str, Any] = {}
+
+#: Names of what a collective's event says, by column.
+_NAMED = {"collective": "Collective name", "group": "Process Group Name", "element_type": "dtype"}
+
+
+class ColumnsBuilder:
+    """The columns of a file's events, to which batches are added in the order of the file."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        #: Names of threads by (process, thread).
+        self.threads: dict[tuple[int, int], str] = {}
+        #: Members of process groups, as events have them, by the group's name.
+        self.groups: dict[str, Any] = {}
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._lanes = Lanes()
+        self._seen = 0
+        self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name once, in the order of the file."""
+        return tuple(self._numbers)
+
+    def add(self, batch: Sequence[Any]) -> None:
+        """Append the events of a batch that have a duration."""
+        first, self._seen = self._seen, self._seen + len(batch)
+        if set(map(type, batch)) != {dict}:
+            self.left_out["not an object"] += sum(type(event) is not dict for event in batch)
+            batch = [event if type(event) is dict else _NOTHING for event in batch]
+        phases = [event.get("ph") for event in batch]
+        for event, phase in zip(batch, phases, strict=True):
+            if phase == "M" and event.get("name") == "thread_name":
+                self._name_thread(event)
+        at = np.array([position for position, phase in enumerate(phases) if phase == "X"], np.int32)
+        events = [batch[position] for position in at.tolist()]
+        start = nanoseconds([event.get("ts") for event in events])
+        duration = nanoseconds([event.get("dur") for event in events])
+        good = self._checked(start, duration)
+        if not good.all():
+            at, start, duration = at[good], start[good], duration[good]
+            events = [batch[position] for position in at.tolist()]
+        if events:
+            self._append({"index": first + at, "start": start, "stop": start + duration})
+            self._append(self._of(events))
+
+    def build(self, base: int = 0) -> Events:
+        """All that was added; `base` nanoseconds later than the file's instants."""
+        columns = {}
+        for name in list(self._parts):
+            columns[name] = np.concatenate(self._parts.pop(name))
+        for name in ("start", "stop"):
+            if name in columns:
+                columns[name] += base
+        if columns:
+            columns["call"] = calls_of(columns["category"], columns["correlation"])
+        return Events.from_columns(columns)
+
+    def _append(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        for name, column in columns.items():
+            self._parts[name].append(column)
+
+    def _checked(self, start: Int64, duration: Int64) -> Bool:
+        no_start, no_duration = start == NO_TIME, duration == NO_TIME
+        negative = ~no_start & ~no_duration & (duration < 0)
+        for reason, which in (
+            ("no start", no_start),
+            ("no duration", no_duration & ~no_start),
+            ("negative duration", negative),
+        ):
+            if number := int(np.count_nonzero(which)):
+                self.left_out[reason] += number
+        good: Bool = ~(no_start | no_duration | negative)
+        return good
+
+    def _of(self, events: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+        category = np.array([category_of(event.get("cat")) for event in events], np.int8)
+        process, thread = self._lanes.of(events)
+        columns: dict[str, NDArray[Any]] = {
+            "category": category,
+            "name": np.array(self._number([event.get("name", "") for event in events]), np.int32),
+            "process": process,
+            "thread": thread,
+        }
+        arguments: list[Mapping[str, Any]] = [event.get("args", _NOTHING) for event in events]
+        if not set(map(type, arguments)) <= {dict}:
+            arguments = [said if type(said) is dict else _NOTHING for said in arguments]
+        present: set[str] = set().union(*arguments)
+        columns.update(said_in(arguments, present, category))
+        columns.update(self._collectives(arguments, present))
+        return _with_devices(columns)
+
+    def _collectives(self, arguments: Sequence[Mapping[str, Any]], present: set[str]) -> dict[str, Int32]:
+        columns = {name: np.full(len(arguments), MISSING, np.int32) for name in _NAMED}
+        if _NAMED["collective"] in present:
+            rows = [row for row, said in enumerate(arguments) if _NAMED["collective"] in said]
+            for name, key in _NAMED.items():
+                has = [row for row in rows if key in arguments[row]]
+                columns[name][has] = self._number([str(arguments[row][key]) for row in has])
+            for row in rows:
+                said = arguments[row]
+                if (group := said.get(_NAMED["group"])) is not None and str(group) not in self.groups:
+                    self.groups[str(group)] = said.get("Process Group Ranks")
+        return columns
+
+    def _number(self, names: Sequence[Any]) -> list[int]:
+        if set(map(type, names)) != {str}:
+            names = [name if type(name) is str else str(name) for name in names]
+        numbers = self._numbers
+        return [numbers[name] for name in names]
+
+    def _name_thread(self, event: Mapping[str, Any]) -> None:
+        arguments = event.get("args")
+        if type(arguments) is dict and "name" in arguments:
+            process, thread = self._lanes.of([event])
+            self.threads[int(process[0]), int(thread[0])] = str(arguments["name"])
+
+
+def _with_devices(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """With the device and the stream of events on a GPU that do not say them: these stand for process and thread."""
+    on_gpu = GPU_EVENTS[columns["category"]]
+    for name, lane in (("device", "process"), ("stream", "thread")):
+        number = columns[lane]
+        unsaid = on_gpu & (columns[name] == MISSING) & (number >= 0) & (number <= np.iinfo(np.int32).max)
+        columns[name][unsaid] = number[unsaid]
+    return columns

@@ -1,0 +1,87 @@
+"""Kineto's files, of one rank or of many, from wherever they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from dask_efficiency.kineto.errors import KinetoFileError
+from dask_efficiency.kineto.ranks import check_all_there, check_one_job
+from dask_efficiency.kineto.read import read_rank
+from dask_efficiency.kineto.trace import KinetoTrace
+
+#: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
+#: these alone, and any other for all its JSON.
+_HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
+_JSON = (".json", ".json.gz")
+
+_Path = str | os.PathLike[str]
+
+
+def load_kineto(paths: _Path | Sequence[_Path], **storage_options: Any) -> KinetoTrace:
+    """Read what ``torch.profiler`` wrote, of one process or of all of a job.
+
+    Parameters
+    ----------
+    paths
+        A file, JSON or JSON in gzip; or a folder or a pattern (``*``), which are to hold every rank of a job once; or
+        a list of files, which may be some of its ranks only. Local paths or fsspec URLs.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Returns
+    -------
+    KinetoTrace
+        The ranks in the order of their numbers. A file that does not say a rank is rank 0.
+
+    Raises
+    ------
+    KinetoFileError
+        If a file is no trace of Kineto's, is damaged, or ends early (which, what, and where), or there is none.
+    RanksError
+        If a rank is there twice, or files are of different jobs; or, of a folder or a pattern, a rank is missing.
+    """
+    if isinstance(paths, str | os.PathLike):
+        whole, files = _expanded(os.fspath(paths), storage_options)
+    else:
+        whole = False
+        files = [file for path in paths for file in _expanded(os.fspath(path), storage_options)[1]]
+    trace = KinetoTrace(tuple(sorted((_read(*file) for file in files), key=lambda rank: rank.rank)))
+    check_one_job(trace)
+    if whole:
+        check_all_there(trace)
+    return trace
+
+
+def _read(file_system: Any, path: str, shown: str) -> Any:
+    with file_system.open(path, "rb") as file:
+        return read_rank(file, shown)
+
+
+def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[tuple[Any, str, str]]]:
+    """Whether a path stands for many files, and these: file system, path in it, and path as people know it."""
+    import fsspec
+
+    file_system, path = fsspec.core.url_to_fs(given, **storage_options)
+    # a web server would be asked for the whole file, were it asked whether that is a folder
+    if path.endswith(_JSON):
+        found = [path] if not _is_pattern(path) or file_system.exists(path) else sorted(file_system.glob(path))
+    elif _is_pattern(path) and not file_system.exists(path):
+        found = sorted(file_system.glob(path))
+    elif file_system.isdir(path):
+        inside = sorted(file_system.ls(path, detail=False))
+        found = [file for file in inside if file.endswith(_HANDLER)]
+        found = found or [file for file in inside if file.endswith(_JSON)]
+    else:
+        found = [path]
+    if not found:
+        raise KinetoFileError(f"{given}: there is no trace of Kineto's (*.json, *.json.gz)")
+    if found == [path]:
+        return False, [(file_system, path, given)]
+    local = "file" in file_system.protocol
+    return True, [(file_system, file, file if local else file_system.unstrip_protocol(file)) for file in found]
+
+
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in "*?[")

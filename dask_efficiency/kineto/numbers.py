@@ -1,0 +1,83 @@
+"""Numbers as JSON has them, whole, with a fraction or as text, in columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.trace.tables import MISSING, Int64
+
+#: In place of an instant or a duration that is none.
+NO_TIME = np.iinfo(np.int64).min
+
+#: Microseconds of which the nanoseconds, and the sum of two such numbers, fit in 64 bits: 146 years.
+MAX_MICROSECONDS = 1 << 52
+
+
+def nanoseconds(microseconds: Sequence[Any]) -> Int64:
+    """Nanoseconds of microseconds that are int, float or text, to the last digit; NO_TIME for what is no such number.
+
+    Half a nanosecond is rounded to the even one.
+    """
+    kinds = set(map(type, microseconds))
+    try:
+        if kinds == {int}:
+            whole = np.array(microseconds, np.int64)
+            if whole.size and max(int(whole.max()), -int(whole.min())) <= MAX_MICROSECONDS:
+                return whole * 1000
+        elif kinds == {str}:
+            return _in_range(np.array([_thousandths(text) for text in microseconds], np.int64))
+    except (ValueError, OverflowError):
+        pass
+    return np.array([_nanoseconds(value) for value in microseconds], np.int64)
+
+
+def _thousandths(text: str) -> int:
+    """A thousand times the number of a text without an exponent and with three digits after the point, or fewer."""
+    if text[-4:-3] == ".":  # as Kineto writes them
+        return int(text[:-4] + text[-3:])
+    whole, _, fraction = text.partition(".")
+    if len(fraction) > 3:
+        raise ValueError(f"{text!r} has more than three digits after the point")
+    return int(whole + fraction.ljust(3, "0"))
+
+
+def _in_range(values: Int64) -> Int64:
+    return np.where(np.abs(values) <= MAX_MICROSECONDS * 1000, values, NO_TIME)
+
+
+def _nanoseconds(microseconds: Any) -> int:
+    if isinstance(microseconds, bool) or not isinstance(microseconds, int | float | str):
+        return NO_TIME
+    try:
+        exact = Decimal(microseconds)
+        if not exact.is_finite() or abs(exact) > MAX_MICROSECONDS:
+            return NO_TIME
+        return int((exact * 1000).to_integral_value())
+    except ArithmeticError:
+        return NO_TIME
+
+
+def integers(values: Sequence[Any], dtype: type[np.generic] = np.int64) -> NDArray[Any]:
+    """Whole numbers, of numbers or of text; MISSING for what is none, and for what the type cannot hold."""
+    try:
+        if set(map(type, values)) <= {int}:
+            return np.array(values, dtype)
+    except OverflowError:
+        pass
+    limits = np.iinfo(np.dtype(dtype).str)
+    found = (_integer(value) for value in values)
+    return np.array([value if limits.min <= value <= limits.max else MISSING for value in found], dtype)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]{1,19}(\.0*)?\s*", value):
+        return int(value.partition(".")[0])
+    return MISSING
