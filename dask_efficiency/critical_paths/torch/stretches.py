@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
 
 
@@ -23,3 +26,26 @@ class Stretches(Table):
     event: Int32
     #: Whether the walk came here by an edge that was inferred.
     inferred: Bool
+
+    @classmethod
+    def between(cls, bounds: Int64, *, kind: Int8, rank: Int32, event: Int32, inferred: Bool) -> Self:
+        """From the instants between stretches, ascending, one more than there are stretches.
+
+        Stretches that take no time are left out, and equal ones in a row are one.
+        """
+        lasting = bounds[1:] > bounds[:-1]
+        columns = [column[lasting] for column in (kind, rank, event, inferred)]
+        changes = np.zeros(int(lasting.sum()), bool)
+        changes[:1] = True
+        for column in columns:
+            changes[1:] |= column[1:] != column[:-1]
+        first = bounds[:-1][lasting][changes]
+        stop = np.append(first[1:], bounds[-1:] if len(first) else [])
+        kind, rank, event, inferred = (column[changes] for column in columns)
+        return cls(kind=kind, start=first, stop=stop, rank=rank, event=event, inferred=inferred)
+
+    def seconds(self) -> dict[Kind, float]:
+        """Seconds of each kind that there is, most first."""
+        nanoseconds = np.bincount(self.kind, weights=self.stop - self.start, minlength=len(KINDS))
+        found = np.flatnonzero(np.bincount(self.kind, minlength=len(KINDS)))
+        return {KINDS[i]: float(nanoseconds[i]) / 1e9 for i in found[np.argsort(-nanoseconds[found], kind="stable")]}

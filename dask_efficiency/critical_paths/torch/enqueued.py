@@ -1,0 +1,134 @@
+"""Enqueued: what the streams of a rank's GPUs were asked for, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.roles import gpu_work
+from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.kineto.trace import Events, RankTrace
+from dask_efficiency.trace.tables import MISSING, Int32, Int64
+
+_Rows = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """Work on GPUs whose call is known, a row each, by stream and then in the order of the calls."""
+
+    #: Rows of the work in the trace.
+    work: Int32
+    #: Number of its stream, over all devices.
+    stream: Int64
+    #: When it was asked for, nanoseconds.
+    at: Int64
+    #: When it and all work before it on its stream had ended, nanoseconds.
+    ended: Int64
+    #: Where each stream's work begins in these columns, and where the last one's ends.
+    first: Int64
+    events: Events
+
+    @classmethod
+    def of(cls, trace: RankTrace) -> Self:
+        """What a rank's streams were asked for."""
+        events = trace.events
+        rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING)).astype(np.int32)
+        stream = _pairs(events.device[rows], events.stream[rows])
+        at = events.start[events.call[rows]]
+        order = np.lexsort((events.start[rows], at, stream))
+        rows, stream, at = rows[order], stream[order], at[order]
+        first = np.searchsorted(stream, np.arange(int(stream.max(initial=-1)) + 2))
+        ended = events.stop[rows]
+        for start, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+            ended[start:stop] = np.maximum.accumulate(ended[start:stop])
+        return cls(rows, stream, at, ended, first, events)
+
+    @property
+    def streams(self) -> int:
+        """How many there are."""
+        return len(self.first) - 1
+
+    def last(self, stream: int, at: Int64) -> Int64:
+        """The work that a stream was asked for last before some instants; missing if it was asked for nothing."""
+        start, stop = self.first[stream : stream + 2].tolist()
+        which = np.searchsorted(self.at[start:stop], at) - 1
+        return np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+
+    def last_of_each(self, stream: Int64, at: Int64) -> Int64:
+        """The same of a stream for each instant; missing where the stream is."""
+        work = np.full(len(at), MISSING)
+        for number in np.unique(stream[stream != MISSING]).tolist():
+            here = stream == number
+            work[here] = self.last(number, at[here])
+        return work
+
+    def last_ended(self, at: Int64, until: Int64) -> Int64:
+        """Of the last work of each stream before some instants, what ended last but not after others."""
+        work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
+        for stream in range(self.streams):
+            last = self.last(stream, at)
+            known = last != MISSING
+            known[known] = self.events.stop[last[known]] <= until[known]
+            known[known] = self.events.stop[last[known]] > ended[known]
+            work[known], ended[known] = last[known], self.events.stop[last[known]]
+        return work
+
+    def last_ended_of(self, stream: Int64, until: Int64) -> Int64:
+        """The work of a stream that had ended last at each of some instants."""
+        work = np.full(len(until), MISSING)
+        for number in np.unique(stream).tolist():
+            start, stop = self.first[number : number + 2].tolist()
+            here = stream == number
+            which = np.searchsorted(self.ended[start:stop], until[here], side="right") - 1
+            work[here] = np.where(which >= 0, self.work[start:stop][which], MISSING)
+        return work
+
+    def unfinished(self, stream: Int64, at: Int64) -> Int64:
+        """How much of what streams had been asked for had not ended at some instants."""
+        count = np.zeros(len(at), np.int64)
+        for number in np.unique(stream).tolist():
+            start, stop = self.first[number : number + 2].tolist()
+            here = stream == number
+            count[here] = np.searchsorted(self.at[start:stop], at[here])
+            count[here] -= np.searchsorted(self.ended[start:stop], at[here], side="right")
+        return count
+
+    def stream_of(self, work: _Rows) -> Int64:
+        """The stream of some rows of the trace."""
+        numbers = np.full(len(self.events), MISSING, np.int64)
+        numbers[self.work] = self.stream
+        return numbers[work]
+
+    def used_by(self, process: Int64, thread: Int64, at: Int64) -> Int64:
+        """The stream that a thread last asked for something before each of some instants; missing if it did not."""
+        which = self._of_thread(process, thread, at, before=True)
+        return np.where(which != MISSING, self.stream[which], MISSING)
+
+    def next_of_thread(self, process: Int64, thread: Int64, at: Int64) -> Int64:
+        """The work that a thread asked for next after each of some instants; missing if there is none."""
+        which = self._of_thread(process, thread, at, before=False)
+        return np.where(which != MISSING, self.work[which], MISSING)
+
+    def _of_thread(self, process: Int64, thread: Int64, at: Int64, *, before: bool) -> Int64:
+        """Positions in the columns of what threads asked for last before some instants, or next after them."""
+        calls = self.events.call[self.work]
+        found = np.full(len(at), MISSING)
+        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+            here = (process == one) & (thread == other)
+            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
+            mine = mine[np.argsort(self.at[mine], kind="stable")]
+            which = np.searchsorted(self.at[mine], at[here]) - before
+            known = (which >= 0) & (which < len(mine))
+            found[here] = np.where(known, mine[np.where(known, which, 0)] if len(mine) else MISSING, MISSING)
+        return found
+
+
+def _pairs(first: _Rows, second: _Rows) -> Int64:
+    """A number from 0 for each pair, in the order of the pairs."""
+    values, high = ranked(first)
+    low_values, low = ranked(second)
+    return ranked(high * max(len(low_values), 1) + low)[1].astype(np.int64)

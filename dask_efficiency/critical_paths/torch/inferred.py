@@ -1,0 +1,216 @@
+"""Infers which calls waited for which work on a GPU, for traces without synchronisation events (``cuda_sync``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
+from dask_efficiency.critical_paths.torch.enqueued import Enqueued
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region
+from dask_efficiency.gpu.calls import LONG
+from dask_efficiency.kineto.trace import CALLS, Category, RankTrace
+from dask_efficiency.trace.tables import MISSING, Int64
+
+#: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
+#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, whose synchronisations
+#: were recorded, 4 to 20 us.
+MAX_RETURN = 30_000
+
+#: A stream takes 1024 launches that have not begun; a call that finds this many and is long has waited for room.
+MIN_FULL_QUEUE = 1_000
+
+_Rows = NDArray[np.integer]
+
+
+class Waits(NamedTuple):
+    """Rows of work, and of calls that ended after it because they waited for it."""
+
+    work: _Rows
+    call: _Rows
+
+
+def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
+    """Edges from the ends of work to the ends of calls that waited for it, and to work that streams held back for it.
+
+    Parameters
+    ----------
+    region
+        The edges are those between events in it.
+    nodes
+        Starts and ends of events, in time order.
+
+    Returns
+    -------
+    Edges
+        Of kind SYNC, weight 0, all marked as inferred, each from an earlier node to a later one; none if the trace has
+        synchronisation events.
+
+    References
+    ----------
+    A call that waits for a device waits for what each of its streams was asked for before; one that waits for a stream
+    for what the stream that its thread last used was asked for, unless only another stream's work ended during the
+    call; one that waits for an event likewise, for what was asked for before the event was recorded. Copies wait for
+    themselves if they end within their call, ``cudaFree`` for what ended during the call, and a long launch for room
+    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the next work of that thread waits for
+    the other streams' work, asked for before, that ended last before it. Constants were chosen on HTA's ``alexnet`` and
+    ``simple_add`` only.
+    """
+    inside = np.zeros(len(trace.events), bool)
+    inside[region.rows] = True
+    starts, stops = _positions(nodes, len(inside))
+    sources, targets = [], []
+    if not (trace.events.category == Category.SYNC).any():
+        for work, call in waits(trace, inside):
+            sources.append(stops[work])
+            targets.append(stops[call])
+        for work, held_back in _between_streams(trace, inside):
+            sources.append(stops[work])
+            targets.append(starts[held_back])
+    source = np.concatenate(sources) if sources else np.empty(0, np.int32)
+    target = np.concatenate(targets) if targets else np.empty(0, np.int32)
+    forward = (source != MISSING) & (source < target)
+    pairs = np.unique(np.stack([source[forward], target[forward]], axis=1), axis=0)
+    return Edges.from_columns(
+        {
+            "source": pairs[:, 0],
+            "target": pairs[:, 1],
+            "kind": np.full(len(pairs), EdgeKind.SYNC, np.int8),
+            "weight": np.zeros(len(pairs), np.int64),
+            "inferred": np.ones(len(pairs), bool),
+        }
+    )
+
+
+def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
+    """The calls among some events that waited, and the work that each of them waited for."""
+    kinds = np.where(inside & np.isin(trace.events.category, CALLS), call_kinds(trace), CallKind.OTHER)
+    enqueued = Enqueued.of(trace)
+
+    def of(*wanted: CallKind) -> _Rows:
+        return np.flatnonzero(np.isin(kinds, wanted))
+
+    yield from _for_device(trace, enqueued, of(CallKind.DEVICE_WAIT))
+    yield _for_stream(trace, enqueued, of(CallKind.STREAM_WAIT))
+    yield _for_event(trace, enqueued, of(CallKind.EVENT_WAIT))
+    yield _for_own(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
+    yield _for_any(trace, enqueued, of(CallKind.FREE))
+    yield _for_room(trace, enqueued, np.flatnonzero(inside))
+
+
+def _positions(nodes: Nodes, rows: int) -> tuple[Int64, Int64]:
+    """By row of an event the positions of its start and its end; missing where it has none."""
+    starts, stops = np.full(rows, MISSING, np.int64), np.full(rows, MISSING, np.int64)
+    positions = np.arange(len(nodes))
+    starts[nodes.event[nodes.is_start]] = positions[nodes.is_start]
+    stops[nodes.event[~nodes.is_start]] = positions[~nodes.is_start]
+    return starts, stops
+
+
+def _for_device(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Iterator[Waits]:
+    for stream in range(enqueued.streams):
+        work = enqueued.last(stream, trace.events.start[calls])
+        yield _ended(trace, work, calls)
+
+
+def _for_stream(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+    at = trace.events.start[calls]
+    used = enqueued.used_by(trace.events.process[calls], trace.events.thread[calls], at)
+    work = enqueued.last_of_each(used, at)
+    return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, at))
+
+
+def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+    """Nothing says which event it is; taken is the last one that was recorded before the call."""
+    events = trace.events
+    records = np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD)
+    records = records[np.argsort(events.start[records], kind="stable")]
+    which = np.searchsorted(events.start[records], events.start[calls]) - 1
+    recorded = which >= 0
+    at = events.start[calls].copy()
+    process, thread = events.process[calls].copy(), events.thread[calls].copy()
+    of_record = records[which[recorded]]
+    at[recorded] = events.start[of_record]
+    process[recorded], thread[recorded] = events.process[of_record], events.thread[of_record]
+    work = enqueued.last_of_each(enqueued.used_by(process, thread, at), at)
+    return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
+
+
+def _or_ended_within(
+    trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64
+) -> tuple[_Rows, _Rows]:
+    """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
+    events = trace.events
+    start, stop = events.start[calls], events.stop[calls]
+    known = work != MISSING
+    during = known.copy()
+    during[known] = (events.stop[work[known]] > start[known]) & (events.stop[work[known]] <= stop[known])
+    other = enqueued.last_ended(at, stop)
+    better = ~during & (other != MISSING)
+    ended = events.stop[other]
+    better &= (ended > start) & (stop - ended <= MAX_RETURN) & (stop - start > MAX_RETURN)
+    return np.where(better, other, work), calls
+
+
+def _for_own(trace: RankTrace, calls: _Rows) -> Waits:
+    """Copies that ended within the call that asked for them."""
+    wanted = np.zeros(len(trace.events), bool)
+    wanted[calls] = True
+    copies = np.flatnonzero((trace.events.category == Category.COPY) & (trace.events.call != MISSING))
+    copies = copies[wanted[trace.events.call[copies]]]
+    return _ended(trace, copies, trace.events.call[copies])
+
+
+def _for_any(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+    work = enqueued.last_ended(trace.events.start[calls], trace.events.stop[calls])
+    known = work != MISSING
+    known[known] = trace.events.stop[work[known]] > trace.events.start[calls[known]]
+    return Waits(work[known], calls[known])
+
+
+def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
+    """Long launches into a full queue, and the work that ended last on that stream before they returned."""
+    events = trace.events
+    works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & (events.call[rows] != MISSING)]
+    works = works[events.stop[events.call[works]] - events.start[events.call[works]] >= LONG]
+    calls = events.call[works]
+    stream = enqueued.stream_of(works)
+    waiting = enqueued.unfinished(stream, events.start[calls])
+    works, calls, stream = (column[waiting >= MIN_FULL_QUEUE] for column in (works, calls, stream))
+    ended = enqueued.last_ended_of(stream, events.stop[calls])
+    known = ended != MISSING
+    known[known] = events.stop[ended[known]] > events.start[calls[known]]
+    return Waits(ended[known], calls[known])
+
+
+def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> Waits:
+    """Those whose work had ended when the call returned."""
+    known = work != MISSING
+    known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]
+    return Waits(work[known], calls[known])
+
+
+def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
+    """Work that a stream held back until an event, and the last work of other streams that can have been meant."""
+    events = trace.events
+    calls = np.flatnonzero(inside & (call_kinds(trace) == CallKind.STREAM_WAITS_EVENT))
+    if not len(calls):
+        return
+    enqueued = Enqueued.of(trace)
+    held_back = enqueued.next_of_thread(events.process[calls], events.thread[calls], events.start[calls])
+    calls, held_back = calls[held_back != MISSING], held_back[held_back != MISSING]
+    if not len(calls):
+        return
+    own = enqueued.stream_of(held_back)
+    last, ended = np.full(len(calls), MISSING), np.full(len(calls), MISSING)
+    for stream in range(enqueued.streams):
+        work = enqueued.last(stream, events.start[calls])
+        known = (work != MISSING) & (own != stream)
+        known[known] = events.device[work[known]] == events.device[held_back[known]]
+        known[known] = events.stop[work[known]] <= events.start[held_back[known]]
+        known[known] = events.stop[work[known]] > ended[known]
+        last[known], ended[known] = work[known], events.stop[work[known]]
+    yield Waits(last[last != MISSING], held_back[last != MISSING])

@@ -1,0 +1,204 @@
+"""Instants: the starts and ends that a walk can pass through, in one order in which no cause comes after its effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.roles import cpu_collectives
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.kineto.trace import GPU_WORK, Category, Events
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+
+#: Categories whose events are on no thread and no stream of their own, so that the walk has no way through them.
+_ELSEWHERE = (Category.SYNC, Category.GPU_ANNOTATION)
+
+#: What comes first where instants are equal: work on a GPU ends before the calls that wait for it, and these before
+#: what comes next. What starts and ends in one instant is between the ends and the starts.
+_GPU_END, _GPU_BOTH, _CPU_END, _CPU_BOTH, _CPU_START, _GPU_START = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """A row for each start and end, in order of time; where times are equal, causes come before effects.
+
+    They are those of the graph's nodes, and of work that can explain a wait although it is not in the graph: work on a
+    GPU that was asked for before the window, and collectives on the CPU's own threads.
+    """
+
+    #: Nanoseconds, and the row of the event.
+    at: Int64
+    event: Int32
+    is_start: Bool
+    on_gpu: Bool
+    #: Number of its thread, or of its stream on its device.
+    lane: Int32
+    #: Position of the other end of its event.
+    partner: Int32
+    #: On a thread, the position of the instant before; for work on a GPU, of its start or of the work before it.
+    before: Int32
+    #: On a thread, how many events are open right after it, and the row of the innermost; missing if there is none.
+    depth: Int32
+    innermost: Int32
+    #: By position in the graph's nodes, the position here; missing for nodes that are on no thread and no stream.
+    of_node: Int32
+
+    @classmethod
+    def of(cls, graph: TorchGraph) -> Self:
+        """The instants of a graph and of what else is in its window."""
+        events, nodes = graph.trace.events, graph.nodes
+        more = _beside(graph)
+        event = np.concatenate([nodes.event, more, more])
+        is_start = np.concatenate([nodes.is_start, np.ones(len(more), bool), np.zeros(len(more), bool)])
+        at = np.concatenate([nodes.at, events.start[more], events.stop[more]])
+        kept = ~np.isin(events.category[event], _ELSEWHERE)
+        on_gpu = np.isin(events.category, GPU_WORK)[event]
+        order = _in_order(at, event, is_start, on_gpu)
+        order = order[kept[order]]
+        of_node = np.full(len(event), MISSING, np.int32)
+        of_node[order] = np.arange(len(order), dtype=np.int32)
+        at, event, is_start, on_gpu = at[order], event[order], is_start[order], on_gpu[order]
+        lane = _lanes(events, event, on_gpu)
+        partner = _partners(event, is_start, len(events))
+        before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
+        _along_streams(before, lane, partner, is_start, on_gpu)
+        return cls(at, event, is_start, on_gpu, lane, partner, before, depth, innermost, of_node[: len(nodes)])
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def _beside(graph: TorchGraph) -> Int32:
+    """Rows of events that are not in the graph and can explain a wait in its window."""
+    trace, region = graph.trace, graph.region
+    events = trace.events
+    wanted = np.isin(events.category, GPU_WORK) | cpu_collectives(trace)
+    wanted &= (events.start < region.stop) & (events.stop > region.start)
+    wanted[graph.nodes.event] = False
+    return np.flatnonzero(wanted).astype(np.int32)
+
+
+def _in_order(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool) -> Int64:
+    order = np.argsort(at, kind="stable")
+    equal = at[order[1:]] == at[order[:-1]]
+    tied = np.zeros(len(at), bool)
+    tied[1:] |= equal
+    tied[:-1] |= equal
+    places = np.flatnonzero(tied)
+    if len(places):
+        members = order[places]
+        order[places] = members[_ties(at, event, is_start, on_gpu, members)]
+    return order
+
+
+def _ties(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool, members: Int64) -> Int64:
+    """The order of instants some of which are equal: outer events start first and end last."""
+    starts, stops = _bounds(at, event, is_start, members)
+    row, start = event[members].astype(np.int64), is_start[members]
+    gpu, both = on_gpu[members], starts == stops
+    phase = np.where(gpu, np.where(start, _GPU_START, _GPU_END), np.where(start, _CPU_START, _CPU_END))
+    phase[both] = np.where(gpu[both], _GPU_BOTH, _CPU_BOTH)
+    first = np.where(both, row, np.where(start, -stops, -starts))
+    second = np.where(both, ~start, np.where(start, row, -row))
+    ranks: Int64 = np.lexsort((second, first, phase, at[members]))
+    return ranks
+
+
+def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[Int64, Int64]:
+    """Start and stop of the events of some instants."""
+    rows = int(event.max(initial=0)) + 1
+    starts, stops = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    starts[event[is_start]] = at[is_start]
+    stops[event[~is_start]] = at[~is_start]
+    return starts[event[members]], stops[event[members]]
+
+
+def _lanes(events: Events, event: Int32, on_gpu: Bool) -> Int32:
+    """Numbers of the threads and streams, each with those of its process or device."""
+    lane = np.zeros(len(event), np.intp)
+    for of_cpu, of_gpu in ((events.process, events.device), (events.thread, events.stream)):
+        number = ranked(np.where(on_gpu, of_gpu[event], of_cpu[event]))[1]
+        lane = ranked(lane * (int(number.max(initial=0)) + 1) + number)[1]
+    return ranked(lane * 2 + on_gpu)[1].astype(np.int32)
+
+
+def _partners(event: Int32, is_start: Bool, rows: int) -> Int32:
+    starts, stops = np.full(rows, MISSING, np.int32), np.full(rows, MISSING, np.int32)
+    positions = np.arange(len(event), dtype=np.int32)
+    starts[event[is_start]] = positions[is_start]
+    stops[event[~is_start]] = positions[~is_start]
+    return np.where(is_start, stops[event], starts[event])
+
+
+def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> tuple[Int32, Int32, Int32]:
+    """For each instant on a thread the one before it, and how many events are open after it and the innermost."""
+    before, depth, innermost = (np.full(len(lane), MISSING, np.int32) for _ in range(3))
+    cpu = np.flatnonzero(~on_gpu)
+    order = cpu[np.argsort(lane[cpu].astype(_small(lane)), kind="stable")]
+    same = lane[order[1:]] == lane[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    if not len(order):
+        return before, depth, innermost
+    first = np.flatnonzero(np.append(True, ~same))
+    height = np.cumsum(np.where(is_start[order], 1, -1))
+    height -= np.repeat(height[first] - np.where(is_start[order[first]], 1, -1), np.diff(np.append(first, len(order))))
+    depth[order] = height
+    # Of one thread and one depth, the last start is the innermost event that is open.
+    level = lane[order].astype(np.int64) * (int(height.max()) + 2) + np.maximum(height, 0)
+    levels = np.argsort(level.astype(_small(level)), kind="stable")
+    starting = is_start[order[levels]]
+    last = np.maximum.accumulate(np.where(starting, np.arange(len(levels)), -1))
+    found = (last >= 0) & (height[levels] > 0)
+    found[found] = level[levels[last[found]]] == level[levels[found]]
+    innermost[order[levels[found]]] = event[order[levels[last[found]]]]
+    return before, depth, innermost
+
+
+def _small(values: Int32 | Int64) -> type[np.int16] | type[np.int64]:
+    """Numpy sorts 16-bit integers stably in linear time."""
+    return np.int16 if int(values.max(initial=0)) < np.iinfo(np.int16).max else np.int64
+
+
+def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, on_gpu: Bool) -> None:
+    """For the end of work its start; for a start the end of the work before it on its stream, if that had ended.
+
+    Work that had not ended has no end before this start, so its start stands for it.
+    """
+    ends = np.flatnonzero(on_gpu & ~is_start)
+    before[ends] = partner[ends]
+    starts = np.flatnonzero(on_gpu & is_start)
+    order = starts[np.argsort(lane[starts].astype(_small(lane)), kind="stable")]
+    same = lane[order[1:]] == lane[order[:-1]]
+    later, earlier = order[1:][same], order[:-1][same]
+    before[later] = np.where(partner[earlier] < later, partner[earlier], earlier)
+
+
+def last_before(
+    group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """For each of some instants that is no source, the last source before it in its group.
+
+    Parameters
+    ----------
+    group
+        Of each instant.
+    positions
+        The instants to look at, ascending.
+    is_source
+        Of each instant.
+
+    Returns
+    -------
+    sources, targets
+        Positions; targets without a source are left out.
+    """
+    order = positions[np.argsort(group[positions], kind="stable")]
+    sources = is_source[order]
+    last = np.maximum.accumulate(np.where(sources, np.arange(len(order)), -1)) if len(order) else order
+    found = (last >= 0) & ~sources
+    found[found] = group[order[last[found]]] == group[order[found]]
+    return order[last[found]], order[found]

@@ -1,0 +1,81 @@
+"""Time of a thread within events that load data is data loading, whatever operators do in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.calls import matching
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.kineto.trace import Category
+from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
+
+#: What PyTorch's DataLoader calls a request for a batch, with and without processes of its own.
+DATA_LOADING = (r"^enumerate\(DataLoader\)#.*\.__next__",)
+
+_ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category.OTHER)
+#: What a thread does in these events is loading data.
+_CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
+
+
+class Pieces(NamedTuple):
+    """The time between instants, in order; pieces may take no time."""
+
+    #: Nanoseconds, ascending; one more than there are pieces.
+    bounds: Int64
+    kind: Int8
+    event: Int32
+    inferred: Bool
+    #: An event on whose thread it is; missing for what is on no thread.
+    on_thread_of: Int32
+
+    def cut(self, at: Int64) -> Pieces:
+        """The same with more bounds."""
+        bounds = np.sort(np.concatenate([self.bounds, np.clip(at, self.bounds[0], self.bounds[-1])]))
+        which = np.searchsorted(self.bounds, bounds[:-1], side="right") - 1
+        which = np.minimum(which, len(self.kind) - 1)
+        return Pieces(bounds, *(column[which] for column in self[1:]))
+
+
+def loading_rows(graph: TorchGraph) -> Int32:
+    """Rows of the events on threads that load data: those of the graph's patterns, and by default of DataLoader's."""
+    wanted = matching(graph.trace, graph.data_loading or DATA_LOADING)
+    return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
+
+
+def with_loading(graph: TorchGraph, pieces: Pieces) -> Pieces:
+    """The same time, where threads are within events that load data as ``data-loading``.
+
+    An operator in it keeps its row; time of no event has that of the event that loads data.
+    """
+    events = graph.trace.events
+    rows = loading_rows(graph)
+    rows = rows[(events.start[rows] < pieces.bounds[-1]) & (events.stop[rows] > pieces.bounds[0])]
+    if not len(rows):
+        return pieces
+    pieces = pieces.cut(np.concatenate([events.start[rows], events.stop[rows]]))
+    kind, event = pieces.kind.copy(), pieces.event.copy()
+    candidates = np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING)
+    process, thread = events.process[pieces.on_thread_of], events.thread[pieces.on_thread_of]
+    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
+        here = np.flatnonzero(candidates & (process == one) & (thread == other))
+        mine = rows[(events.process[rows] == one) & (events.thread[rows] == other)]
+        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        # Of those that have begun, the one that ends last.
+        longest = _running_argmax(events.stop[mine])
+        begun = np.searchsorted(events.start[mine], pieces.bounds[here], side="right") - 1
+        here, begun = here[begun >= 0], begun[begun >= 0]
+        around = mine[longest[begun]]
+        within = events.stop[around] > pieces.bounds[here]
+        here, around = here[within], around[within]
+        kind[here] = KINDS.index(Kind.DATA_LOADING)
+        event[here] = np.where(event[here] == MISSING, around, event[here])
+    return pieces._replace(kind=kind, event=event)
+
+
+def _running_argmax(values: Int64) -> Int64:
+    highest = np.maximum.accumulate(values)
+    positions: Int64 = np.maximum.accumulate(np.where(values == highest, np.arange(len(values)), 0))
+    return positions

@@ -1,0 +1,51 @@
+"""What an event's own time is spent on, by its category and its name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, named
+from dask_efficiency.kineto.trace import CALLS, GPU_WORK, RankTrace
+from dask_efficiency.trace.tables import Bool, Int8
+
+#: Kernels that exchange data with other GPUs: those of NCCL, and of RCCL, which kept its names.
+_GPU_COLLECTIVE = re.compile("nccl|rccl", re.IGNORECASE)
+#: What torch.distributed's backends for the CPU call their work, on threads of their own: ``gloo:all_reduce``.
+_CPU_COLLECTIVE = re.compile("(?:gloo|mpi|ucc):")
+
+#: Calls that do nothing but wait for the GPU, and copies that wait.
+WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
+#: Calls in which a thread waits mostly for something else: the driver's locks, and pages of memory.
+ALLOCATES = (CallKind.ALLOCATE, CallKind.FREE)
+
+
+def gpu_work(trace: RankTrace) -> Bool:
+    """Whether each event is work on a GPU."""
+    return np.isin(trace.events.category, GPU_WORK)
+
+
+def cpu_collectives(trace: RankTrace) -> Bool:
+    """Whether each event is a collective that a thread of the CPU does."""
+    elsewhere = np.isin(trace.events.category, (*GPU_WORK, *CALLS))
+    return ~elsewhere & named(trace, lambda name: _CPU_COLLECTIVE.match(name) is not None)
+
+
+def own_kinds(trace: RankTrace) -> Int8:
+    """For each event, the position in KINDS of what its own time is spent on, when nothing else explains it.
+
+    A call that waits for the GPU is ``gpu-sync``, and one that takes memory or gives it back ``compute-noncpu``.
+    """
+    kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
+    on_gpu = gpu_work(trace)
+    kinds[on_gpu] = KINDS.index(Kind.GPU_COMPUTE)
+    kinds[on_gpu & named(trace, lambda name: _GPU_COLLECTIVE.search(name) is not None)] = KINDS.index(
+        Kind.GPU_COMMUNICATION
+    )
+    kinds[cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
+    of_call = call_kinds(trace)
+    kinds[np.isin(of_call, WAITS)] = KINDS.index(Kind.GPU_SYNC)
+    kinds[np.isin(of_call, ALLOCATES)] = KINDS.index(Kind.COMPUTE_NONCPU)
+    return kinds

@@ -1,0 +1,143 @@
+"""Tiles a window of a torch trace: walks backwards from its end, from each instant to what it waited for last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.causes import Causes, last_causes
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.instants import Instants
+from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
+from dask_efficiency.critical_paths.torch.roles import own_kinds
+from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.kineto.trace import Category
+from dask_efficiency.trace.tables import MISSING, Int8, Int32, Int64
+
+#: Events that can close a window on a thread.
+_CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
+
+
+def tile(graph: TorchGraph) -> Stretches:
+    """The critical path of a window, as stretches that tile it exactly.
+
+    The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
+    last. From the end of a call that waited for the GPU it goes to the work that it waited for, from the start of work
+    to the work before it or to the call that asked for it, whichever was later, and along threads from each operator
+    to the one before. An idle thread waited for autograd's thread or for a collective on the CPU, if there was one.
+
+    Returns
+    -------
+    Stretches
+        Contiguous, in time order, from the region's start to its stop. Time of a thread between operators is
+        ``compute-cpu`` without an event. ``kernel-launch`` and ``kernel-gap`` have the event whose start was waited
+        for. The rank is 0, for the position of the only rank.
+    """
+    region = graph.region
+    instants = Instants.of(graph)
+    causes = last_causes(graph, instants)
+    path = _walk(causes, instants, _last(graph, instants), region.start)
+    pieces = with_loading(graph, _pieces(graph, instants, causes, path))
+    return Stretches.between(
+        pieces.bounds,
+        kind=pieces.kind,
+        rank=np.zeros(len(pieces.kind), np.int32),
+        event=pieces.event,
+        inferred=pieces.inferred,
+    )
+
+
+def _last(graph: TorchGraph, instants: Instants) -> int:
+    """Where the walk begins; missing if nothing is known of the window."""
+    stop, events = graph.region.stop, graph.trace.events
+    inside = int(np.searchsorted(instants.at, stop, side="right"))
+    closing = events.stop == stop
+    closing &= np.isin(events.category, _CLOSES)
+    rows = np.flatnonzero(closing)
+    # The longest one, as an annotation is longer than what is in it.
+    for row in rows[np.argsort(events.start[rows], kind="stable")].tolist():
+        same = events.process[instants.event[:inside]] == events.process[row]
+        same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
+        if same.any():
+            return int(np.flatnonzero(same)[-1])
+    return inside - 1
+
+
+def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
+    """Positions from the end of the window to the last instant that is not after its start, or has no cause."""
+    if last == MISSING:
+        return np.empty(0, np.int64)
+    until = int(np.searchsorted(instants.at, start, side="right"))
+    following = causes.cause.tolist()
+    path = [last]
+    at = last
+    while at >= until:
+        at = following[at]
+        if at == MISSING:
+            break
+        path.append(at)
+    return np.array(path, np.int64)
+
+
+def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) -> Pieces:
+    """The time between the instants of a path, and before and after them, with what it was spent on."""
+    region = graph.region
+    if not len(path):
+        return _nothing_known(graph)
+    own = own_kinds(graph.trace)
+    later, earlier = path[:-1], path[1:]
+    # From the end of the window to its start.
+    parts = [_after(own, instants, path[:1]), _between(own, instants, earlier, later), _before(graph, instants, path[-1:])]
+    kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
+    bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
+    # A piece was come to by its own step and, at its end, by the one after it.
+    guessed = np.concatenate([[False], causes.inferred[later], [False]])
+    guessed[1:] |= guessed[:-1]
+    return Pieces(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
+
+
+_Columns = tuple[Int8, Int32, Int32]
+
+
+def _between(own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
+    """What the time between instants and their causes was spent on, whose it is, and on whose thread."""
+    from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
+    from_start, to_start = instants.is_start[earlier], instants.is_start[later]
+    along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
+    across = ~from_gpu & ~to_gpu & ~along
+    event = instants.event[later].copy()
+    # Along a thread it is the time of whatever is open; on another thread, of the call that waited for a lock.
+    event[along] = instants.innermost[earlier[along]]
+    event[across & to_start] = MISSING
+    # Work that ran on is what was waited for.
+    runs_on = from_gpu & from_start
+    event[runs_on] = instants.event[earlier[runs_on]]
+    kind = np.where(event == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[event])
+    kind[from_gpu & ~from_start & ~to_gpu] = KINDS.index(Kind.GPU_SYNC)
+    kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
+    kind[~from_gpu & to_gpu] = KINDS.index(Kind.KERNEL_LAUNCH)
+    return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
+
+
+def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
+    """What is after the last instant of a path: the time of whatever is still open on its thread."""
+    on_gpu, event = instants.on_gpu[last], instants.event[last]
+    row = np.where(on_gpu, np.where(instants.is_start[last], event, MISSING), instants.innermost[last])
+    kind = np.where(row == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[row])
+    return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
+
+
+def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
+    """What is before the first instant of a path: the time of its thread, or of a launch before the window."""
+    event = instants.event[first]
+    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.call[event] != MISSING
+    kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))
+    kind[on_gpu & ~asked_for] = KINDS.index(Kind.UNATTRIBUTED)
+    row = np.where(on_gpu & asked_for, event, MISSING)
+    return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
+
+
+def _nothing_known(graph: TorchGraph) -> Pieces:
+    missing = np.array([MISSING], np.int32)
+    bounds = np.array([graph.region.start, graph.region.stop])
+    return Pieces(bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing)
