@@ -18,6 +18,7 @@ from typing import Any
 from distributed import Client, get_client
 
 from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.critical_paths.torch.join import with_gpu_times
 from dask_efficiency.plugins import environment, names, options
 from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.plugins.client.questions import NotRegisteredError, ask, clock_offset, register, with_cost
@@ -327,9 +328,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             for phase, pairs in self._phases.intervals.items()
         }
         recording = unpack(payload)
-        return RunTrace.of(
-            build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
-        )
+        trace = build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
+        return RunTrace.of(with_gpu_times(trace))
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why
