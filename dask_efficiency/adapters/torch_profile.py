@@ -9,8 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES
@@ -160,6 +160,12 @@ class _Profilers:
         with self._lock:
             self._holders -= 1
             self._put_back_unless_used()
+
+    @contextmanager
+    def resting(self) -> Iterator[bool]:
+        """Whether none of ours is at work; if so, none begins in the block."""
+        with self._lock:
+            yield self._entered is None
 
     def _place(self) -> None:
         module = sys.modules.get(_MODULE)
