@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
+import numpy as np
+
 from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.trace.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
 
 
 class EdgeKind(IntEnum):
@@ -57,10 +59,22 @@ class Nodes(Table):
     event: Int32
     is_start: Bool
 
+    def positions(self, events: int) -> tuple[Int32, Int32]:
+        """By row of a trace of so many events, the node of its beginning and that of its end; missing without one."""
+        starts = np.full(events, MISSING, np.int32)
+        stops = np.full(events, MISSING, np.int32)
+        position = np.arange(len(self), dtype=np.int32)
+        starts[self.event[self.is_start]] = position[self.is_start]
+        stops[self.event[~self.is_start]] = position[~self.is_start]
+        return starts, stops
+
 
 @dataclass(frozen=True, slots=True)
 class Edges(Table):
-    """A row for each pair of nodes of which the second cannot be before the first."""
+    """A row for each pair of nodes of which the second cannot be before the first; no pair is there twice.
+
+    Of several ways to a node that are equally long, a path takes the first one in this order.
+    """
 
     #: Positions in the nodes.
     source: Int32

@@ -1,0 +1,95 @@
+"""The edges of work on a GPU: from its call, from what was before it on its stream, from what it waited for."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
+from dask_efficiency.critical_paths.torch.streams import StreamWork, previous_on_stream
+from dask_efficiency.critical_paths.torch.syncs import Waits
+from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Int32
+
+#: Nanoseconds from which on a gap on a stream is not the GPU's own: between kernels there are about 10 us, between
+#: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).
+MAX_KERNEL_DELAY = 1_500_000
+
+
+def work_edges(
+    trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waits: Waits
+) -> list[Edges]:
+    """The edges to and within work on streams.
+
+    A kernel's delay is its launch's where its stream had nothing else to do, all before it had ended before it was
+    asked for, and nothing else was asked for until it began. Otherwise the kernel before it on its stream delayed it,
+    unless it waited for another stream, or the gap is as long as :data:`MAX_KERNEL_DELAY`. In any case it did not
+    begin before it was asked for.
+
+    Parameters
+    ----------
+    positions
+        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+    work
+        Of the region.
+    alone
+        Whether its stream had nothing else to do.
+    waits
+        Which of the work waited for which.
+
+    References
+    ----------
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, with launch edges of no weight always there.
+    """
+    starts, stops = positions
+    stop = trace.events.stop[work.event]
+    before = previous_on_stream(work)
+    has_before = before != MISSING
+    ended = np.where(has_before, stop[before], np.iinfo(np.int64).min)
+    waited = np.full(len(work.event), np.iinfo(np.int64).min)
+    np.maximum.at(waited, waits.waiter, stop[waits.work])
+    asked_at = starts[trace.events.call[work.event]]
+    has_call = (trace.events.call[work.event] != MISSING) & (asked_at != MISSING)
+
+    launched = alone & has_call & (ended < work.asked) & (waited < work.asked)
+    delayed = ~launched & has_before & (work.start - ended < MAX_KERNEL_DELAY) & (waited < ended)
+    return [
+        _edges(nodes, EdgeKind.OPERATOR, starts[work.event], stops[work.event], work.event),
+        _edges(nodes, EdgeKind.SYNC, stops[work.event[waits.work]], starts[work.event[waits.waiter]]),
+        _edges(nodes, EdgeKind.LAUNCH_DELAY, asked_at[launched], starts[work.event[launched]]),
+        _edges(
+            nodes,
+            EdgeKind.KERNEL_DELAY,
+            stops[work.event[before[delayed]]],
+            starts[work.event[delayed]],
+            work.event[before[delayed]],
+        ),
+        _edges(
+            nodes,
+            EdgeKind.LAUNCH_DELAY,
+            asked_at[has_call & ~launched],
+            starts[work.event[has_call & ~launched]],
+            weighs=False,
+        ),
+    ]
+
+
+def _edges(
+    nodes: Nodes,
+    kind: EdgeKind,
+    source: Int32,
+    target: Int32,
+    event: NDArray[np.integer] | None = None,
+    *,
+    weighs: bool = True,
+) -> Edges:
+    weighs = weighs and kind is not EdgeKind.SYNC
+    return Edges.from_columns(
+        {
+            "source": source,
+            "target": target,
+            "kind": np.full(len(source), kind, np.int8),
+            "weight": nodes.at[target] - nodes.at[source] if weighs else np.zeros(len(source), np.int64),
+            "event": np.full(len(source), MISSING, np.int32) if event is None else event.astype(np.int32),
+        }
+    )

@@ -1,0 +1,52 @@
+"""What calls of the CUDA runtime had to wait for because one of them at a time holds the runtime's lock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.critical_paths.torch.calls import HOLD_THE_RUNTIMES_LOCK, named
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
+from dask_efficiency.kineto.trace import CALLS, RankTrace
+from dask_efficiency.trace.tables import MISSING, Bool
+
+
+def holds_lock(trace: RankTrace) -> Bool:
+    """Whether each event is a call that holds the lock."""
+    return np.isin(trace.events.category, CALLS) & named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
+
+
+def lock_edges(nodes: Nodes, holds: Bool) -> Edges:
+    """From the beginning of each such call to the next end of one, and from an end to the next if none began between.
+
+    Parameters
+    ----------
+    holds
+        By row of the trace, whether it holds the lock.
+
+    References
+    ----------
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one that
+    ended first is taken to have had the lock first.
+    """
+    of_lock = np.flatnonzero(holds[nodes.event])
+    is_start = nodes.is_start[of_lock]
+    ends = np.flatnonzero(~is_start)
+    begins = np.flatnonzero(is_start)
+    # every call that begins also ends, so there is a next end
+    next_end = ends[np.searchsorted(ends, begins)]
+    # of those that lead to one end, the one that began last comes first
+    begins, next_end = begins[::-1], next_end[::-1]
+    same = nodes.event[of_lock[begins]] == nodes.event[of_lock[next_end]]
+    after_end = ends[(ends > 0) & ~is_start[ends - 1]]
+    source = of_lock[np.concatenate([begins, after_end - 1])]
+    target = of_lock[np.concatenate([next_end, after_end])]
+    own = np.concatenate([same, np.zeros(len(after_end), np.bool_)])
+    return Edges.from_columns(
+        {
+            "source": source.astype(np.int32),
+            "target": target.astype(np.int32),
+            "kind": np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8),
+            "weight": np.where(own, nodes.at[target] - nodes.at[source], 0),
+            "event": np.where(own, nodes.event[target], MISSING),
+        }
+    )

@@ -1,0 +1,180 @@
+"""What calls and streams waited for: the synchronisations that CUPTI recorded."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
+from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked
+from dask_efficiency.critical_paths.torch.streams import StreamWork
+from dask_efficiency.kineto.trace import Category, RankTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Int64
+
+
+class SyncKind(IntEnum):
+    """Who waits, and for what."""
+
+    #: A call, for all streams of a device.
+    CONTEXT = 0
+    #: A call, for a stream.
+    STREAM = 1
+    #: A call, for what was asked for before an event was recorded.
+    EVENT = 2
+    #: A stream, for the same.
+    STREAM_WAIT = 3
+
+
+#: As Kineto names them.
+_KINDS = {
+    "Context Sync": SyncKind.CONTEXT,
+    "Stream Sync": SyncKind.STREAM,
+    "Event Sync": SyncKind.EVENT,
+    "Stream Wait Event": SyncKind.STREAM_WAIT,
+}
+
+
+class Waits(NamedTuple):
+    """Pairs of what had to end and what waited for it."""
+
+    #: Position in the work on streams.
+    work: NDArray[np.intp]
+    #: Row of the call that waited, or position of the work that did.
+    waiter: NDArray[np.intp]
+
+
+def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits:
+    """Which work each waiting call waited for.
+
+    The last one of a stream is the one that began last before the wait ended, and had been asked for before the call
+    returned.
+
+    Parameters
+    ----------
+    in_region
+        By position in the work, whether it can have been waited for.
+
+    References
+    ----------
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``. We differ: a context is that of one device; work
+    that was asked for only after the call had returned was not waited for.
+    """
+    events = trace.events
+    syncs = _syncs(trace, (SyncKind.CONTEXT, SyncKind.STREAM))
+    found = [_before_events(trace, work, SyncKind.EVENT)]
+    for here in _by_stream(work, in_region):
+        first = work.event[here[0]]
+        device, stream = events.device[first], events.stream[first]
+        concerned = syncs.rows[
+            _on_device(events.device[syncs.rows], device)
+            & ((syncs.kind == SyncKind.CONTEXT) | (events.stream[syncs.rows] == stream))
+        ]
+        call = events.call[concerned]
+        begun = np.searchsorted(work.start[here], events.stop[concerned], side="right")
+        asked = np.searchsorted(np.maximum.accumulate(work.asked[here]), events.stop[call], side="left")
+        number = np.minimum(begun, asked)
+        found.append(Waits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
+    return Waits(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def waits_of_streams(trace: RankTrace, work: StreamWork) -> Waits:
+    """Which work on one stream waited for which work on another one.
+
+    A stream that is told to wait for an event does not begin what the same thread asks for next before what had been
+    asked for when the event was recorded has ended.
+
+    References
+    ----------
+    HTA (``traceinsight`` 0.6.1), ``_get_cuda_stream_wait_event_df``. We differ: work that has to wait for several
+    streams waits for all of them, not only for the last one named; and waiting for its own stream is no wait.
+    """
+    events = trace.events
+    waits = _before_events(trace, work, SyncKind.STREAM_WAIT, by_call=False)
+    threads = _threads(trace, np.concatenate([events.call[work.event], events.call[waits.waiter]]))
+    asking, waiting = threads[: len(work.event)], threads[len(work.event) :]
+    next_work = np.full(len(waits.waiter), MISSING)
+    for here in _by_stream(work, events.call[work.event] != MISSING):
+        first = work.event[here[0]]
+        concerned = np.flatnonzero(
+            _on_device(events.device[waits.waiter], events.device[first])
+            & (events.stream[waits.waiter] == events.stream[first])
+        )
+        told_at = events.start[events.call[waits.waiter[concerned]]]
+        asked, told = in_one_order((asking[here], work.asked[here]), (waiting[concerned], told_at))
+        order = np.argsort(asked, kind="stable")
+        place = np.minimum(np.searchsorted(asked[order], told), len(here) - 1)
+        after = here[order[place]]
+        good = (asked[order[place]] >= told) & (asking[after] == waiting[concerned])
+        next_work[concerned[good]] = after[good]
+    good = next_work != MISSING
+    source, target = waits.work[good], next_work[good]
+    apart = work.stream[source] != work.stream[target]
+    return Waits(source[apart], target[apart])
+
+
+class _Syncs(NamedTuple):
+    rows: NDArray[np.intp]
+    kind: NDArray[np.int8]
+
+
+def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
+    """Synchronisations of some kinds of which the call is known."""
+    events = trace.events
+    of_name = np.array([*(_KINDS.get(name, MISSING) for name in trace.names), MISSING], np.int8)
+    rows = np.flatnonzero((events.category == Category.SYNC) & (events.call != MISSING))
+    kind = of_name[events.name[rows]]
+    wanted = np.isin(kind, kinds)
+    return _Syncs(rows[wanted], kind[wanted])
+
+
+def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_call: bool = True) -> Waits:
+    """The last work that a recorded event's stream had been asked for, for each wait for the event."""
+    events = trace.events
+    rows = _syncs(trace, (kind,)).rows
+    recorded = _recorded_at(trace, events.recorded_by[rows])
+    found = np.full(len(rows), MISSING)
+    for here in _by_stream(work, np.ones(len(work.event), np.bool_)):
+        first = work.event[here[0]]
+        concerned = np.flatnonzero(
+            (recorded != MISSING)
+            & _on_device(events.device[rows], events.device[first])
+            & (events.recorded_stream[rows] == events.stream[first])
+        )
+        order = np.argsort(work.asked[here], kind="stable")
+        number = np.searchsorted(work.asked[here][order], recorded[concerned], side="right")
+        found[concerned[number > 0]] = here[order[number[number > 0] - 1]]
+    good = found != MISSING
+    return Waits(found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp))
+
+
+def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:
+    """When the call with that correlation recorded its event, or missing."""
+    events = trace.events
+    calls = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
+    if not calls.size:
+        return np.full(len(correlation), MISSING, np.int64)
+    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
+    place = np.minimum(np.searchsorted(events.correlation[calls], correlation), len(calls) - 1)
+    return np.where(events.correlation[calls[place]] == correlation, events.start[calls[place]], MISSING)
+
+
+def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:
+    """Positions of the work of each stream, in the order in which it began."""
+    positions = np.flatnonzero(which)
+    if not positions.size:
+        return []
+    stream = work.stream[positions]
+    return np.split(positions, np.flatnonzero(stream[1:] != stream[:-1]) + 1)
+
+
+def _on_device(device: NDArray[np.int32], wanted: np.int32) -> Bool:
+    found: Bool = (device == wanted) | (device == MISSING)
+    return found
+
+
+def _threads(trace: RankTrace, calls: NDArray[np.integer]) -> NDArray[np.intp]:
+    """A number for the thread of each call; of calls that are not known one that means nothing."""
+    return pairs_ranked(trace.events.process[calls], trace.events.thread[calls])
