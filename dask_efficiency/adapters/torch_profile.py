@@ -232,7 +232,8 @@ class _Profilers:
 
     def _beginning(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def begin(*args: Any, **kwargs: Any) -> Any:
-            if self._calling == threading.get_ident():
+            # Nothing is placed any more where somebody who came after it goes on calling this.
+            if self._calling == threading.get_ident() or not self._placed:
                 return original(*args, **kwargs)
             self._users = True
             try:
