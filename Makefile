@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Given TORCH=1, torch is installed too; where it is already, demo and tests use it anyway.
 TORCH ?=
 TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
+# Given ORACLE=1, HTA is installed too, with which torch's traces are compared.
+ORACLE ?=
+ORACLE_STAMP := $(if $(filter-out 0 no,$(ORACLE)),$(VENV)/.stamp-oracle)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
@@ -28,7 +31,7 @@ demo: $(VENV)/.stamp-demo $(TORCH_STAMP) ## A workload of 10 to 20 seconds and i
 test: lint pytest ## Linters and tests
 
 .PHONY: setup
-setup: $(VENV)/.stamp-test $(TORCH_STAMP) ## Only install what the tests need
+setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) ## Only install what the tests need
 
 .PHONY: lint
 lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
@@ -59,7 +62,7 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 	@$(BIN)/python -m dashboards.prove
 
 .PHONY: benchmark
-benchmark: $(VENV)/.stamp-benchmark ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
+benchmark: $(VENV)/.stamp-benchmark $(ORACLE_STAMP) ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
 	@$(BIN)/python -m benchmarks.$(BENCH)
 
 .PHONY: docs
@@ -112,4 +115,10 @@ $(VENV)/.stamp-docs: pyproject.toml | $(VENV)/.stamp-venv
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing torch in $(VENV)"
 	@$(PIP) install --quiet --group minder
+	@touch $@
+
+# Without what it asks for: JupyterLab is not imported, and the rest is there.
+$(VENV)/.stamp-oracle: pyproject.toml | $(VENV)/.stamp-test
+	@echo "Installing HTA in $(VENV)"
+	@$(PIP) install --quiet --no-deps --group oracle
 	@touch $@

@@ -11,6 +11,8 @@ from dask_efficiency.kineto.errors import KinetoFileError
 #: Between tokens, as RFC 8259 has it.
 _SPACE = " \t\n\r"
 
+_IN_NUMBERS = "0123456789+-.eE"
+
 #: A number or a literal that the end of a block cuts is at most so long before it is plain that more is needed.
 _MAX_CUT = 32
 
@@ -135,15 +137,18 @@ class Pieces:
             except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
                 raise self._error(f"a value cannot be read: {error}") from error
             else:
-                # a number that ends with the block may go on in the next one
-                if end < len(self._text) or not self._more():
-                    self._at = end
+                place = self._before + end
+                # what looks like the end of a number may be followed by its point or exponent
+                if self._text[end : end + _MAX_CUT].strip(_IN_NUMBERS) or not self._more():
+                    self._at = place - self._before
                     return value
 
     def _read_on_or_fail(self, message: str, at: int) -> None:
-        cut = message.startswith("unterminated string")
-        if not ((cut or at > len(self._text) - _MAX_CUT) and self._more(double=True)):
-            self._at = len(self._text) if cut else at
+        open_string = message.startswith("unterminated string")
+        far = not open_string and at <= len(self._text) - _MAX_CUT
+        place = self._before + at
+        if far or not self._more(double=True):
+            self._at = len(self._text) if open_string else place - self._before
             raise self._error(message)
 
     def _expect(self, characters: str) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +13,14 @@ from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
 
 DATA = Path(__file__).parent / "data"
 RECORDED = ["simple_add", "cudagraph"]
-ACTIVITY = {"kernel": KERNEL, "gpu_memcpy": COPY, "memcpy": COPY, "gpu_memset": FILL, "memset": FILL}
+#: By category of Kineto's events.
+ACTIVITY = np.zeros(len(Category), np.int64)
+ACTIVITY[list(GPU_WORK)] = KERNEL, COPY, FILL
 TASKS = 7
 FLUSHES = 40
 
@@ -44,36 +45,45 @@ class Recorded:
 
 
 def recorded(name: str) -> Recorded:
-    with gzip.open(DATA / f"{name}.json.gz") as file:
-        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
-    work = [event for event in events if event.get("cat", "").lower() in ACTIVITY]
-    calls = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
-    first = min(event["ts"] for event in [*work, *calls])
+    (trace,) = load_kineto(DATA / f"{name}.json.gz").ranks
+    events = trace.events
+    is_work = np.isin(events.category, GPU_WORK)
+    is_call = np.isin(events.category, CALLS)
+    first = int(events.start[is_work | is_call].min())
+    start, stop = events.start - first, events.stop - first
 
-    def times(event: dict[str, Any]) -> tuple[int, int]:
-        start = round((event["ts"] - first) * 1000)
-        return start, start + round(event["dur"] * 1000)
+    operations = np.zeros(np.count_nonzero(is_work), OPERATION)
+    for field, column in (
+        ("start", start),
+        ("end", stop),
+        ("device", events.device),
+        ("stream", events.stream),
+        ("correlation", events.correlation),
+        ("activity", ACTIVITY[events.category]),
+    ):
+        operations[field] = column[is_work]
 
-    operations = [
-        (*times(e), e["args"]["device"], e["args"]["stream"], e["args"]["correlation"], ACTIVITY[e["cat"].lower()], 0)
-        for e in work
-    ]
-    rows = []
-    for event in calls:
-        table = RUNTIME_TABLE if event["cat"] == "cuda_runtime" else DRIVER_TABLE
-        what = int(table[event["args"]["cbid"]])
-        if what:
-            waits = SPINS if what in (WAITS, COPIES) else RETURNS
-            correlation = 0 if what == WAITS else event["args"]["correlation"]
-            rows.append((*times(event), event["tid"], correlation, waits))
+    does = np.where(events.category == Category.RUNTIME, RUNTIME_TABLE[events.cbid], DRIVER_TABLE[events.cbid])
+    does[~is_call] = 0
+    calls = np.zeros(np.count_nonzero(does), CALL)
+    for field, column in (
+        ("start", start),
+        ("end", stop),
+        ("thread", events.thread),
+        ("correlation", np.where(does == WAITS, 0, events.correlation)),
+        ("waits", np.where(np.isin(does, (WAITS, COPIES)), SPINS, RETURNS)),
+    ):
+        calls[field] = column[does > 0]
+    calls.sort()
+
     # the calls of the one thread in turn belong to so many tasks
-    rows.sort()
-    bounds = [rows[len(rows) * index // TASKS][0] for index in range(TASKS)]
-    end = 1 + max(end for _, end, *_ in [*operations, *rows])
+    bounds = [int(calls["start"][len(calls) * index // TASKS]) for index in range(TASKS)]
+    end = 1 + int(max(operations["end"].max(), calls["end"].max()))
+    thread = int(calls["thread"][0])
     windows = [
-        TaskWindow(TaskId(rows[0][2], start), stop - 1) for start, stop in zip(bounds, [*bounds[1:], end], strict=True)
+        TaskWindow(TaskId(thread, start), stop - 1) for start, stop in zip(bounds, [*bounds[1:], end], strict=True)
     ]
-    return Recorded(np.array(operations, OPERATION), np.array(rows, CALL), windows, end)
+    return Recorded(operations, calls, windows, end)
 
 
 def covered(rows: np.ndarray) -> int:

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
 from dask_efficiency.critical_paths.torch.roles import gpu_work
-from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.kineto.trace import Events, RankTrace
 from dask_efficiency.trace.tables import MISSING, Int32, Int64
 
@@ -37,7 +37,7 @@ class Enqueued:
         """What a rank's streams were asked for."""
         events = trace.events
         rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING)).astype(np.int32)
-        stream = _pairs(events.device[rows], events.stream[rows])
+        stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
         at = events.start[events.call[rows]]
         order = np.lexsort((events.start[rows], at, stream))
         rows, stream, at = rows[order], stream[order], at[order]
@@ -56,7 +56,9 @@ class Enqueued:
         """The work that a stream was asked for last before some instants; missing if it was asked for nothing."""
         start, stop = self.first[stream : stream + 2].tolist()
         which = np.searchsorted(self.at[start:stop], at) - 1
-        return np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+        return (
+            np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+        )
 
     def last_of_each(self, stream: Int64, at: Int64) -> Int64:
         """The same of a stream for each instant; missing where the stream is."""
@@ -125,10 +127,3 @@ class Enqueued:
             known = (which >= 0) & (which < len(mine))
             found[here] = np.where(known, mine[np.where(known, which, 0)] if len(mine) else MISSING, MISSING)
         return found
-
-
-def _pairs(first: _Rows, second: _Rows) -> Int64:
-    """A number from 0 for each pair, in the order of the pairs."""
-    values, high = ranked(first)
-    low_values, low = ranked(second)
-    return ranked(high * max(len(low_values), 1) + low)[1].astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
@@ -87,6 +88,11 @@ class Edges(Table):
     event: Int32
     #: Whether nothing in the trace says so, and it was inferred from how calls wait.
     inferred: Bool
+
+
+def joined(parts: Sequence[Edges]) -> Edges:
+    """All edges in one table, in that order."""
+    return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.dtypes()})
 
 
 @dataclass(frozen=True, slots=True)

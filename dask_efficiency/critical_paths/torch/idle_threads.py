@@ -31,7 +31,7 @@ def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     - The thread of the forward pass waits for autograd's thread, and that one for the former.
     - A thread that is idle, or in an operator of torch.distributed, waits for a collective on the CPU. The collective
       was asked for by such an operator, or else by the main thread.
-    - A thread on which nothing has happened yet waited for what happened last on any thread of its process.
+    - A thread on which nothing has happened yet waited for what operators did last on any thread of its process.
     """
     if not len(instants):
         return
@@ -39,10 +39,8 @@ def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     yield from _backward(lanes, instants)
     yield from _collectives(trace, lanes, instants)
     first = (instants.before == MISSING) & ~instants.on_gpu
-    # A first instant is a source, too, for those of other threads: so each looks at the instant before it.
-    positions = np.flatnonzero(~instants.on_gpu)
-    places = np.flatnonzero(first[positions])[1:] if len(positions) else positions
-    yield positions[places - 1], positions[places]
+    others = instants.working & ~instants.on_gpu & ~first
+    yield last_before(lanes.process, np.flatnonzero(first | others), others)
 
 
 class _Lanes:
@@ -77,12 +75,11 @@ def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
 
 def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
     distributed = named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
-    before = instants.before
-    known = before != MISSING
-    inner = instants.innermost
-    waiting = known & ~instants.on_gpu & ~lanes.collective
+    before, inner = instants.before, instants.innermost
+    waiting = ~instants.on_gpu & ~lanes.collective
     previous = before[waiting]
-    waiting[waiting] = lanes.idle_after[previous] | ((inner[previous] != MISSING) & distributed[inner[previous]])
+    in_distributed = (inner[previous] != MISSING) & distributed[inner[previous]]
+    waiting[waiting] = (previous == MISSING) | lanes.idle_after[previous] | in_distributed
     ended = lanes.collective & ~instants.is_start
     yield last_before(lanes.process, np.flatnonzero(ended | waiting), ended)
     begun = lanes.collective & instants.is_start

@@ -16,8 +16,8 @@ from dask_efficiency.kineto.trace import CALLS, Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Int64
 
 #: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
-#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, whose synchronisations
-#: were recorded, 4 to 20 us.
+#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, where synchronisations
+#: were recorded, it is 3 to 9 us.
 MAX_RETURN = 30_000
 
 #: A stream takes 1024 launches that have not begun; a call that finds this many and is long has waited for room.
@@ -139,9 +139,7 @@ def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
     return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
 
 
-def _or_ended_within(
-    trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64
-) -> tuple[_Rows, _Rows]:
+def _or_ended_within(trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64) -> tuple[_Rows, _Rows]:
     """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]

@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.kineto.trace import GPU_WORK, Category, Events
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -37,6 +37,8 @@ class Instants:
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
+    #: Whether it is on a GPU, or on a thread with operators or collectives; others only ask now and then about a GPU.
+    working: Bool
     #: Position of the other end of its event.
     partner: Int32
     #: On a thread, the position of the instant before; for work on a GPU, of its start or of the work before it.
@@ -62,11 +64,13 @@ class Instants:
         of_node = np.full(len(event), MISSING, np.int32)
         of_node[order] = np.arange(len(order), dtype=np.int32)
         at, event, is_start, on_gpu = at[order], event[order], is_start[order], on_gpu[order]
-        lane = _lanes(events, event, on_gpu)
+        lane = _lanes(events)[event]
         partner = _partners(event, is_start, len(events))
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
-        return cls(at, event, is_start, on_gpu, lane, partner, before, depth, innermost, of_node[: len(nodes)])
+        works = (events.category == Category.OPERATOR) | cpu_collectives(graph.trace)
+        working = on_gpu | _on_lanes_with(works[event], lane)
+        return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 
     def __len__(self) -> int:
         return len(self.at)
@@ -117,13 +121,21 @@ def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[In
     return starts[event[members]], stops[event[members]]
 
 
-def _lanes(events: Events, event: Int32, on_gpu: Bool) -> Int32:
-    """Numbers of the threads and streams, each with those of its process or device."""
-    lane = np.zeros(len(event), np.intp)
-    for of_cpu, of_gpu in ((events.process, events.device), (events.thread, events.stream)):
-        number = ranked(np.where(on_gpu, of_gpu[event], of_cpu[event]))[1]
-        lane = ranked(lane * (int(number.max(initial=0)) + 1) + number)[1]
-    return ranked(lane * 2 + on_gpu)[1].astype(np.int32)
+def _lanes(events: Events) -> Int32:
+    """For each row, the number of its thread in its process, or of its stream on its device."""
+    on_gpu = np.isin(events.category, GPU_WORK)
+    first = np.where(on_gpu, events.device, events.process)
+    second = np.where(on_gpu, events.stream, events.thread)
+    # Files have many rows of one thread after the other.
+    changes = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1]))
+    runs = np.flatnonzero(changes)
+    lane = pairs_ranked(pairs_ranked(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
+    return np.repeat(lane.astype(np.int32), np.diff(np.append(runs, len(first))))
+
+
+def _on_lanes_with(wanted: Bool, lane: Int32) -> Bool:
+    having: Bool = np.bincount(lane[wanted], minlength=int(lane.max(initial=-1)) + 1) > 0
+    return having[lane]
 
 
 def _partners(event: Int32, is_start: Bool, rows: int) -> Int32:
@@ -138,7 +150,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     """For each instant on a thread the one before it, and how many events are open after it and the innermost."""
     before, depth, innermost = (np.full(len(lane), MISSING, np.int32) for _ in range(3))
     cpu = np.flatnonzero(~on_gpu)
-    order = cpu[np.argsort(lane[cpu].astype(_small(lane)), kind="stable")]
+    order = cpu[stably(lane[cpu])]
     same = lane[order[1:]] == lane[order[:-1]]
     before[order[1:][same]] = order[:-1][same]
     if not len(order):
@@ -149,7 +161,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     depth[order] = height
     # Of one thread and one depth, the last start is the innermost event that is open.
     level = lane[order].astype(np.int64) * (int(height.max()) + 2) + np.maximum(height, 0)
-    levels = np.argsort(level.astype(_small(level)), kind="stable")
+    levels = stably(level)
     starting = is_start[order[levels]]
     last = np.maximum.accumulate(np.where(starting, np.arange(len(levels)), -1))
     found = (last >= 0) & (height[levels] > 0)
@@ -158,9 +170,11 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     return before, depth, innermost
 
 
-def _small(values: Int32 | Int64) -> type[np.int16] | type[np.int64]:
-    """Numpy sorts 16-bit integers stably in linear time."""
-    return np.int16 if int(values.max(initial=0)) < np.iinfo(np.int16).max else np.int64
+def stably(values: NDArray[np.integer]) -> NDArray[np.intp]:
+    """The order of some numbers, equal ones as they are; small numbers are sorted in linear time."""
+    if len(values) and values.min() >= -(1 << 15) and values.max() < 1 << 15:
+        values = values.astype(np.int16)
+    return np.argsort(values, kind="stable")
 
 
 def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, on_gpu: Bool) -> None:
@@ -171,7 +185,7 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
     ends = np.flatnonzero(on_gpu & ~is_start)
     before[ends] = partner[ends]
     starts = np.flatnonzero(on_gpu & is_start)
-    order = starts[np.argsort(lane[starts].astype(_small(lane)), kind="stable")]
+    order = starts[stably(lane[starts])]
     same = lane[order[1:]] == lane[order[:-1]]
     later, earlier = order[1:][same], order[:-1][same]
     before[later] = np.where(partner[earlier] < later, partner[earlier], earlier)
@@ -196,7 +210,7 @@ def last_before(
     sources, targets
         Positions; targets without a source are left out.
     """
-    order = positions[np.argsort(group[positions], kind="stable")]
+    order = positions[stably(group[positions])]
     sources = is_source[order]
     last = np.maximum.accumulate(np.where(sources, np.arange(len(order)), -1)) if len(order) else order
     found = (last >= 0) & ~sources

@@ -7,17 +7,19 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.critical_paths.torch.streams import StreamWork, previous_on_stream
-from dask_efficiency.critical_paths.torch.syncs import Waits
 from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int32
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 #: Nanoseconds from which on a gap on a stream is not the GPU's own: between kernels there are about 10 us, between
 #: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).
 MAX_KERNEL_DELAY = 1_500_000
 
+#: Before all instants.
+NEVER = np.iinfo(np.int64).min
+
 
 def work_edges(
-    trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waits: Waits
+    trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waited: Int64
 ) -> list[Edges]:
     """The edges to and within work on streams.
 
@@ -34,43 +36,28 @@ def work_edges(
         Of the region.
     alone
         Whether its stream had nothing else to do.
-    waits
-        Which of the work waited for which.
+    waited
+        When what it waited for on other streams had ended, nanoseconds; :data:`NEVER` where there was no such thing.
 
     References
     ----------
     HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, with launch edges of no weight always there.
     """
     starts, stops = positions
-    stop = trace.events.stop[work.event]
     before = previous_on_stream(work)
     has_before = before != MISSING
-    ended = np.where(has_before, stop[before], np.iinfo(np.int64).min)
-    waited = np.full(len(work.event), np.iinfo(np.int64).min)
-    np.maximum.at(waited, waits.waiter, stop[waits.work])
-    asked_at = starts[trace.events.call[work.event]]
-    has_call = (trace.events.call[work.event] != MISSING) & (asked_at != MISSING)
-
+    ended = np.where(has_before, trace.events.stop[work.event[before]], NEVER)
+    call = trace.events.call[work.event]
+    has_call = (call != MISSING) & (starts[call] != MISSING)
     launched = alone & has_call & (ended < work.asked) & (waited < work.asked)
+    late = has_call & ~launched
     delayed = ~launched & has_before & (work.start - ended < MAX_KERNEL_DELAY) & (waited < ended)
+    begins, last = starts[work.event], work.event[before]
     return [
-        _edges(nodes, EdgeKind.OPERATOR, starts[work.event], stops[work.event], work.event),
-        _edges(nodes, EdgeKind.SYNC, stops[work.event[waits.work]], starts[work.event[waits.waiter]]),
-        _edges(nodes, EdgeKind.LAUNCH_DELAY, asked_at[launched], starts[work.event[launched]]),
-        _edges(
-            nodes,
-            EdgeKind.KERNEL_DELAY,
-            stops[work.event[before[delayed]]],
-            starts[work.event[delayed]],
-            work.event[before[delayed]],
-        ),
-        _edges(
-            nodes,
-            EdgeKind.LAUNCH_DELAY,
-            asked_at[has_call & ~launched],
-            starts[work.event[has_call & ~launched]],
-            weighs=False,
-        ),
+        _edges(nodes, EdgeKind.OPERATOR, begins, stops[work.event], work.event),
+        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
+        _edges(nodes, EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
+        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late], weighs=False),
     ]
 
 
@@ -83,7 +70,6 @@ def _edges(
     *,
     weighs: bool = True,
 ) -> Edges:
-    weighs = weighs and kind is not EdgeKind.SYNC
     return Edges.from_columns(
         {
             "source": source,

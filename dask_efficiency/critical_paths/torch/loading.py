@@ -36,7 +36,7 @@ class Pieces(NamedTuple):
         bounds = np.sort(np.concatenate([self.bounds, np.clip(at, self.bounds[0], self.bounds[-1])]))
         which = np.searchsorted(self.bounds, bounds[:-1], side="right") - 1
         which = np.minimum(which, len(self.kind) - 1)
-        return Pieces(bounds, *(column[which] for column in self[1:]))
+        return Pieces(bounds, self.kind[which], self.event[which], self.inferred[which], self.on_thread_of[which])
 
 
 def loading_rows(graph: TorchGraph) -> Int32:

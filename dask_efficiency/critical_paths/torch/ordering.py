@@ -13,7 +13,7 @@ class CycleError(ValueError):
 
 
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
-    """For each node its place in an order in which every edge leads forward, close to the order of time.
+    """For each node its place in an order in which every edge leads forward: that of time, where it can be.
 
     Parameters
     ----------
@@ -30,40 +30,35 @@ def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.int
     if not np.any(source >= target):
         return np.arange(len(at))
     if np.any(at[source] > at[target]):
-        depth = _depths(len(at), source, target)
-        order = np.argsort(depth, kind="stable")
+        order = _order(len(at), source, target)
     else:
         together = at[source] == at[target]
-        depth = _depths(len(at), source[together], target[together])
-        order = np.lexsort((depth, at))
+        order = np.lexsort((_places(len(at), source[together], target[together]), at))
     ranks = np.empty(len(at), np.intp)
     ranks[order] = np.arange(len(at))
     return ranks
 
 
-def _depths(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
-    """For each node the number of edges on the way to it that has most of them."""
-    waiting = np.bincount(target, minlength=nodes)
-    by_source = np.argsort(source, kind="stable")
-    first = np.searchsorted(source[by_source], np.arange(nodes + 1))
-    targets = target[by_source]
-    depth = np.zeros(nodes, np.intp)
-    ready = np.flatnonzero(waiting == 0)
-    done = 0
-    level = 0
-    while ready.size:
-        done += len(ready)
-        depth[ready] = level
-        level += 1
-        counts = first[ready + 1] - first[ready]
-        offsets = np.repeat(first[ready] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-        reached = targets[offsets + np.arange(len(offsets))]
-        waiting -= np.bincount(reached, minlength=nodes) if len(reached) > nodes // 8 else 0
-        if len(reached) <= nodes // 8:
-            np.subtract.at(waiting, reached, 1)
-        reached = np.unique(reached)
-        ready = reached[waiting[reached] == 0]
-    if done < nodes:
-        stuck = int(np.flatnonzero(waiting > 0)[0])
-        raise CycleError(f"edges lead in a circle; node {stuck} is in it or behind it")
-    return depth
+def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
+    """Where nodes are in an order for these edges; 0 for those that have none."""
+    found, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
+    places = np.zeros(nodes, np.intp)
+    places[found[_order(len(found), ends[: len(source)], ends[len(source) :])]] = np.arange(len(found))
+    return places
+
+
+def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Positions of nodes in an order for these edges (Kahn, Communications of the ACM 5, 1962)."""
+    targets = target[np.argsort(source, kind="stable")].tolist()
+    first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
+    waiting = np.bincount(target, minlength=nodes).tolist()
+    order = [node for node, edges in enumerate(waiting) if not edges]
+    # grows while it is walked along
+    for node in order:
+        for after in targets[first[node] : first[node + 1]]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                order.append(after)
+    if len(order) < nodes:
+        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
+    return np.array(order, np.intp)

@@ -7,12 +7,11 @@ import re
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.breakdown import is_communication
 from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, named
 from dask_efficiency.kineto.trace import CALLS, GPU_WORK, RankTrace
 from dask_efficiency.trace.tables import Bool, Int8
 
-#: Kernels that exchange data with other GPUs: those of NCCL, and of RCCL, which kept its names.
-_GPU_COLLECTIVE = re.compile("nccl|rccl", re.IGNORECASE)
 #: What torch.distributed's backends for the CPU call their work, on threads of their own: ``gloo:all_reduce``.
 _CPU_COLLECTIVE = re.compile("(?:gloo|mpi|ucc):")
 
@@ -39,12 +38,8 @@ def own_kinds(trace: RankTrace) -> Int8:
     A call that waits for the GPU is ``gpu-sync``, and one that takes memory or gives it back ``compute-noncpu``.
     """
     kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
-    on_gpu = gpu_work(trace)
-    kinds[on_gpu] = KINDS.index(Kind.GPU_COMPUTE)
-    kinds[on_gpu & named(trace, lambda name: _GPU_COLLECTIVE.search(name) is not None)] = KINDS.index(
-        Kind.GPU_COMMUNICATION
-    )
-    kinds[cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
+    kinds[gpu_work(trace)] = KINDS.index(Kind.GPU_COMPUTE)
+    kinds[is_communication(trace) | cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
     of_call = call_kinds(trace)
     kinds[np.isin(of_call, WAITS)] = KINDS.index(Kind.GPU_SYNC)
     kinds[np.isin(of_call, ALLOCATES)] = KINDS.index(Kind.COMPUTE_NONCPU)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -34,15 +34,13 @@ class Stretches(Table):
         Stretches that take no time are left out, and equal ones in a row are one.
         """
         lasting = bounds[1:] > bounds[:-1]
-        columns = [column[lasting] for column in (kind, rank, event, inferred)]
-        changes = np.zeros(int(lasting.sum()), bool)
+        pieces = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
+        changes = np.zeros(len(pieces), bool)
         changes[:1] = True
-        for column in columns:
+        for column in (pieces.kind, pieces.rank, pieces.event, pieces.inferred):
             changes[1:] |= column[1:] != column[:-1]
-        first = bounds[:-1][lasting][changes]
-        stop = np.append(first[1:], bounds[-1:] if len(first) else [])
-        kind, rank, event, inferred = (column[changes] for column in columns)
-        return cls(kind=kind, start=first, stop=stop, rank=rank, event=event, inferred=inferred)
+        first = pieces.take(changes)
+        return replace(first, stop=np.append(first.start[1:], pieces.stop[-1:]))
 
     def seconds(self) -> dict[Kind, float]:
         """Seconds of each kind that there is, most first."""

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked
 from dask_efficiency.critical_paths.torch.streams import StreamWork
 from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 
 class SyncKind(IntEnum):
@@ -44,6 +45,32 @@ class Waits(NamedTuple):
     work: NDArray[np.intp]
     #: Row of the call that waited, or position of the work that did.
     waiter: NDArray[np.intp]
+
+
+def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tuple[Int32, Int32]) -> Edges:
+    """The edges of all synchronisations that were recorded: to work, and to the ends of calls.
+
+    Parameters
+    ----------
+    work
+        Of the whole trace.
+    positions
+        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+    """
+    starts, stops = positions
+    streams = waits_of_streams(trace, work)
+    calls = waits_of_calls(trace, work, starts[work.event] != MISSING)
+    source = stops[work.event[np.concatenate([streams.work, calls.work])]]
+    target = np.concatenate([starts[work.event[streams.waiter]], stops[calls.waiter]])
+    good = (source != MISSING) & (target != MISSING)
+    return Edges.from_columns(
+        {
+            "source": source[good],
+            "target": target[good],
+            "kind": np.full(np.count_nonzero(good), EdgeKind.SYNC, np.int8),
+            "weight": np.zeros(np.count_nonzero(good), np.int64),
+        }
+    )
 
 
 def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits:

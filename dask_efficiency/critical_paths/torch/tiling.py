@@ -7,7 +7,7 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.causes import Causes, last_causes
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.instants import Instants
+from dask_efficiency.critical_paths.torch.instants import Instants, stably
 from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
 from dask_efficiency.critical_paths.torch.roles import own_kinds
 from dask_efficiency.critical_paths.torch.stretches import Stretches
@@ -60,23 +60,31 @@ def _last(graph: TorchGraph, instants: Instants) -> int:
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
         if same.any():
             return int(np.flatnonzero(same)[-1])
-    return inside - 1
+    working = np.flatnonzero(instants.working[:inside])
+    return int(working[-1]) if len(working) else inside - 1
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
-    """Positions from the end of the window to the last instant that is not after its start, or has no cause."""
+    """Positions from the end of the window to the first one that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
+    # Instants that waited for the one before them on their thread or stream are passed through in one step.
+    order = stably(instants.lane)
+    place = np.empty(len(order), np.intp)
+    place[order] = np.arange(len(order))
+    leads = np.append(True, causes.cause[order[1:]] != order[:-1])
+    lead = np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))
     until = int(np.searchsorted(instants.at, start, side="right"))
-    following = causes.cause.tolist()
-    path = [last]
-    at = last
-    while at >= until:
-        at = following[at]
-        if at == MISSING:
+    runs, at = [], last
+    while at != MISSING:
+        first = lead[place[at]]
+        runs.append(order[first : place[at] + 1][::-1])
+        if order[first] < until:
             break
-        path.append(at)
-    return np.array(path, np.int64)
+        at = int(causes.cause[order[first]])
+    path = np.concatenate(runs)
+    # Causes are earlier than effects, so positions descend.
+    return path[: int(np.count_nonzero(path >= until)) + 1].astype(np.int64)
 
 
 def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) -> Pieces:
@@ -87,7 +95,11 @@ def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) 
     own = own_kinds(graph.trace)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
-    parts = [_after(own, instants, path[:1]), _between(own, instants, earlier, later), _before(graph, instants, path[-1:])]
+    parts = [
+        _after(own, instants, path[:1]),
+        _between(own, instants, earlier, later),
+        _before(graph, instants, path[-1:]),
+    ]
     kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
     bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
     # A piece was come to by its own step and, at its end, by the one after it.

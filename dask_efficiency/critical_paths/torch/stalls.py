@@ -1,0 +1,102 @@
+"""What memory and data cost: time in calls that take memory or give it back, and in events that load data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.calls import call_kinds
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.loading import loading_rows
+from dask_efficiency.critical_paths.torch.roles import ALLOCATES
+from dask_efficiency.critical_paths.torch.stretches import Stretches
+from dask_efficiency.trace.tables import MISSING, Column, Float64, Int8, Int32, Int64, Table
+
+_MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls(Table):
+    """A row for each name of calls that manage memory, and of events that load data; the longest first."""
+
+    #: Position in the names of the rank's trace.
+    name: Int32
+    #: What they are on a path, as a position in KINDS: ``compute-noncpu`` for memory, or ``data-loading``.
+    kind: Int8
+    count: Int32
+    #: Of all threads, and of it what is on the critical path.
+    total_seconds: Annotated[Float64, Column(unit="seconds")]
+    path_seconds: Annotated[Float64, Column(unit="seconds")]
+
+
+def stalls(graph: TorchGraph, stretches: Stretches) -> Stalls:
+    """Time in calls that manage memory, and in events that load data, in a window and on its critical path.
+
+    Parameters
+    ----------
+    stretches
+        The tiling of the same graph.
+
+    Returns
+    -------
+    Stalls
+        Events within others of the same kind are not counted again. What memory management costs while data are
+        loaded is data loading on the path.
+    """
+    events, region = graph.trace.events, graph.region
+    memory = region.rows[np.isin(call_kinds(graph.trace)[region.rows], ALLOCATES)]
+    loading = loading_rows(graph)
+    loading = loading[(events.start[loading] < region.stop) & (events.stop[loading] > region.start)]
+    parts = [_by_name(graph, rows, kind, stretches) for rows, kind in ((memory, _MEMORY), (loading, _LOADING))]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Stalls.dtypes()}
+    return Stalls(**joined).take(np.argsort(-joined["total_seconds"], kind="stable"))
+
+
+def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: Stretches) -> Stalls:
+    events, region = graph.trace.events, graph.region
+    on_path = stretches.take((stretches.kind == kind) & (stretches.event != MISSING))
+    kept, within = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
+        mine = _outermost(graph, rows[(events.process[rows] == one) & (events.thread[rows] == other)])
+        here = (events.process[on_path.event] == one) & (events.thread[on_path.event] == other)
+        kept.append(mine)
+        within.append(_within(events.start[mine], events.stop[mine], on_path.take(here)))
+    rows, path = np.concatenate(kept), np.concatenate(within)
+    total = np.minimum(events.stop[rows], region.stop) - np.maximum(events.start[rows], region.start)
+    names, which = np.unique(events.name[rows], return_inverse=True)
+    count = len(names)
+    return Stalls(
+        names.astype(np.int32),
+        np.full(count, kind, np.int8),
+        np.bincount(which, minlength=count).astype(np.int32),
+        np.bincount(which, total, count) / 1e9,
+        np.bincount(which, path, count) / 1e9,
+    )
+
+
+def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
+    """Of events on one thread, those that are in no other, in order of time."""
+    events = graph.trace.events
+    rows = rows[np.lexsort((-events.stop[rows], events.start[rows]))]
+    if not len(rows):
+        return rows.astype(np.int64)
+    reached = np.maximum.accumulate(events.stop[rows])
+    outside = np.append(True, events.start[rows[1:]] >= reached[:-1])
+    outer: Int64 = rows[outside].astype(np.int64)
+    return outer
+
+
+def _within(start: Int64, stop: Int64, stretches: Stretches) -> Int64:
+    """Nanoseconds of some stretches, which do not overlap, between pairs of instants."""
+    sums: Int64 = np.append(0, np.cumsum(stretches.stop - stretches.start)).astype(np.int64)
+
+    def until(at: Int64) -> Int64:
+        place = np.searchsorted(stretches.start, at, side="right")
+        excess = np.where(place > 0, np.maximum(stretches.stop[place - 1] - at, 0), 0) if len(stretches) else 0
+        found: Int64 = sums[place] - excess
+        return found
+
+    return until(stop) - until(start)
