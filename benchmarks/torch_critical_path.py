@@ -67,7 +67,6 @@ def ours(path: str) -> Callable[[], tuple[int, float]]:
     from dask_efficiency.critical_paths.torch.build import build_graph
     from dask_efficiency.critical_paths.torch.longest import longest_path
     from dask_efficiency.critical_paths.torch.region import find_region
-
     from dask_efficiency.kineto.load import load_kineto
 
     def run() -> tuple[int, float]:

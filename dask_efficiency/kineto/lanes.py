@@ -20,14 +20,13 @@ class Lanes:
 
     def of(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
         """Process and thread of each event; of ``"stream 7"`` the 7."""
-        return self._column([event.get("pid") for event in events]), self._column(
-            [event.get("tid") for event in events]
-        )
+        process, thread = ([event.get(key) for event in events] for key in ("pid", "tid"))
+        return self._column(process), self._column(thread)
 
     def _column(self, values: list[Any]) -> Int64:
         if set(map(type, values)) == {int}:
             return integers(values)
-        texts = {value: self._number(value) for value in values if type(value) is str}
+        texts = {text: self._number(text) for text in dict.fromkeys(value for value in values if type(value) is str)}
         return integers([texts[value] if type(value) is str else value for value in values])
 
     def _number(self, text: str) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dask_efficiency.kineto.errors import KinetoFileError
+from dask_efficiency.kineto.execution import read_execution
 from dask_efficiency.kineto.ranks import check_all_there, check_one_job
 from dask_efficiency.kineto.read import read_rank
 from dask_efficiency.kineto.trace import KinetoTrace
+from dask_efficiency.trace.tables import MISSING
 
 #: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
 #: these alone, and any other for all its JSON.
@@ -19,7 +24,12 @@ _JSON = (".json", ".json.gz")
 _Path = str | os.PathLike[str]
 
 
-def load_kineto(paths: _Path | Sequence[_Path], **storage_options: Any) -> KinetoTrace:
+def load_kineto(
+    paths: _Path | Sequence[_Path],
+    *,
+    execution_trace: _Path | Mapping[int, _Path] | None = None,
+    **storage_options: Any,
+) -> KinetoTrace:
     """Read what ``torch.profiler`` wrote, of one process or of all of a job.
 
     Parameters
@@ -27,6 +37,9 @@ def load_kineto(paths: _Path | Sequence[_Path], **storage_options: Any) -> Kinet
     paths
         A file, JSON or JSON in gzip; or a folder or a pattern (``*``), which are to hold every rank of a job once; or
         a list of files, which may be some of its ranks only. Local paths or fsspec URLs.
+    execution_trace
+        What ``torch.profiler.ExecutionTraceObserver`` recorded beside the only rank, or Chakra's JSON of it; of several
+        ranks, the files by rank.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -41,6 +54,10 @@ def load_kineto(paths: _Path | Sequence[_Path], **storage_options: Any) -> Kinet
         If a file is no trace of Kineto's, is damaged, or ends early (which, what, and where), or there is none.
     RanksError
         If a rank is there twice, or files are of different jobs; or, of a folder or a pattern, a rank is missing.
+    UnknownRankError
+        If there is an execution trace of a rank that is not there.
+    ValueError
+        If there is one execution trace for several ranks.
     """
     if isinstance(paths, str | os.PathLike):
         whole, files = _expanded(os.fspath(paths), storage_options)
@@ -51,7 +68,28 @@ def load_kineto(paths: _Path | Sequence[_Path], **storage_options: Any) -> Kinet
     check_one_job(trace)
     if whole:
         check_all_there(trace)
-    return trace
+    if execution_trace is None:
+        return trace
+    if not isinstance(execution_trace, Mapping):
+        if len(trace.ranks) > 1:
+            raise ValueError(f"one execution_trace for ranks {trace.numbers}; give a mapping from the rank to its file")
+        execution_trace = {trace.numbers[0]: execution_trace}
+    return _with_executions(trace, execution_trace, storage_options)
+
+
+def _with_executions(trace: KinetoTrace, paths: Mapping[int, _Path], storage_options: Mapping[str, Any]) -> KinetoTrace:
+    import fsspec
+
+    changed = {}
+    for number, path in paths.items():
+        rank = trace.rank(number)
+        with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+            execution = read_execution(file, os.fspath(path))
+        both = np.intersect1d(execution.nodes.record_function, rank.events.record_function)
+        if not (both > 0).any() and (execution.nodes.duration == MISSING).all():
+            raise KinetoFileError(f"{os.fspath(path)}: none of its operators is in {rank.path}, by record function")
+        changed[number] = replace(rank, execution=execution)
+    return KinetoTrace(tuple(changed.get(rank.rank, rank) for rank in trace.ranks))
 
 
 def _read(file_system: Any, path: str, shown: str) -> Any:

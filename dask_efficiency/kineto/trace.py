@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated, Any
 
+from dask_efficiency.kineto.execution import ExecutionTrace
 from dask_efficiency.trace.tables import Column, Int8, Int32, Int64, Table
 
 
@@ -114,6 +115,8 @@ class RankTrace:
     about: Mapping[str, Any] = field(default_factory=dict)
     #: How many events could not be read, by why.
     left_out: Mapping[str, int] = field(default_factory=dict)
+    #: What its operators read and wrote, if that was recorded and read, too.
+    execution: ExecutionTrace | None = None
 
     def numbers_of(self, *wanted: str) -> list[int]:
         """Positions in :attr:`names` of those names that the file has."""

@@ -157,8 +157,8 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
         (b"  \n", "the file is empty, at character 3"),
         (b"\x7fELF\x00\xff\xfe", "no JSON, at character 0"),
         (b"true", "no JSON, at character 0"),
-        (b"{}", "no traceEvents"),
-        (b'{"schemaVersion": 1}', "no traceEvents"),
+        (b"{}", "there is no traceEvents in it"),
+        (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
         (b'{"traceEvents": {}}', "[ is expected, at character 16"),
         (b'{"traceEvents": [{"ph": "X",}]}', "at character 28"),
         (b'{"traceEvents": [{"ph": "X"} {"ph": "X"}]}', ", or ] is expected, at character 29"),
@@ -220,7 +220,7 @@ CATEGORIES = ["cpu_op", "Operator", "user_annotation", "cuda_runtime", "Runtime"
 CATEGORIES += ["gpu_memset", "cuda_sync", "gpu_user_annotation", "python_function", "Trace", None]
 ARGUMENTS = ["correlation", "External id", "external id", "cbid", "device", "stream", "bytes", "Sequence number"]
 ARGUMENTS += ["wait_on_stream", "wait_on_cuda_event_record_corr_id", "Group size", "In msg nelems"]
-lanes = st.integers(-1, 9) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None])
+lanes = st.integers(-1, 9) | st.integers(0, 1 << 64) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None, []])
 events = st.fixed_dictionaries(
     {"ph": st.sampled_from("XXXXXMsf"), "cat": st.sampled_from(CATEGORIES), "ts": times, "dur": times},
     optional={
@@ -282,5 +282,5 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
     if is_trace:
         check(read(text, block=block), text)
         return
-    with pytest.raises(KinetoFileError, match="at character|no traceEvents"):
+    with pytest.raises(KinetoFileError, match="at character"):
         read(text, block=block)

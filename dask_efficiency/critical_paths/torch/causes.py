@@ -13,7 +13,7 @@ from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
 from dask_efficiency.critical_paths.torch.idle_threads import across_threads
 from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.roles import WAITS
-from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32
 
 #: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
@@ -45,6 +45,7 @@ def last_causes(graph: TorchGraph, instants: Instants) -> Causes:
     """
     causes = Causes(instants.before.copy(), np.zeros(len(instants), bool))
     groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
+    groups.append(_own_copies(graph.trace, instants))
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
     _take_latest(
@@ -58,7 +59,7 @@ def _take_latest(causes: Causes, instants: Instants, groups: list[Candidates]) -
     source = np.concatenate([group.source for group in groups])
     target = np.concatenate([group.target for group in groups])
     inferred = np.concatenate([np.broadcast_to(group.inferred, len(group.source)) for group in groups])
-    known = (source >= 0) & (source < target)
+    known = (source != MISSING) & (source < target)
     source, target, inferred = source[known], target[known], inferred[known]
     later = instants.at * 2 + instants.on_gpu
     order = np.lexsort((~inferred, source, later[source]))
@@ -102,6 +103,19 @@ def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
     before = instants.on_gpu & ~instants.is_start & ~in_graph
     group = np.zeros(len(instants), np.int8)
     return Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
+
+
+def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
+    """Copies that ended within the call that asked for them: it waited, as the host's memory was pageable."""
+    events = trace.events
+    ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)
+    ends = ends[events.category[instants.event[ends]] == Category.COPY]
+    call = events.call[instants.event[ends]]
+    ends, call = ends[call != MISSING], call[call != MISSING]
+    returns = np.full(len(events), MISSING, np.int32)
+    stops = np.flatnonzero(~instants.on_gpu & ~instants.is_start)
+    returns[instants.event[stops]] = stops
+    return Candidates(ends, returns[call], True)
 
 
 def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -68,12 +69,20 @@ class Enqueued:
             work[here] = self.last(number, at[here])
         return work
 
-    def last_ended(self, at: Int64, until: Int64) -> Int64:
-        """Of the last work of each stream before some instants, what ended last but not after others."""
+    def last_ended(self, at: Int64, until: Int64, other_than: Int64 | None = None) -> Int64:
+        """Of the last work of each stream before some instants, what ended last but not after others.
+
+        Parameters
+        ----------
+        other_than
+            For each instant a stream that is passed over.
+        """
         work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
         for stream in range(self.streams):
             last = self.last(stream, at)
             known = last != MISSING
+            if other_than is not None:
+                known &= other_than != stream
             known[known] = self.events.stop[last[known]] <= until[known]
             known[known] = self.events.stop[last[known]] > ended[known]
             work[known], ended[known] = last[known], self.events.stop[last[known]]
@@ -107,23 +116,33 @@ class Enqueued:
 
     def used_by(self, process: Int64, thread: Int64, at: Int64) -> Int64:
         """The stream that a thread last asked for something before each of some instants; missing if it did not."""
-        which = self._of_thread(process, thread, at, before=True)
-        return np.where(which != MISSING, self.stream[which], MISSING)
-
-    def next_of_thread(self, process: Int64, thread: Int64, at: Int64) -> Int64:
-        """The work that a thread asked for next after each of some instants; missing if there is none."""
-        which = self._of_thread(process, thread, at, before=False)
-        return np.where(which != MISSING, self.work[which], MISSING)
-
-    def _of_thread(self, process: Int64, thread: Int64, at: Int64, *, before: bool) -> Int64:
-        """Positions in the columns of what threads asked for last before some instants, or next after them."""
-        calls = self.events.call[self.work]
         found = np.full(len(at), MISSING)
-        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
-            here = (process == one) & (thread == other)
-            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
-            mine = mine[np.argsort(self.at[mine], kind="stable")]
-            which = np.searchsorted(self.at[mine], at[here]) - before
-            known = (which >= 0) & (which < len(mine))
-            found[here] = np.where(known, mine[np.where(known, which, 0)] if len(mine) else MISSING, MISSING)
+        for here, mine in self._by_thread(process, thread):
+            which = np.searchsorted(self.at[mine], at[here]) - 1
+            found[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
         return found
+
+    def next_of_thread(self, process: Int64, thread: Int64, at: Int64, other_than: Int64) -> Int64:
+        """The work that a thread asked for next after each of some instants; missing if there is none.
+
+        Parameters
+        ----------
+        other_than
+            Streams that are passed over; missing for none.
+        """
+        found = np.full(len(at), MISSING)
+        for here, mine in self._by_thread(process, thread):
+            for stream in np.unique(other_than[here]).tolist():
+                some = here[other_than[here] == stream]
+                rest = mine[self.stream[mine] != stream]
+                which = np.searchsorted(self.at[rest], at[some])
+                known = which < len(rest)
+                found[some[known]] = self.work[rest[which[known]]]
+        return found
+
+    def _by_thread(self, process: Int64, thread: Int64) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """For each thread, where it is among those that are given, and what it asked for, in order of time."""
+        calls = self.events.call[self.work]
+        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
+            yield np.flatnonzero((process == one) & (thread == other)), mine[np.argsort(self.at[mine], kind="stable")]

@@ -55,8 +55,9 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     for what the stream that its thread last used was asked for, unless only another stream's work ended during the
     call; one that waits for an event likewise, for what was asked for before the event was recorded. Copies wait for
     themselves if they end within their call, ``cudaFree`` for what ended during the call, and a long launch for room
-    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the next work of that thread waits for
-    the other streams' work, asked for before, that ended last before it. Constants were chosen on HTA's ``alexnet`` and
+    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the thread's next work on another stream waits
+    for what the stream that it used last had been asked for when it last recorded an event; if that cannot be, its next
+    work waits for what ended last before on other streams. Constants were chosen on HTA's ``alexnet`` and
     ``simple_add`` only.
     """
     inside = np.zeros(len(trace.events), bool)
@@ -192,23 +193,41 @@ def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> Waits:
 
 
 def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
-    """Work that a stream held back until an event, and the last work of other streams that can have been meant."""
-    events = trace.events
-    calls = np.flatnonzero(inside & (call_kinds(trace) == CallKind.STREAM_WAITS_EVENT))
+    """Work that a stream held back until an event, and the work of another stream that was meant."""
+    events, kinds = trace.events, call_kinds(trace)
+    calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
     if not len(calls):
         return
     enqueued = Enqueued.of(trace)
-    held_back = enqueued.next_of_thread(events.process[calls], events.thread[calls], events.start[calls])
-    calls, held_back = calls[held_back != MISSING], held_back[held_back != MISSING]
-    if not len(calls):
-        return
-    own = enqueued.stream_of(held_back)
-    last, ended = np.full(len(calls), MISSING), np.full(len(calls), MISSING)
-    for stream in range(enqueued.streams):
-        work = enqueued.last(stream, events.start[calls])
-        known = (work != MISSING) & (own != stream)
-        known[known] = events.device[work[known]] == events.device[held_back[known]]
-        known[known] = events.stop[work[known]] <= events.start[held_back[known]]
-        known[known] = events.stop[work[known]] > ended[known]
-        last[known], ended[known] = work[known], events.stop[work[known]]
-    yield Waits(last[last != MISSING], held_back[last != MISSING])
+    process, thread, at = events.process[calls], events.thread[calls], events.start[calls]
+    # What the last recorded event stands for; the stream that waits is another one.
+    recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
+    recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
+    meant = enqueued.used_by(process, thread, recorded_at)
+    work = enqueued.last_of_each(meant, recorded_at)
+    held_back = enqueued.next_of_thread(process, thread, at, meant)
+    likely = (work != MISSING) & (held_back != MISSING)
+    likely[likely] = events.stop[work[likely]] <= events.start[held_back[likely]]
+    yield Waits(work[likely], held_back[likely])
+    # Otherwise what ended last before the thread's next work.
+    calls, at = calls[~likely], at[~likely]
+    held_back = enqueued.next_of_thread(process[~likely], thread[~likely], at, np.full(len(calls), MISSING))
+    calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
+    work = enqueued.last_ended(at, events.start[held_back], other_than=enqueued.stream_of(held_back))
+    known = work != MISSING
+    known[known] = events.device[work[known]] == events.device[held_back[known]]
+    yield Waits(work[known], held_back[known])
+
+
+def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
+    """The last call on the same thread, before each of some calls, that recorded an event; missing if there is none."""
+    events = trace.events
+    found = np.full(len(calls), MISSING, np.int64)
+    process, thread = events.process[calls], events.thread[calls]
+    for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+        here = np.flatnonzero((process == one) & (thread == other))
+        mine = records[(events.process[records] == one) & (events.thread[records] == other)]
+        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        which = np.searchsorted(events.start[mine], events.start[calls[here]]) - 1
+        found[here[which >= 0]] = mine[which[which >= 0]]
+    return found

@@ -76,7 +76,7 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits:
     """Which work each waiting call waited for.
 
-    The last one of a stream is the one that began last before the wait ended, and had been asked for before the call
+    Of a stream it is the last one that began before the wait ended, and was asked for and ended before the call
     returned.
 
     Parameters
@@ -86,8 +86,8 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``. We differ: a context is that of one device; work
-    that was asked for only after the call had returned was not waited for.
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``. We differ: a context is that of one device; the
+    last one that ended in time is taken, while HTA takes the last one that began, even if it ended later than the call.
     """
     events = trace.events
     syncs = _syncs(trace, (SyncKind.CONTEXT, SyncKind.STREAM))
@@ -100,9 +100,10 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits
             & ((syncs.kind == SyncKind.CONTEXT) | (events.stream[syncs.rows] == stream))
         ]
         call = events.call[concerned]
-        begun = np.searchsorted(work.start[here], events.stop[concerned], side="right")
+        begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
         asked = np.searchsorted(np.maximum.accumulate(work.asked[here]), events.stop[call], side="left")
-        number = np.minimum(begun, asked)
+        ended = np.searchsorted(np.maximum.accumulate(events.stop[work.event[here]]), events.stop[call], side="right")
+        number = np.minimum(np.minimum(begun, asked), ended)
         found.append(Waits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
     return Waits(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
@@ -163,7 +164,7 @@ def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_cal
     rows = _syncs(trace, (kind,)).rows
     recorded = _recorded_at(trace, events.recorded_by[rows])
     found = np.full(len(rows), MISSING)
-    for here in _by_stream(work, np.ones(len(work.event), np.bool_)):
+    for here in _by_stream(work, events.call[work.event] != MISSING):
         first = work.event[here[0]]
         concerned = np.flatnonzero(
             (recorded != MISSING)

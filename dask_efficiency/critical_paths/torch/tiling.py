@@ -11,7 +11,7 @@ from dask_efficiency.critical_paths.torch.instants import Instants, stably
 from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
 from dask_efficiency.critical_paths.torch.roles import own_kinds
 from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.kineto.trace import Category
+from dask_efficiency.kineto.trace import CALLS, Category
 from dask_efficiency.trace.tables import MISSING, Int8, Int32, Int64
 
 #: Events that can close a window on a thread.
@@ -97,7 +97,7 @@ def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) 
     # From the end of the window to its start.
     parts = [
         _after(own, instants, path[:1]),
-        _between(own, instants, earlier, later),
+        _between(graph, own, instants, earlier, later),
         _before(graph, instants, path[-1:]),
     ]
     kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
@@ -111,16 +111,17 @@ def _pieces(graph: TorchGraph, instants: Instants, causes: Causes, path: Int64) 
 _Columns = tuple[Int8, Int32, Int32]
 
 
-def _between(own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
+def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
     """What the time between instants and their causes was spent on, whose it is, and on whose thread."""
     from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
     from_start, to_start = instants.is_start[earlier], instants.is_start[later]
     along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
     across = ~from_gpu & ~to_gpu & ~along
     event = instants.event[later].copy()
-    # Along a thread it is the time of whatever is open; on another thread, of the call that waited for a lock.
+    # Along a thread it is the time of whatever is open; from one to another, of what is open on the first one all the
+    # time, or else of the call that waited for a lock.
     event[along] = instants.innermost[earlier[along]]
-    event[across & to_start] = MISSING
+    event[across & to_start] = _still_open(graph, instants, earlier, later)[across & to_start]
     # Work that ran on is what was waited for.
     runs_on = from_gpu & from_start
     event[runs_on] = instants.event[earlier[runs_on]]
@@ -129,6 +130,13 @@ def _between(own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Co
     kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
     kind[~from_gpu & to_gpu] = KINDS.index(Kind.KERNEL_LAUNCH)
     return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
+
+
+def _still_open(graph: TorchGraph, instants: Instants, earlier: Int64, later: Int64) -> Int32:
+    """What operator is open on a thread from one instant to another one."""
+    events, row = graph.trace.events, instants.innermost[earlier]
+    is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
+    return np.where(is_open, row, MISSING)
 
 
 def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from dask_efficiency.critical_paths.torch.breakdown import breakdown, path_edges, summary
 from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.region import find_region
-
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import RankTrace
 from tests.critical_paths.torch.hta import KINDS, Answer, Question

@@ -1,0 +1,190 @@
+"""When operators could have begun for their data alone, and how long data alone take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.trace.tables import MISSING
+
+SHORT, LONG = 3, 6
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two branches of matrix products, one after the other, and then their sum; as PyTorch recorded them."""
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, record_function
+
+    folder = tmp_path_factory.mktemp("recorded")
+    times, tensors = folder / "rank.pt.trace.json", folder / "et.json"
+    first, second = torch.randn(2, 150, 150)
+    observer = ExecutionTraceObserver().register_callback(str(tensors))
+    with profile(activities=[ProfilerActivity.CPU], execution_trace_observer=observer) as profiler:
+        with record_function("branches"):
+            one, other = first, second
+            for _ in range(SHORT):
+                one = torch.mm(one, first)
+            for _ in range(LONG):
+                other = torch.mm(other, second)
+        with record_function("together"):
+            torch.add(one, other).mul_(2)
+    profiler.export_chrome_trace(str(times))
+    return times, tensors
+
+
+@pytest.fixture(scope="module")
+def trace(recorded: tuple[Path, Path]) -> RankTrace:
+    times, tensors = recorded
+    return load_kineto(times, execution_trace=tensors).ranks[0]
+
+
+@pytest.fixture(scope="module")
+def products(recorded: tuple[Path, Path]) -> list[tuple[int, int]]:
+    """Start and duration of each product, nanoseconds after the first one's start."""
+    events = json.loads(recorded[0].read_text(), parse_float=Decimal)["traceEvents"]
+    found = sorted((event["ts"], event["dur"]) for event in events if event.get("name") == "aten::mm")
+    return [(int((start - found[0][0]) * 1000), int(duration * 1000)) for start, duration in found]
+
+
+def names(flow: DataFlow) -> list[str]:
+    return [flow.execution.names[name] for name in flow.operators.name]
+
+
+def test_of_two_branches_in_sequence_the_longer_one_is_the_floor(
+    trace: RankTrace, products: list[tuple[int, int]]
+) -> None:
+    flow = data_flow(trace, find_region(trace, "branches"))
+    assert names(flow) == ["aten::mm"] * (SHORT + LONG)
+    short, long = (sum(duration for _, duration in part) for part in (products[:SHORT], products[SHORT:]))
+    assert flow.floor_seconds == max(short, long) / 1e9
+    expected = range(SHORT) if short > long else range(SHORT, SHORT + LONG)
+    assert flow.longest.tolist() == list(expected)
+
+
+def test_the_second_branch_could_begin_with_the_first(trace: RankTrace, products: list[tuple[int, int]]) -> None:
+    flow = data_flow(trace, find_region(trace, "branches"))
+    earliest = [
+        sum(duration for _, duration in products[begin:row])
+        for begin, end in ((0, SHORT), (SHORT, SHORT + LONG))
+        for row in range(begin, end)
+    ]
+    starts = [start for start, _ in products]
+    assert (flow.operators.earliest - flow.operators.start[0]).tolist() == earliest
+    earlier = [(start - other) / 1e9 for start, other in zip(starts, earliest, strict=True)]
+    assert flow.earlier_seconds.tolist() == earlier
+    assert flow.operators.ready[SHORT] == flow.operators.start[0]
+    assert flow.operators.ready[SHORT + 1] == flow.operators.stop[SHORT]
+
+
+def test_what_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
+    flow = data_flow(trace)
+    operators = flow.operators
+    assert names(flow)[-2:] == ["aten::add", "aten::mul_"]
+    alone = data_flow(trace, find_region(trace, "branches"))
+    assert flow.floor_seconds == pytest.approx(alone.floor_seconds + operators.duration[-2:].sum() / 1e9, abs=1e-12)
+    assert flow.longest[-2:].tolist() == [SHORT + LONG, SHORT + LONG + 1]
+    assert flow.floor_seconds <= (operators.stop.max() - operators.start.min()) / 1e9
+
+
+def test_nothing_begins_before_its_data_as_it_was(trace: RankTrace) -> None:
+    operators = data_flow(trace).operators
+    assert (operators.earliest <= operators.ready).all()
+    assert (operators.ready <= operators.start).all()
+
+
+def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace) -> None:
+    flow = data_flow(trace, find_region(trace, "together"))
+    assert names(flow) == ["aten::add", "aten::mul_"]
+    assert flow.operators.earliest[0] == flow.operators.ready[0] == flow.operators.start[0]
+    assert flow.longest.tolist() == [0, 1]
+
+
+def test_without_an_execution_trace_there_is_no_data_flow(recorded: tuple[Path, Path]) -> None:
+    with pytest.raises(ValueError, match="no execution trace was read beside it; give load_kineto an execution_trace"):
+        data_flow(load_kineto(recorded[0]).ranks[0])
+
+
+def tensor(number: int, device: str = "cuda:0") -> list[Any]:
+    return [number, 100 + number, 0, 64, 4, device]
+
+
+def node(number: int, reads: list[Any], makes: list[Any], schema: str) -> dict[str, Any]:
+    sides = {
+        side: {"values": values, "types": ["Tensor(float)" for _ in values]}
+        for side, values in (("inputs", reads), ("outputs", makes))
+    }
+    attrs = [{"name": "rf_id", "value": number}, {"name": "op_schema", "value": schema}]
+    return {"id": number, "name": schema.partition("(")[0], "ctrl_deps": 1, **sides, "attrs": attrs}
+
+
+def event(cat: str, ts: int, dur: int, **args: Any) -> dict[str, Any]:
+    on_gpu = cat == "kernel"
+    lane = {"pid": 0, "tid": args["stream"]} if on_gpu else {"pid": 9, "tid": 9}
+    return {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": dur, "args": args, **lane}
+
+
+MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+VIEW = "aten::t(Tensor(a) self) -> Tensor(a)"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[list[Any], dict[str, Any]], RankTrace]:
+    def load(events: list[Any], execution: dict[str, Any]) -> RankTrace:
+        (tmp_path / "rank.json").write_text(json.dumps({"traceEvents": events}))
+        (tmp_path / "et.json").write_text(json.dumps(execution))
+        return load_kineto(tmp_path / "rank.json", execution_trace=tmp_path / "et.json").ranks[0]
+
+    return load
+
+
+def test_on_a_gpu_operators_take_as_long_as_their_kernels(load: Any) -> None:
+    # launches take 1 us each; the first product's two kernels run on two streams beside each other
+    nodes = [
+        node(2, [tensor(1)], [tensor(5)], MM),
+        node(3, [tensor(5)], [[6, 105, 0, 64, 4, "cuda:0"]], VIEW),
+        node(4, [[6, 105, 0, 64, 4, "cuda:0"]], [tensor(7)], MM),
+        node(5, [tensor(1)], [tensor(8)], MM),
+    ]
+    events = [event("cpu_op", 10 * row, 8, **{"Record function id": row + 2}) for row in range(4)]
+    for ts, correlation in ((1, 11), (2, 12), (21, 13), (31, 14), (50, 15)):
+        events.append(event("cuda_runtime", ts, 1, correlation=correlation))
+    for ts, dur, correlation, stream in ((5, 100, 11, 7), (50, 50, 12, 8), (110, 40, 13, 7), (160, 60, 14, 7)):
+        events.append(event("kernel", ts, dur, correlation=correlation, stream=stream, device=0))
+    events.append(event("kernel", 300, 9, correlation=15, stream=7, device=0))  # no operator's
+    flow = data_flow(load(events, {"nodes": nodes}))
+    operators = flow.operators
+    assert operators.duration.tolist() == [100_000, 0, 40_000, 60_000]
+    assert operators.start.tolist() == [5_000, 10_000, 110_000, 160_000]
+    assert operators.stop.tolist() == [105_000, 18_000, 150_000, 220_000]
+    assert flow.floor_seconds == 140e-6
+    assert flow.earlier_seconds.tolist() == [0, 0, 5e-6, 155e-6]
+
+
+def chakra(number: int, after: list[int], micros: int) -> dict[str, Any]:
+    return {"id": str(number), "type": "COMP_NODE", "dataDeps": list(map(str, after)), "durationMicros": str(micros)}
+
+
+def test_of_chakras_nodes_their_own_durations_count(load: Any) -> None:
+    nodes = [chakra(4, [], 30), chakra(3, [4], 20), chakra(2, [], 45), chakra(1, [3, 2], 5)]
+    flow = data_flow(load([event("cpu_op", 0, 1)], {"nodes": nodes}))
+    assert flow.execution.nodes.number[flow.operators.node[flow.longest]].tolist() == [4, 3, 1]
+    assert flow.floor_seconds == 55e-6
+    assert (flow.operators.start == MISSING).all()
+    assert np.isnan(flow.earlier_seconds).all()
+
+
+def test_dependencies_in_a_circle_are_refused(load: Any) -> None:
+    nodes = [chakra(1, [2], 1), chakra(2, [1], 1), chakra(3, [], 1)]
+    with pytest.raises(ValueError, match="the data dependencies of node 1 go in a circle"):
+        data_flow(load([event("cpu_op", 0, 1)], {"nodes": nodes}))

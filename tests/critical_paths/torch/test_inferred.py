@@ -1,0 +1,163 @@
+"""Without synchronisation events the same is found as with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
+from dask_efficiency.critical_paths.torch.longest import longest_path
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.critical_paths.torch.tiling import tile
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import Category, RankTrace
+from tests.critical_paths.torch.programs import Event, Program, call, on_cpu, rank_of, work
+
+DATA = Path(__file__).parents[2] / "data" / "kineto"
+FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+
+#: How far a share may be from that of the same trace with synchronisation events.
+MAX_MOVED = 0.02
+
+
+def without_syncs(trace: RankTrace) -> RankTrace:
+    category = trace.events.category
+    category = np.where(category == Category.SYNC, Category.OTHER, category).astype(np.int8)
+    return replace(trace, events=replace(trace.events, category=category))
+
+
+def graph_of(trace: RankTrace, annotation: str = "", instance: int | None = None) -> TorchGraph:
+    return build_graph(trace, find_region(trace, annotation, instance))
+
+
+def shares(graph: TorchGraph) -> dict[str, float]:
+    """Of the longest path and of the tiling."""
+    seconds = tile(graph).seconds()
+    longest = summary(graph, path_edges(graph, longest_path(graph)))
+    return longest | {str(kind): part / sum(seconds.values()) for kind, part in seconds.items()}
+
+
+def moved(recorded: TorchGraph, inferred: TorchGraph) -> float:
+    """The most that a share is off."""
+    assert not recorded.edges.inferred.any()
+    one, other = shares(recorded), shares(inferred)
+    return max(abs(one.get(name, 0) - other.get(name, 0)) for name in one | other)
+
+
+def waited(events: list[Event]) -> set[tuple[str, str]]:
+    """Names of work, and of what waited for it as was inferred."""
+    graph = graph_of(rank_of(events))
+    edges, nodes, trace = graph.edges, graph.nodes, graph.trace
+    assert (edges.kind[edges.inferred] == EdgeKind.SYNC).all()
+    rows = [nodes.event[edges.source[edges.inferred]], nodes.event[edges.target[edges.inferred]]]
+    work, waiter = ([trace.names[name] for name in trace.events.name[row]] for row in rows)
+    return set(zip(work, waiter, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("file", "annotation", "instance"),
+    [
+        ("alexnet", "", None),
+        ("alexnet", FORWARD, 0),
+        ("alexnet", FORWARD, 1),
+        ("alexnet", "[param|cuda]", 0),
+        ("event_sync", "", None),
+        ("event_sync", "ProfilerStep", 0),
+    ],
+)
+def test_recorded_traces_are_explained_as_well_without_their_synchronisations(
+    file: str, annotation: str, instance: int | None
+) -> None:
+    trace = load_kineto(str(DATA / f"{file}.json.gz")).ranks[0]
+    inferred = graph_of(without_syncs(trace), annotation, instance)
+    assert moved(graph_of(trace, annotation, instance), inferred) <= MAX_MOVED
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_programs_are_explained_as_well_without_their_synchronisations(seed: int) -> None:
+    program = Program(seed)
+    program.train(4)
+    recorded = graph_of(rank_of([*program.events, *program.syncs]), "ProfilerStep", (0, 3))
+    inferred = graph_of(rank_of(program.events), "ProfilerStep", (0, 3))
+    assert moved(recorded, inferred) <= MAX_MOVED
+
+
+def test_without_inference_these_programs_are_explained_otherwise() -> None:
+    program = Program(1)
+    program.train(4)
+    recorded = graph_of(rank_of([*program.events, *program.syncs]))
+    trace = rank_of(program.events)
+    assert moved(recorded, build_graph(trace, find_region(trace), infer=False)) > MAX_MOVED
+
+
+LAUNCHED = [
+    on_cpu("aten::mm", 0, 20),
+    call("cudaLaunchKernel", 5, 8, 1),
+    work("gemm", 9, 60, 1),
+    call("cudaLaunchKernel", 10, 12, 2),
+    work("beside", 14, 90, 2, stream=20),
+]
+
+
+def test_a_device_is_waited_for_with_all_its_streams() -> None:
+    waits = call("cudaDeviceSynchronize", 30, 95, 3)
+    assert waited([*LAUNCHED, waits]) == {("gemm", waits["name"]), ("beside", waits["name"])}
+
+
+def test_a_stream_is_the_one_that_the_thread_used_last() -> None:
+    assert waited([*LAUNCHED, call("cudaStreamSynchronize", 30, 95, 3)]) == {("beside", "cudaStreamSynchronize")}
+
+
+def test_a_stream_is_another_one_if_only_its_work_ended_with_the_call() -> None:
+    assert waited([*LAUNCHED, call("cudaStreamSynchronize", 30, 64, 3)]) == {("gemm", "cudaStreamSynchronize")}
+
+
+def test_an_event_is_the_one_that_was_recorded_last() -> None:
+    record = call("cudaEventRecord", 8.5, 9, 3)
+    assert waited([*LAUNCHED, record, call("cudaEventSynchronize", 30, 64, 4)]) == {("gemm", "cudaEventSynchronize")}
+
+
+def test_a_copy_waited_for_itself_if_it_ended_within_its_call() -> None:
+    def copied(stop: float) -> set[tuple[str, str]]:
+        copy = work("Memcpy DtoH (Device -> Pageable)", 95, stop, 3, cat="gpu_memcpy")
+        return waited([*LAUNCHED, call("cudaMemcpyAsync", 30, 100, 3), copy])
+
+    assert copied(99) == {("Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync")}
+    assert copied(101) == set()
+
+
+def test_memory_is_given_back_when_the_device_is_idle() -> None:
+    assert waited([*LAUNCHED, call("cudaFree", 30, 95, 3)]) == {("beside", "cudaFree")}
+    assert waited([*LAUNCHED, call("cudaFree", 100, 120, 3)]) == set()
+
+
+def test_a_long_launch_waited_for_room_in_a_full_queue() -> None:
+    queued = [call("cudaLaunchKernel", 0.01 * i, 0.01 * i + 0.005, i + 1) for i in range(1020)]
+    kernels = [work(f"kernel {i}", 20 + 10 * i, 29 + 10 * i, i + 1) for i in range(1020)]
+    last = [call("cudaLaunchKernel", 30, 121, 2000), work("last", 11_000, 11_001, 2000)]
+    assert waited([*queued, *kernels, *last]) == {("kernel 9", "cudaLaunchKernel")}
+    assert waited([*queued[:500], *kernels[:500], *last]) == set()
+
+
+def test_a_stream_waits_for_what_was_asked_for_before_the_event_was_recorded() -> None:
+    told = [call("cudaEventRecord", 20, 21, 3), call("cudaStreamWaitEvent", 22, 23, 4)]
+    held_back = [call("cudaLaunchKernel", 24, 26, 5), work("held back", 91, 99, 5)]
+    assert waited([*LAUNCHED, *told, *held_back]) == {("beside", "held back")}
+    # What ended too late cannot have been meant; then it was what had ended last on another stream.
+    assert waited([*LAUNCHED[:3], call("cudaEventRecord", 8.5, 9, 3), *told[1:], *held_back]) == set()
+    early = [call("cudaLaunchKernel", 24, 26, 5), work("early", 62, 99, 5, stream=21)]
+    assert waited([*LAUNCHED, *told, *early]) == set() or waited([*LAUNCHED, *told, *early]) == {("gemm", "early")}
+
+
+def test_recorded_synchronisations_are_not_inferred_again() -> None:
+    waits = call("cudaDeviceSynchronize", 30, 95, 3)
+    sync = work("Context Sync", 31, 94, 3, stream=-1, cat="cuda_sync")
+    assert waited([*LAUNCHED, waits, sync]) == set()

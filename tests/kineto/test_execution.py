@@ -1,0 +1,151 @@
+"""Execution traces of PyTorch, in both of its forms, and of Chakra."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dask_efficiency.kineto.errors import KinetoFileError, UnknownRankError
+from dask_efficiency.kineto.execution import ExecutionTrace, read_execution
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.trace.tables import MISSING
+
+MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+
+
+def read(text: str, **options: Any) -> ExecutionTrace:
+    return read_execution(io.BytesIO(text.encode()), "et.json", **options)
+
+
+def tensor(number: int, device: str = "cpu") -> list[Any]:
+    return [number, 100 + number, 0, 64, 4, device]
+
+
+def node(number: int, parent: int, name: str, reads: list[Any], makes: list[Any], schema: str = MM) -> dict[str, Any]:
+    """As PyTorch writes it since schema 1.0.2."""
+    sides = {
+        side: {"values": values, "shapes": [], "types": ["Tensor(float)" for _ in values], "strides": []}
+        for side, values in (("inputs", reads), ("outputs", makes))
+    }
+    said = {"rf_id": number * 10, "tid": 1, "op_schema": schema}
+    attrs = [{"name": key, "type": "", "value": value} for key, value in said.items()]
+    return {"id": number, "name": name, "ctrl_deps": parent, **sides, "attrs": attrs}
+
+
+# inner nodes come before those they ran in; 2 is a range around everything
+NODES = [
+    node(4, 3, "aten::resolve_conj", [tensor(1)], [tensor(1)]),
+    node(3, 2, "aten::mm", [tensor(1), tensor(1)], [tensor(5)]),
+    node(6, 2, "aten::mm", [tensor(5), tensor(1)], [tensor(7, "cuda:0")]),
+    node(2, 1, "step", [], [], ""),
+    node(1, 1, "[pytorch|profiler|execution_trace|process]", [], [], ""),
+]
+
+
+def old(new: dict[str, Any]) -> dict[str, Any]:
+    """The same as PyTorch wrote it up to schema 1.0.1."""
+    said = {attribute["name"]: attribute["value"] for attribute in new["attrs"]}
+    sides = {side: new[side]["values"] for side in ("inputs", "outputs")}
+    types = {f"{side[:-1]}_types": new[side]["types"] for side in sides}
+    return {"id": new["id"], "name": new["name"], "parent": new["ctrl_deps"], **sides, **types, **said}
+
+
+@pytest.mark.parametrize("form", [lambda new: new, old])
+@pytest.mark.parametrize("block", [7, 1 << 18])
+def test_outermost_operators_depend_on_those_whose_results_they_read(form: Any, block: int) -> None:
+    trace = read(json.dumps({"schema": "1.1.1", "nodes": [form(new) for new in NODES]}, indent=1), block=block)
+    nodes = trace.nodes
+    assert nodes.number.tolist() == [1, 2, 3, 4, 6]
+    assert nodes.parent.tolist() == [MISSING, 0, 1, 2, 1]
+    assert nodes.operator.tolist() == [False, False, True, False, True]
+    assert nodes.on_device.tolist() == [False, False, False, False, True]
+    assert nodes.record_function.tolist() == [10, 20, 30, 40, 60]
+    assert [trace.names[name] for name in nodes.name[2:]] == ["aten::mm", "aten::resolve_conj", "aten::mm"]
+    assert (trace.dependencies.producer.tolist(), trace.dependencies.reader.tolist()) == ([2], [4])
+
+
+CHAKRA = [
+    {"version": "0.0.4"},
+    {"id": "1", "name": "metadata", "type": "METADATA_NODE", "dataDeps": []},
+    {"id": "7", "name": "first", "type": "COMP_NODE", "durationMicros": "30", "dataDeps": []},
+    {"id": "9", "name": "last", "type": "COMP_NODE", "ctrlDeps": ["7"], "dataDeps": ["7", "8"], "durationMicros": "5"},
+    {"id": "8", "name": "all-reduce", "type": "COMM_COLL_NODE", "attr": [{"name": "rf_id", "int64Val": "12"}]},
+]
+
+
+def snake(node: dict[str, Any]) -> dict[str, Any]:
+    """As protobuf writes it with the names of the fields, and numbers as such."""
+    names = {"dataDeps": "data_deps", "ctrlDeps": "ctrl_deps", "durationMicros": "duration_micros"}
+    return {names.get(key, key): value for key, value in node.items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(json.dumps(part, indent=2) for part in CHAKRA),
+        "\n".join(json.dumps(snake(part)) for part in CHAKRA[1:]),
+        json.dumps({"nodes": [snake(part) for part in CHAKRA[1:]]}),
+        json.dumps(CHAKRA),
+    ],
+)
+def test_the_dependencies_that_chakra_names_are_those(text: str) -> None:
+    trace = read(text)
+    assert trace.nodes.number.tolist() == [1, 7, 8, 9]
+    assert trace.nodes.duration.tolist() == [MISSING, 30_000, MISSING, 5_000]
+    assert trace.nodes.record_function.tolist() == [MISSING, MISSING, 12, MISSING]
+    assert trace.nodes.parent.tolist() == [MISSING, MISSING, MISSING, 1]
+    assert trace.nodes.operator.tolist() == [False, True, True, True]
+    assert trace.dependencies.producer.tolist() == [1, 2]
+    assert trace.dependencies.reader.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("{}", "it has no nodes: no execution trace"),
+        ('{"traceEvents": [{"ph": "X"}]}', "it has no nodes: no execution trace"),
+        ('{"nodes": [{"id": 1}, {"id": 2}, {"id": 1}]}', "node 1 is there more than once"),
+        ('{"nodes": [{"id": 1}, {"id": ', "ends early"),
+        ('{"id": 1} {"id": ?', "at character 17"),
+    ],
+)
+def test_what_is_no_execution_trace_is_refused(text: str, message: str) -> None:
+    with pytest.raises(KinetoFileError, match="^et.json: ") as raised:
+        read(text)
+    assert message in str(raised.value)
+
+
+def written(path: Path, rank: int, function: int) -> Path:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": 3, "dur": 5}
+    events = [event | {"args": {"Record function id": function}}]
+    path.write_text(json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}))
+    return path
+
+
+def test_execution_traces_stand_beside_their_ranks(tmp_path: Path) -> None:
+    files = [written(tmp_path / f"{rank}.json", rank, 30 + 30 * rank) for rank in range(2)]
+    recorded = tmp_path / "et.json.gz"
+    recorded.write_bytes(gzip.compress(json.dumps({"nodes": NODES}).encode()))
+    alone = load_kineto(files[1], execution_trace=recorded).ranks[0].execution
+    assert alone is not None
+    assert alone.path == str(recorded)
+    both = load_kineto(files, execution_trace={1: recorded})
+    assert both.rank(0).execution is None
+    assert both.rank(1).execution is not None
+    with pytest.raises(ValueError, match=r"one execution_trace for ranks \(0, 1\)"):
+        load_kineto(files, execution_trace=recorded)
+    with pytest.raises(UnknownRankError, match="no rank 3"):
+        load_kineto(files, execution_trace={3: recorded})
+
+
+def test_an_execution_trace_of_something_else_is_refused(tmp_path: Path) -> None:
+    recorded = tmp_path / "et.json"
+    recorded.write_text(json.dumps({"nodes": NODES}))
+    with pytest.raises(KinetoFileError, match=r"et.json: none of its operators is in .*0.json"):
+        load_kineto(written(tmp_path / "0.json", 0, 7), execution_trace=recorded)
