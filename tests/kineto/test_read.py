@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -284,3 +285,35 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
         return
     with pytest.raises(KinetoFileError, match="at character"):
         read(text, block=block)
+
+
+class Counted(io.BytesIO):
+    """Counts the bytes that are asked for."""
+
+    asked = 0
+
+    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+        self.asked += size or 0
+        return super().read(size)
+
+
+def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> None:
+    file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
+    with pytest.raises(KinetoFileError, match="at character 23"):
+        read_rank(file, "rank.json", block=1024)
+    assert file.asked <= 4 * 1024
+
+
+def test_a_file_is_never_in_memory_as_a_whole() -> None:
+    said = {"Call stack": "train.py(7): step;" * 60, "External id": 1}
+    text = events_of(*(event(ts=number, args=said) for number in range(10_000)), after={"a": 1}).encode()
+    file = io.BytesIO(gzip.compress(text, 1))
+    tracemalloc.start()
+    try:
+        trace = read_rank(file, "rank.json.gz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    columns = sum(column.nbytes for column in trace.events.columns().values())
+    assert len(trace.events) == 10_000
+    assert peak - 3 * columns < len(text) / 2
