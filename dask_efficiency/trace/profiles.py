@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Bytes of a profile, compressed: some 800,000 events. A larger one is left out and counted.
+#: Bytes of a profile, compressed: some 300,000 events. A larger one is left out and counted.
 MAX_PROFILE_BYTES = 8 << 20
 
 #: Bytes of all profiles of a recording; later ones are left out and counted.

@@ -96,9 +96,11 @@ def _stretches(trace: TraceTables, profile: Profile) -> list[_Stretch]:
     if found is None:
         return []
     tiled = tile(build_graph(found.trace, found.region))
-    start: Int64 = tiled.start + found.ahead
-    stop: Int64 = tiled.stop + found.ahead
-    return list(zip(tiled.kind.tolist(), start.tolist(), stop.tolist(), strict=True))
+    # There may be one for each operator: those of one kind that follow one another are one.
+    first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))
+    start: Int64 = tiled.start[first] + found.ahead
+    stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + found.ahead
+    return list(zip(tiled.kind[first].tolist(), start.tolist(), stop.tolist(), strict=True))
 
 
 def _expanded(block: list[Row], stretches: list[_Stretch]) -> Iterator[Row]:
