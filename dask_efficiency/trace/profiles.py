@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: Bytes of a profile, compressed: some 300,000 events. A larger one is left out and counted.
 MAX_PROFILE_BYTES = 8 << 20
@@ -28,4 +28,4 @@ class Profile:
     #: What the worker's clock of the day, which Kineto's times are of, showed at ``start``.
     started: int
     #: Kineto's JSON, compressed by gzip.
-    content: bytes
+    content: bytes = field(repr=False)
