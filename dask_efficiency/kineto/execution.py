@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 
 from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.numbers import NO_TIME, integers, nanoseconds
+from dask_efficiency.kineto.numbers import integer, integers, nanoseconds
 from dask_efficiency.kineto.parse import Pieces
 from dask_efficiency.kineto.tensors import Access, dependencies, tensors, written_arguments
 from dask_efficiency.kineto.text import BLOCK, texts
@@ -107,7 +107,7 @@ class _Nodes:
 
     def add(self, node: Any) -> None:
         """Append a node; what has no number is none."""
-        if not isinstance(node, dict) or "id" not in node:
+        if not isinstance(node, dict) or not 0 <= integer(node.get("id")) < 1 << 63:
             return
         said = _attributes(node)
         parent = said.get("ctrl_deps", said.get("ctrlDeps", said.get("parent")))
@@ -151,7 +151,7 @@ class _Nodes:
         }
         # the outermost one is its own parent
         columns["parent"][columns["parent"] == np.arange(len(order))] = MISSING
-        columns["duration"][columns["duration"] == NO_TIME] = MISSING
+        columns["duration"][columns["duration"] < 0] = MISSING
         columns["record_function"][columns["record_function"] == 0] = MISSING  # the observer's own
         if self.say_dependencies:
             operator = np.array(self.columns["computes"])[order]
@@ -172,24 +172,25 @@ class _Nodes:
         return pairs
 
 
-#: What an attribute has beside its value, whose key says its type in Chakra's: ``int64Val``.
-_BESIDE_VALUES = ("name", "type", "docString", "doc_string")
-
-
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     """What a node says, and what it says in its list of attributes; of inputs and outputs the values and the types."""
     said = dict(node)
-    for attribute in node.get("attrs") or node.get("attr") or ():
+    attributes = node.get("attrs", node.get("attr"))
+    for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
-            values = [
-                value for key, value in attribute.items() if key not in ("name", "type", "docString", "doc_string")
-            ]
-            said.setdefault(str(attribute["name"]), values[0] if values else None)
+            said.setdefault(str(attribute["name"]), _value(attribute))
     for name in ("inputs", "outputs"):
         if isinstance(said.get(name), dict):
             said[f"{name[:-1]}_types"] = said[name].get("types")
             said[name] = said[name].get("values")
     return said
+
+
+def _value(attribute: Mapping[str, Any]) -> Any:
+    """An attribute's value, whose key says its type in Chakra's: ``int64Val``."""
+    if "value" in attribute:
+        return attribute["value"]
+    return next((value for key, value in attribute.items() if key not in ("name", "docString", "doc_string")), None)
 
 
 def _duration(said: Mapping[str, Any]) -> Any:

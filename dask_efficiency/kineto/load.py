@@ -64,6 +64,8 @@ def load_kineto(
     else:
         whole = False
         files = [file for path in paths for file in _expanded(os.fspath(path), storage_options)[1]]
+    if not files:
+        raise KinetoFileError("no files were given")
     trace = KinetoTrace(tuple(sorted((_read(*file) for file in files), key=lambda rank: rank.rank)))
     check_one_job(trace)
     if whole:

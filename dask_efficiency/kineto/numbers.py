@@ -71,11 +71,12 @@ def integers(values: Sequence[Any], dtype: type[np.generic] = np.int64) -> NDArr
     except OverflowError:
         pass
     limits = np.iinfo(np.dtype(dtype).str)
-    found = (_integer(value) for value in values)
+    found = (integer(value) for value in values)
     return np.array([value if limits.min <= value <= limits.max else MISSING for value in found], dtype)
 
 
-def _integer(value: Any) -> int:
+def integer(value: Any) -> int:
+    """A whole number, of a number or of text; MISSING for what is none."""
     if isinstance(value, int):
         return value
     if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]{1,19}(\.0*)?\s*", value):

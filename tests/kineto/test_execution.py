@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dask_efficiency.kineto.errors import KinetoFileError, UnknownRankError
 from dask_efficiency.kineto.execution import ExecutionTrace, read_execution
@@ -149,3 +151,37 @@ def test_an_execution_trace_of_something_else_is_refused(tmp_path: Path) -> None
     recorded.write_text(json.dumps({"nodes": NODES}))
     with pytest.raises(KinetoFileError, match=r"et.json: none of its operators is in .*0.json"):
         load_kineto(written(tmp_path / "0.json", 0, 7), execution_trace=recorded)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 1 << 70) | st.floats() | st.sampled_from(["cpu", "Tensor", "1", "x_("]),
+    lambda inside: st.lists(inside, max_size=6) | st.dictionaries(st.sampled_from(["name", "value", "id"]), inside),
+    max_leaves=8,
+)
+KEYS = [
+    "id",
+    "name",
+    "ctrl_deps",
+    "parent",
+    "inputs",
+    "input_types",
+    "outputs",
+    "attrs",
+    "attr",
+    "data_deps",
+    "op_schema",
+]
+KEYS += ["rf_id", "type", "durationMicros"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), anything) | anything, max_size=4))
+def test_whatever_nodes_say_they_are_read_or_refused(nodes: list[Any]) -> None:
+    try:
+        trace = read(json.dumps({"nodes": nodes}))
+    except KinetoFileError:
+        return
+    count = len(trace.nodes)
+    assert count <= len(nodes)
+    assert (trace.dependencies.producer < count).all()
+    assert (trace.nodes.parent < count).all()

@@ -106,6 +106,8 @@ def test_where_there_is_no_trace_it_is_said(tmp_path: Path) -> None:
             load_kineto(given)
     with pytest.raises(FileNotFoundError):
         load_kineto(tmp_path / "none.json")
+    with pytest.raises(KinetoFileError, match="no files were given"):
+        load_kineto([])
 
 
 def test_the_file_that_is_damaged_is_named(job: Path) -> None:
