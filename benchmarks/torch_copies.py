@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: Arguments by which events refer to one another; those of a copy are higher than those of the one before it.
-NUMBERS = ("correlation", "External id", "Ev Idx", "wait_on_cuda_event_record_corr_id", "Sequence number")
+#: Arguments by which events refer to one another, and of which argument each has the numbers; those of a copy are
+#: higher than those of the one before it.
+NUMBERS = {
+    "correlation": "correlation",
+    "wait_on_cuda_event_record_corr_id": "correlation",
+    "External id": "External id",
+    "Ev Idx": "Ev Idx",
+    "Sequence number": "Sequence number",
+}
 #: Microseconds between two copies.
 PAUSE = 100
 
@@ -45,10 +52,10 @@ def write_copies(trace: dict[str, Any], events: int, path: Path) -> int:
 def _copies(once: list[dict[str, Any]], copies: int) -> Iterator[list[dict[str, Any]]]:
     first, last = min(e["ts"] for e in once), max(e["ts"] + e["dur"] for e in once)
     length = int(last - first) + PAUSE
-    highest = {name: 1 + max(_values(once, name), default=0) for name in NUMBERS}
+    above = {name: 1 + max(_values(once, numbers), default=0) for name, numbers in NUMBERS.items()}
     steps = len({event["name"] for event in once if str(event["name"]).startswith("ProfilerStep#")})
     for number in range(copies):
-        yield [_copied(event, number, length, highest, steps) for event in once]
+        yield [_copied(event, number, length, above, steps) for event in once]
 
 
 def _values(once: list[dict[str, Any]], name: str) -> Iterator[int]:
@@ -58,12 +65,12 @@ def _values(once: list[dict[str, Any]], name: str) -> Iterator[int]:
             yield value
 
 
-def _copied(event: dict[str, Any], number: int, length: int, highest: dict[str, int], steps: int) -> dict[str, Any]:
+def _copied(event: dict[str, Any], number: int, length: int, above: dict[str, int], steps: int) -> dict[str, Any]:
     """An event of a later copy; what has no number in the first one (0 or less) has none here."""
     args = dict(event.get("args", {}))
-    for name, above in highest.items():
+    for name, more in above.items():
         if isinstance(args.get(name), int) and args[name] > 0:
-            args[name] += number * above
+            args[name] += number * more
     name = str(event["name"])
     before, step, after = name.partition("ProfilerStep#")
     if step and not before and after.isdigit():

@@ -69,32 +69,26 @@ class Enqueued:
             work[here] = self.last(number, at[here])
         return work
 
-    def last_ended(self, at: Int64, until: Int64, other_than: Int64 | None = None) -> Int64:
-        """Of the last work of each stream before some instants, what ended last but not after others.
-
-        Parameters
-        ----------
-        other_than
-            For each instant a stream that is passed over.
-        """
+    def last_ended(self, at: Int64, until: Int64) -> Int64:
+        """Of the last work of each stream before some instants, what ended last but not after others."""
         work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
         for stream in range(self.streams):
             last = self.last(stream, at)
             known = last != MISSING
-            if other_than is not None:
-                known &= other_than != stream
             known[known] = self.events.stop[last[known]] <= until[known]
             known[known] = self.events.stop[last[known]] > ended[known]
             work[known], ended[known] = last[known], self.events.stop[last[known]]
         return work
 
-    def last_ended_of(self, stream: Int64, until: Int64) -> Int64:
-        """The work of a stream that had ended last at each of some instants."""
+    def last_ended_of(self, stream: Int64, at: Int64, until: Int64) -> Int64:
+        """Of the work that streams were asked for before some instants, the last that ended not after others."""
         work = np.full(len(until), MISSING)
-        for number in np.unique(stream).tolist():
+        for number in np.unique(stream[stream != MISSING]).tolist():
             start, stop = self.first[number : number + 2].tolist()
             here = stream == number
-            which = np.searchsorted(self.ended[start:stop], until[here], side="right") - 1
+            asked = np.searchsorted(self.at[start:stop], at[here])
+            ended = np.searchsorted(self.ended[start:stop], until[here], side="right")
+            which = np.minimum(asked, ended) - 1
             work[here] = np.where(which >= 0, self.work[start:stop][which], MISSING)
         return work
 

@@ -179,7 +179,7 @@ def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
     stream = enqueued.stream_of(works)
     waiting = enqueued.unfinished(stream, events.start[calls])
     works, calls, stream = (column[waiting >= MIN_FULL_QUEUE] for column in (works, calls, stream))
-    ended = enqueued.last_ended_of(stream, events.stop[calls])
+    ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
     known = ended != MISSING
     known[known] = events.stop[ended[known]] > events.start[calls[known]]
     return Waits(ended[known], calls[known])
@@ -204,19 +204,23 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Wa
     recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
     meant = enqueued.used_by(process, thread, recorded_at)
-    work = enqueued.last_of_each(meant, recorded_at)
     held_back = enqueued.next_of_thread(process, thread, at, meant)
+    began = np.where(held_back != MISSING, events.start[held_back], 0)
+    work = enqueued.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
-    likely[likely] = events.stop[work[likely]] <= events.start[held_back[likely]]
     yield Waits(work[likely], held_back[likely])
     # Otherwise what ended last before the thread's next work.
     calls, at = calls[~likely], at[~likely]
     held_back = enqueued.next_of_thread(process[~likely], thread[~likely], at, np.full(len(calls), MISSING))
     calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
-    work = enqueued.last_ended(at, events.start[held_back], other_than=enqueued.stream_of(held_back))
-    known = work != MISSING
-    known[known] = events.device[work[known]] == events.device[held_back[known]]
-    yield Waits(work[known], held_back[known])
+    own, began = enqueued.stream_of(held_back), events.start[held_back]
+    last = np.full(len(calls), MISSING)
+    for stream in range(enqueued.streams):
+        work = enqueued.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
+        later = (work != MISSING) & (events.device[work] == events.device[held_back])
+        later &= (last == MISSING) | (events.stop[work] > events.stop[last])
+        last[later] = work[later]
+    yield Waits(last[last != MISSING], held_back[last != MISSING])
 
 
 def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:

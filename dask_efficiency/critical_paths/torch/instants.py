@@ -37,7 +37,7 @@ class Instants:
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
-    #: Whether it is on a GPU, or on a thread with operators or collectives; others only ask now and then about a GPU.
+    #: Whether it is on a GPU, or on a thread with operators, launches or collectives; others only ask about a GPU.
     working: Bool
     #: Position of the other end of its event.
     partner: Int32
@@ -69,6 +69,7 @@ class Instants:
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
         works = (events.category == Category.OPERATOR) | cpu_collectives(graph.trace)
+        works[events.call[np.isin(events.category, GPU_WORK) & (events.call != MISSING)]] = True
         working = on_gpu | _on_lanes_with(works[event], lane)
         return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 

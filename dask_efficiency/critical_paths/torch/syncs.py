@@ -76,8 +76,7 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits:
     """Which work each waiting call waited for.
 
-    Of a stream it is the last one that began before the wait ended, and was asked for and ended before the call
-    returned.
+    Of a stream it is the last one that began before the wait ended, and ended before the call returned.
 
     Parameters
     ----------
@@ -101,9 +100,8 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits
         ]
         call = events.call[concerned]
         begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
-        asked = np.searchsorted(np.maximum.accumulate(work.asked[here]), events.stop[call], side="left")
         ended = np.searchsorted(np.maximum.accumulate(events.stop[work.event[here]]), events.stop[call], side="right")
-        number = np.minimum(np.minimum(begun, asked), ended)
+        number = np.minimum(begun, ended)
         found.append(Waits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
     return Waits(*(np.concatenate(part) for part in zip(*found, strict=True)))
 

@@ -8,21 +8,23 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.breakdown import breakdown, path_edges, summary
+from dask_efficiency.critical_paths.torch.breakdown import BOUNDS, breakdown, path_edges, summary
 from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import RankTrace
-from tests.critical_paths.torch.hta import KINDS, Answer, Question
+from dask_efficiency.kineto.trace import Category, RankTrace
+from tests.critical_paths.torch.hta import Answer, Question
 
+SYNC = int(EdgeKind.SYNC)
 #: Nanoseconds of HTA's unit.
 MICROSECOND = 1_000
 #: An end of an event: its position in ``traceEvents``, and whether it is its start.
@@ -43,6 +45,22 @@ class Ours:
         graph = build_graph(trace, region, data_loading=question.data_loading, infer=False)
         longest = longest_path(graph)
         return cls(graph, longest, path_edges(graph, longest))
+
+    def events(self) -> list[int]:
+        """Positions in the file of the region's events."""
+        found: list[int] = self.graph.trace.events.index[self.graph.region.rows].tolist()
+        return found
+
+    def name(self, index: int) -> str:
+        """Of an event by its position in the file."""
+        events = self.graph.trace.events
+        return self.graph.trace.names[events.name[np.searchsorted(events.index, index)]]
+
+    def asked_by(self, index: int) -> str:
+        """The name of the call that asked for an event; "" if none is known."""
+        events = self.graph.trace.events
+        call = int(events.call[np.searchsorted(events.index, index)])
+        return "" if call < 0 else self.graph.trace.names[events.name[call]]
 
     def ends(self) -> list[End]:
         """Of each node."""
@@ -65,8 +83,10 @@ def rounded(trace: RankTrace, path: str) -> RankTrace:
     base = int(trace.about.get("baseTimeNanoseconds", 0))
     for row, index in enumerate(trace.events.index.tolist()):
         ts, dur = events[index]["ts"], events[index]["dur"]
-        first, last = (ts, ts + dur) if whole else (math.ceil(float(ts)), math.floor(float(ts) + float(dur)))
-        start[row], stop[row] = base + first * MICROSECOND, base + round(last * MICROSECOND)
+        first = ts if whole else math.ceil(float(ts))
+        length = dur if whole else math.floor(float(ts) + float(dur)) - first
+        start[row] = base + first * MICROSECOND
+        stop[row] = start[row] + round(length * MICROSECOND)
     return replace(trace, events=replace(trace.events, start=start, stop=stop))
 
 
@@ -75,64 +95,145 @@ def load(path: str) -> RankTrace:
     return rounded(load_kineto(path).ranks[0], path)
 
 
-def differences(trace: RankTrace, question: Question, answer: Answer) -> list[str]:
-    """What our graph and path of a rounded trace have otherwise than HTA's; empty if nothing."""
-    ours = Ours.of(trace, question)
-    graph_differs = [
-        *_of_events(ours, answer),
-        *_of_nodes(ours, answer),
-        *_of_edges(ours, answer),
-    ]
-    return graph_differs or [*_of_paths(ours, answer), *_of_overlays(ours, answer)]
+@dataclass(frozen=True)
+class Compared:
+    """Our graph and path of a rounded trace, and HTA's."""
+
+    trace: RankTrace
+    question: Question
+    answer: Answer
+
+    def __post_init__(self) -> None:
+        assert not self.answer.error, self.answer.error
+
+    @cached_property
+    def ours(self) -> Ours:
+        """Made when it is asked for."""
+        return Ours.of(self.trace, self.question)
+
+    def differences(self) -> list[str]:
+        """What ours have otherwise than HTA's, in words; paths are compared if the graphs are the same."""
+        graphs = [*self._of_events(), *self._of_nodes(), *self._of_edges(), *self._of_attribution()]
+        return graphs or [*_of_paths(self.ours, self.answer)]
+
+    def differences_but_waits(self) -> list[str]:
+        """The same for graphs where HTA has waits that go back in time, for which ours may have others."""
+        wrong = self.back_in_time()
+        calls = {target for _, target in wrong}
+        mine = {(pair, edge) for pair, edge in self.only_ours().items() if not (edge[0] == SYNC and pair[1] in calls)}
+        theirs = {(pair, edge) for pair, edge in self.only_htas().items() if pair not in wrong}
+        return [
+            *self._of_events(),
+            *self._sets("edge", set(map(_said, mine)), set(map(_said, theirs))),
+            *self._of_attribution(),
+        ]
+
+    def back_in_time(self) -> set[tuple[End, End]]:
+        """HTA's edges from a later instant to an earlier one."""
+        nodes = self.answer.nodes
+        return {
+            (_end(nodes[edge.source]), _end(nodes[edge.target]))
+            for edge in self.answer.edges
+            if nodes[edge.source][1] > nodes[edge.target][1]
+        }
+
+    @cached_property
+    def mine(self) -> dict[tuple[End, End], tuple[int, float]]:
+        """Kind and microseconds of our edges."""
+        edges, ends = self.ours.graph.edges, self.ours.ends()
+        columns = (edges.source, edges.target, edges.kind, edges.weight)
+        return {
+            (ends[source], ends[target]): (kind, weight / MICROSECOND)
+            for source, target, kind, weight in zip(*(column.tolist() for column in columns), strict=True)
+        }
+
+    @cached_property
+    def theirs(self) -> dict[tuple[End, End], tuple[int, float]]:
+        """The same of HTA's; what it finds negative weighs nothing in its paths."""
+        nodes = self.answer.nodes
+        return {
+            (_end(nodes[edge.source]), _end(nodes[edge.target])): (edge.kind, float(max(edge.weight, 0)))
+            for edge in self.answer.edges
+        }
+
+    def only_ours(self) -> dict[tuple[End, End], tuple[int, float]]:
+        """Edges that HTA has not, or not so."""
+        return {pair: edge for pair, edge in self.mine.items() if self.theirs.get(pair) != edge}
+
+    def only_htas(self) -> dict[tuple[End, End], tuple[int, float]]:
+        """Edges that we have not, or not so."""
+        return {pair: edge for pair, edge in self.theirs.items() if self.mine.get(pair) != edge}
+
+    def _of_events(self) -> Iterable[str]:
+        """HTA has more of two sorts, which no path can lead through.
+
+        Those are ranges of annotations as the GPU spans them, which it takes for events on threads, and
+        synchronisations: of some sorts by their own time, not by their calls', and the waits of streams all over the
+        trace.
+        """
+        mine, theirs = set(self.ours.events()), set(self.answer.events)
+        row = {index: row for row, index in enumerate(self.trace.events.index.tolist())}
+        category = self.trace.events.category
+        more = {index for index in theirs - mine if category[row[index]] in (Category.GPU_ANNOTATION, Category.SYNC)}
+        yield from self._sets("event of the region", mine, theirs - more)
+
+    def _of_nodes(self) -> Iterable[str]:
+        """Nodes with an edge: HTA lists some that have none, for synchronisations."""
+        base = int(self.trace.about.get("baseTimeNanoseconds", 0))
+        ends, at = self.ours.ends(), self.ours.graph.nodes.at.tolist()
+        edges = self.ours.graph.edges
+        joined = {*edges.source.tolist(), *edges.target.tolist()}
+        mine = {(*ends[node], (at[node] - base) / MICROSECOND) for node in joined}
+        joined = {edge.source for edge in self.answer.edges} | {edge.target for edge in self.answer.edges}
+        theirs = {(*_end(node), float(node[1])) for node in map(self.answer.nodes.__getitem__, joined)}
+        yield from self._sets("node", mine, theirs)
+
+    def _of_edges(self) -> Iterable[str]:
+        if len(self.mine) != len(self.ours.graph.edges):
+            yield f"{len(self.ours.graph.edges) - len(self.mine)} of our edges join what another one joins"
+        yield from self._sets("edge", set(map(_said, self.mine.items())), set(map(_said, self.theirs.items())))
+
+    def _of_attribution(self) -> Iterable[str]:
+        """Whose time an edge is, where HTA says it."""
+        edges, ends = self.ours.graph.edges, self.ours.ends()
+        index = [*self.trace.events.index.tolist(), None]
+        columns = zip(edges.source.tolist(), edges.target.tolist(), edges.event.tolist(), strict=True)
+        mine = {(ends[source], ends[target]): index[event] for source, target, event in columns}
+        nodes = self.answer.nodes
+        for edge in self.answer.edges:
+            pair = _end(nodes[edge.source]), _end(nodes[edge.target])
+            if edge.event is not None and pair in mine and mine[pair] != edge.event:
+                yield f"edge {self._named(pair)} is the time of {mine[pair]}, says HTA of {edge.event}"
+
+    def _sets(self, what: str, mine: set[Any], theirs: set[Any]) -> Iterable[str]:
+        for verb, some in (("only ours", mine - theirs), ("only HTA's", theirs - mine)):
+            if some:
+                named = ", ".join(self._named(one) for one in sorted(some, key=str)[:10])
+                yield f"{len(some)} of {len(mine)}/{len(theirs)} {what} {verb}: {named}"
+
+    def _named(self, one: Any) -> str:
+        """For people: positions in the file with the names and microseconds of their events."""
+        if isinstance(one, tuple):
+            return "(" + " ".join(self._named(part) for part in one) + ")"
+        if isinstance(one, bool):
+            return "start" if one else "stop"
+        events = self.trace.events
+        row = int(np.searchsorted(events.index, one)) if isinstance(one, int) else len(events)
+        if row == len(events) or events.index[row] != one:
+            return str(one)
+        start, stop = ((int(at[row]) - int(events.start.min())) / MICROSECOND for at in (events.start, events.stop))
+        return f"{one}:{self.ours.name(one)[:30]}[{start:.10g}-{stop:.10g}]"
 
 
-def _of_events(ours: Ours, answer: Answer) -> Iterable[str]:
-    mine = ours.graph.trace.events.index[ours.graph.region.rows].tolist()
-    yield from _of_sets("event of the region", ours, set(mine), set(answer.events))
+def _said(edge: tuple[tuple[End, End], tuple[int, float]]) -> tuple[End, End, str]:
+    """An edge, for people."""
+    (source, target), (kind, weight) = edge
+    return source, target, f"{EdgeKind(kind).name} of {weight:g} us"
 
 
-def _of_nodes(ours: Ours, answer: Answer) -> Iterable[str]:
-    """Nodes with an edge: HTA lists some that have none, for synchronisations."""
-    base = int(ours.graph.trace.about.get("baseTimeNanoseconds", 0))
-    ends, at = ours.ends(), ours.graph.nodes.at.tolist()
-    edges = ours.graph.edges
-    joined = {*edges.source.tolist(), *edges.target.tolist()}
-    mine = {(*ends[node], (at[node] - base) / MICROSECOND) for node in joined}
-    theirs = {edge.source for edge in answer.edges} | {edge.target for edge in answer.edges}
-    named = {(event, is_start, float(at)) for event, at, is_start in (answer.nodes[node] for node in theirs)}
-    yield from _of_sets("node", ours, mine, named)
-
-
-def _of_edges(ours: Ours, answer: Answer) -> Iterable[str]:
-    """Kinds, weights and the event that each is put down to."""
-    edges, ends, index = ours.graph.edges, ours.ends(), ours.graph.trace.events.index
-    mine = {
-        (ends[source], ends[target]): (KINDS[kind], weight / MICROSECOND)
-        for source, target, kind, weight in zip(
-            edges.source.tolist(), edges.target.tolist(), edges.kind.tolist(), edges.weight.tolist(), strict=True
-        )
-    }
-    if len(mine) != len(edges.source):
-        yield f"{len(edges.source) - len(mine)} pairs of our nodes have more than one edge"
-    theirs = _their_edges(answer)
-    yield from _of_sets("edge", ours, set(mine.items()), {(pair, what[:2]) for pair, what in theirs.items()})
-    events = [None if event < 0 else int(index[event]) for event in edges.event.tolist()]
-    for source, target, event in zip(edges.source.tolist(), edges.target.tolist(), events, strict=True):
-        said = theirs.get((ends[source], ends[target]))
-        if said is not None and said[2] is not None and said[2] != event:
-            pair = _named(ours, (ends[source], ends[target]))
-            yield f"edge {pair} is the time of {event}, says HTA of {said[2]}"
-
-
-def _their_edges(answer: Answer) -> dict[tuple[End, End], tuple[str, float, int | None]]:
-    def end(node: int) -> End:
-        event, _, is_start = answer.nodes[node]
-        return event, is_start
-
-    return {
-        (end(edge.source), end(edge.target)): (KINDS[edge.kind], float(max(edge.weight, 0)), edge.event)
-        for edge in answer.edges
-    }
+def _end(node: tuple[int, int, bool]) -> End:
+    event, _, is_start = node
+    return event, is_start
 
 
 def _of_paths(ours: Ours, answer: Answer) -> Iterable[str]:
@@ -158,8 +259,8 @@ def _of_paths(ours: Ours, answer: Answer) -> Iterable[str]:
     yield from _of_summaries(mine, theirs, "our summary", "HTA's")
     table = breakdown(ours.graph, ours.edges)
     totals: Counter[str] = Counter()
-    for bound_by, duration in zip(list(table.bound_by), table.duration.tolist(), strict=True):
-        totals[bound_by] += duration / MICROSECOND
+    for bound_by, duration in zip(table.bound_by.tolist(), table.duration.tolist(), strict=True):
+        totals[BOUNDS[bound_by] if bound_by >= 0 else ""] += duration / MICROSECOND
     for name in {*totals, *map(_category, spent)} - {""}:
         wanted = sum(weight for one, weight in spent.items() if _category(one) == name)
         if totals[name] != wanted:
@@ -175,27 +276,3 @@ def _of_summaries(mine: dict[str, float], theirs: dict[str, float], my_name: str
 def _category(name: str) -> str:
     """HTA calls one of them otherwise in its summary than the others."""
     return {"data_loading": "data_loading_bound"}.get(name, name)
-
-
-def _of_overlays(ours: Ours, answer: Answer) -> Iterable[str]:
-    return ()
-
-
-def _of_sets(what: str, ours: Ours, mine: set[Any], theirs: set[Any]) -> Iterable[str]:
-    for verb, some in (("only ours", mine - theirs), ("only HTA's", theirs - mine)):
-        if some:
-            named = ", ".join(_named(ours, one) for one in sorted(some, key=str)[:4])
-            yield f"{len(some)} of {len(mine)}/{len(theirs)} {what} {verb}: {named}"
-
-
-def _named(ours: Ours, one: Any) -> str:
-    """For people: positions with the names of their events."""
-    if isinstance(one, tuple):
-        return "(" + " ".join(_named(ours, part) for part in one) + ")"
-    if isinstance(one, bool):
-        return "start" if one else "stop"
-    if isinstance(one, int):
-        events = ours.graph.trace.events
-        row = int(np.searchsorted(events.index, one))
-        return f"{one}:{ours.graph.trace.names[events.name[row]][:30]}"
-    return str(one)

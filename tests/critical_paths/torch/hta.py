@@ -81,8 +81,8 @@ class Answer:
     longest: tuple[int, ...] = ()
     #: Percent by category.
     summary: dict[str, float] = field(default_factory=dict)
-    #: Critical events, arrows with all edges, and arrows by default, in the overlaid trace.
-    overlay: tuple[int, int, int] | None = None
+    #: Of the overlaid trace: critical events; all arrows, and of them those of the path; arrows by default.
+    overlay: tuple[int, int, int, int] | None = None
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Answer:
@@ -174,21 +174,19 @@ def _plain(trace: Any, graph: Any) -> dict[str, Any]:
     }
 
 
-def _overlay(trace: Any, graph: Any) -> tuple[int, int, int]:
-    """Critical events; arrows with all edges; arrows by default."""
+def _overlay(trace: Any, graph: Any) -> tuple[int, int, int, int]:
     from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
 
-    written: list[dict[str, Any]] = []
-    trace.write_raw_trace = lambda path, contents: written.append(contents)
+    written: list[list[dict[str, Any]]] = []
+    trace.write_raw_trace = lambda path, contents: written.append(contents["traceEvents"])
     with tempfile.TemporaryDirectory() as folder:
         for all_edges in (True, False):
             CriticalPathAnalysis.overlay_critical_path_analysis(
                 trace, 0, graph, folder, only_show_critical_events=False, show_all_edges=all_edges
             )
-    overlaid = [contents["traceEvents"] for contents in written]
-    arrows = [sum(event.get("cat") == "critical_path" for event in events) for events in overlaid]
-    critical = sum(event["ph"] == "X" and "critical" in event.get("args", {}) for event in overlaid[0])
-    return critical, arrows[0], arrows[1]
+    whole, default = ([e for e in events if e.get("cat") == "critical_path" and e["ph"] == "s"] for events in written)
+    critical = sum(event["ph"] == "X" and "critical" in event.get("args", {}) for event in written[0])
+    return critical, len(whole), sum(event["args"]["critical"] for event in whole), len(default)
 
 
 def _make_deterministic() -> None:

@@ -41,7 +41,7 @@ class _Program:
     #: Events by what they are written after: operators, then calls and their work.
     operators: list[dict[str, Any]] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    correlation: int = 100
+    correlation: int = 100_000
     #: By stream, when the last work ends that was asked for.
     ends: dict[int, int] = field(default_factory=dict)
     #: Of each recorded CUDA event its call's correlation, the stream, and when the work before it ends.

@@ -36,9 +36,8 @@ def graph_of(trace: RankTrace, annotation: str = "", instance: int | None = None
 def wrong(graph: TorchGraph, stretches: Stretches) -> Iterator[str]:
     """What is wrong with a tiling."""
     region, events = graph.region, graph.trace.events
-    if region.start < region.stop:
-        if stretches.start[0] != region.start or stretches.stop[-1] != region.stop:
-            yield "it does not cover the window"
+    if region.start < region.stop and (stretches.start[0] != region.start or stretches.stop[-1] != region.stop):
+        yield "it does not cover the window"
     if np.any(stretches.start[1:] != stretches.stop[:-1]) or np.any(stretches.start >= stretches.stop):
         yield "there is a gap, an overlap, or a stretch that takes no time"
     if (stretches.stop - stretches.start).sum() != region.stop - region.start:
@@ -339,7 +338,7 @@ def graphs(draw: st.DrawFn) -> TorchGraph:
     """Graphs without sense: events as they come, and edges between any nodes."""
     times = st.integers(0, 30)
     events = []
-    for number in range(1, draw(st.integers(1, 12)) + 1):
+    for _ in range(draw(st.integers(1, 12))):
         start, stop = sorted((draw(times), draw(times)))
         kind = draw(st.sampled_from(("op", "call", "work", "gloo")))
         thread = draw(st.integers(1, 3))

@@ -1,0 +1,88 @@
+"""Traces of a few events, as a test writes them down: times are nanoseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.kineto.trace import Category, Events, RankTrace
+from dask_efficiency.trace.tables import MISSING
+
+#: The process of all threads, and that of all devices.
+PROGRAM, DEVICE = 100, 0
+
+
+class SmallTrace:
+    """Events that are added one by one; each method returns the row of what it added."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, int]] = []
+        self._names: dict[str, int] = {}
+
+    def add(self, category: Category, name: str, start: int, stop: int, thread: int = 1, **columns: int) -> int:
+        """Any event."""
+        number = self._names.setdefault(name, len(self._names))
+        row = {"category": category, "name": number, "start": start, "stop": stop, "thread": thread}
+        self._rows.append({"process": PROGRAM, **row, **columns})
+        return len(self._rows) - 1
+
+    def operator(self, name: str, start: int, stop: int, thread: int = 1) -> int:
+        """An operator on a thread."""
+        return self.add(Category.OPERATOR, name, start, stop, thread)
+
+    def call(self, name: str, start: int, stop: int, thread: int = 1, correlation: int = MISSING) -> int:
+        """A call of the runtime."""
+        return self.add(Category.RUNTIME, name, start, stop, thread, correlation=correlation)
+
+    def work(self, start: int, stop: int, call: int, stream: int = 7, device: int = 0, name: str = "gemm") -> int:
+        """A kernel that a call asked for."""
+        where = {"process": DEVICE, "device": device, "stream": stream, "call": call}
+        return self.add(Category.KERNEL, name, start, stop, stream, **where)
+
+    def launched(self, at: int, start: int, stop: int, stream: int = 7, thread: int = 1, device: int = 0) -> int:
+        """A kernel and its launch, which takes 2 ns; the row of the kernel, which is the one after its launch's."""
+        return self.work(start, stop, self.call("cudaLaunchKernel", at, at + 2, thread), stream, device)
+
+    def sync(self, name: str, call: int, stop: int, **columns: int) -> int:
+        """A synchronisation that lasts from the beginning of its call."""
+        where = {"process": DEVICE, "device": 0, "call": call, **columns}
+        return self.add(Category.SYNC, name, self._rows[call]["start"], stop, -1, **where)
+
+    def trace(self) -> RankTrace:
+        """All of it."""
+        missing = Events.missing()
+        columns: dict[str, Any] = {
+            name: np.array([row.get(name, missing[name]) for row in self._rows], dtype)
+            for name, dtype in Events.dtypes().items()
+        }
+        columns["index"] = np.arange(len(self._rows), dtype=np.int32)
+        return RankTrace(rank=0, world_size=None, path="small", events=Events(**columns), names=tuple(self._names))
+
+
+def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:
+    """The edges of a graph of all of a trace: by the two instants ("3" is where row 3 begins, "3." where it ends), the
+    kind, the weight, and the row whose time it is.
+    """
+    graph = build_graph(trace, find_region(trace), infer=infer)
+    nodes, edges = graph.nodes, graph.edges
+    instants = [
+        f"{event}" if is_start else f"{event}."
+        for event, is_start in zip(nodes.event.tolist(), nodes.is_start.tolist(), strict=True)
+    ]
+    found = {}
+    for source, target, kind, weight, event in zip(
+        *(getattr(edges, name).tolist() for name in ("source", "target", "kind", "weight", "event")), strict=True
+    ):
+        pair = instants[source], instants[target]
+        assert pair not in found
+        found[pair] = EdgeKind(kind), weight, event
+    return found
+
+
+def of_kind(edges: dict[tuple[str, str], tuple[EdgeKind, int, int]], kind: EdgeKind) -> dict[tuple[str, str], int]:
+    """Weights of the edges of a kind."""
+    return {pair: weight for pair, (of, weight, _) in edges.items() if of is kind}

@@ -1,0 +1,130 @@
+"""The whole graph of a trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
+from dask_efficiency.critical_paths.torch.longest import longest_path
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import Category, RankTrace
+from tests.critical_paths.torch.random_traces import random_trace
+from tests.critical_paths.torch.small_traces import SmallTrace, edges_of, of_kind
+
+DATA = Path(__file__).parents[2] / "data" / "kineto"
+RECORDED = sorted(path.name for path in DATA.glob("*.json.gz"))
+ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+
+
+def check(graph: TorchGraph) -> None:
+    """What holds for every graph."""
+    nodes, edges = graph.nodes, graph.edges
+    events = graph.trace.events
+    assert all(np.diff(nodes.at) >= 0)
+    at_start = nodes.is_start
+    assert nodes.at[at_start].tolist() == events.start[nodes.event[at_start]].tolist()
+    assert all(nodes.at[~at_start] <= events.stop[nodes.event[~at_start]])
+    assert sorted(nodes.event[at_start].tolist()) == sorted(nodes.event[~at_start].tolist())
+    assert set(nodes.event.tolist()) <= set(graph.region.rows.tolist())
+
+    lasts = nodes.at[edges.target] - nodes.at[edges.source]
+    assert all(lasts >= 0)
+    assert len(set(zip(edges.source.tolist(), edges.target.tolist(), strict=True))) == len(edges)
+    assert all((edges.weight == 0) | (edges.weight == lasts))
+    assert all(edges.weight[np.isin(edges.kind, (EdgeKind.DEPENDENCY, EdgeKind.SYNC))] == 0)
+    assert all(edges.event[edges.kind == EdgeKind.OPERATOR] >= 0)
+
+    path = longest_path(graph)
+    along = path_edges(graph, path)
+    if len(path):
+        assert edges.weight[along].sum() <= nodes.at[path[-1]] - nodes.at[path[0]]
+    assert sum(summary(graph, along).values()) == pytest.approx(1 if edges.weight[along].sum() else 0)
+
+
+def graph_of(trace: RankTrace, annotation: str = "", *, infer: bool = True) -> TorchGraph:
+    return build_graph(trace, find_region(trace, annotation), infer=infer)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_graphs_of_recorded_traces_lead_forward_in_time(name: str) -> None:
+    trace = load_kineto(str(DATA / name)).ranks[0]
+    graph = graph_of(trace)
+    check(graph)
+    assert len(graph.edges) > 0
+
+
+def test_graphs_of_random_traces_lead_forward_in_time(tmp_path: Path) -> None:
+    for seed in range(60):
+        (tmp_path / "trace.json").write_text(json.dumps(random_trace(seed)))
+        check(graph_of(load_kineto(str(tmp_path / "trace.json")).ranks[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "instance", "nodes", "edges", "path", "microseconds", "cpu"),
+    [
+        ("alexnet", ALEX, 1, 418, 456, 149, 35_834, 89.4179),
+        ("event_sync", "ProfilerStep", 0, 54, 57, 40, 2_411, 98.0921),
+    ],
+)
+def test_what_htas_tests_say_of_their_traces_is_so(
+    name: str, annotation: str, instance: int, nodes: int, edges: int, path: int, microseconds: int, cpu: float
+) -> None:
+    trace = load_kineto(str(DATA / f"{name}.json.gz")).ranks[0]
+    graph = build_graph(trace, find_region(trace, annotation, instance))
+    longest = longest_path(graph)
+    along = path_edges(graph, longest)
+    assert (len(graph.nodes), len(graph.edges), len(longest)) == (nodes, edges, path)
+    assert graph.edges.weight[along].sum() == microseconds * 1_000
+    assert summary(graph, along)["cpu_bound"] * 100 == pytest.approx(cpu, abs=1e-4)
+
+
+def test_without_its_synchronisations_a_trace_has_the_same_shares() -> None:
+    trace = load_kineto(str(DATA / "alexnet.json.gz")).ranks[0]
+    kept = trace.events.category != Category.SYNC
+    number = np.cumsum(kept) - 1
+    events = trace.events.take(kept)
+    events = replace(events, call=np.where(events.call >= 0, number[events.call], -1).astype(np.int32))
+    without = replace(trace, events=events)
+    graph, inferred = (build_graph(each, find_region(each, ALEX, 1)) for each in (trace, without))
+    shares, others = (summary(each, path_edges(each, longest_path(each))) for each in (graph, inferred))
+    assert others == pytest.approx(shares, abs=0.02)
+    assert np.count_nonzero(inferred.edges.inferred) > 0
+    assert not graph.edges.inferred.any()
+    assert not graph_of(without, ALEX, infer=False).edges.inferred.any()
+
+
+def test_an_empty_trace_has_an_empty_graph() -> None:
+    graph = graph_of(SmallTrace().trace())
+    check(graph)
+    assert (len(graph.nodes), len(graph.edges)) == (0, 0)
+
+
+def test_nodes_know_where_their_events_begin_and_end() -> None:
+    small = SmallTrace()
+    small.operator("b", 5, 9)
+    small.add(Category.PYTHON, "function", 0, 20)
+    small.operator("a", 0, 9)
+    starts, stops = graph_of(small.trace()).nodes.positions(3)
+    assert starts.tolist() == [1, -1, 0]
+    assert stops.tolist() == [2, -1, 3]
+
+
+def test_instants_of_the_same_time_do_not_wait_for_one_another() -> None:
+    """Two kernels of no length, each on a stream that was told to wait for the other one's."""
+    small = SmallTrace()
+    small.work(5, 5, small.call("cudaLaunchKernel", 0, 1, thread=1), stream=7)
+    small.work(5, 5, small.call("cudaLaunchKernel", 0, 1, thread=2), stream=8)
+    for thread, own, other in ((1, 7, 8), (2, 8, 7)):
+        small.call("cudaEventRecord", 0, 1, thread=3 + thread, correlation=other)
+        told = small.call("cudaStreamWaitEvent", 0, 1, thread)
+        small.sync("Stream Wait Event", told, 1, stream=own, recorded_by=other, recorded_stream=other)
+    check(graph_of(small.trace()))
+    assert of_kind(edges_of(small.trace()), EdgeKind.SYNC) == {}

@@ -1,0 +1,48 @@
+"""Threads by number, and an order of lanes and times."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked, thread_lanes
+from tests.critical_paths.torch.small_traces import SmallTrace
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-(1 << 40), 1 << 40))))
+def test_pairs_have_numbers_in_their_order(pairs: list[tuple[int, int]]) -> None:
+    first, second = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
+    wanted = {pair: number for number, pair in enumerate(sorted(set(pairs)))}
+    assert pairs_ranked(first, second).tolist() == [wanted[pair] for pair in pairs]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1), st.sampled_from([1, 1 << 61]))
+def test_lanes_come_first_then_times(pairs: list[tuple[int, int]], unit: int) -> None:
+    lane = np.array([pair[0] for pair in pairs])
+    # unit by unit these times do not fit into 64 bits beside their lanes
+    time = np.array([pair[1] // 3 * unit for pair in pairs], np.int64)
+    keys = in_one_order((lane, time), (lane[::-1], time[::-1]))
+    assert keys[1].tolist() == keys[0][::-1].tolist()
+    exact = list(zip(lane.tolist(), time.tolist(), strict=True))
+    assert np.argsort(keys[0], kind="stable").tolist() == sorted(range(len(exact)), key=exact.__getitem__)
+
+
+def lanes_of(*operators: tuple[str, int]) -> int:
+    """How many lanes operators have, by name and thread."""
+    small = SmallTrace()
+    for number, (name, thread) in enumerate(operators):
+        small.operator(name, 10 * number, 10 * number + 5, thread)
+    return len(np.unique(thread_lanes(small.trace(), np.arange(len(operators)))))
+
+
+def test_the_backward_pass_is_on_the_lane_of_the_forward_pass() -> None:
+    assert lanes_of(("aten::forward", 1), ("autograd::engine", 2), ("aten::add", 2)) == 1
+
+
+def test_backward_passes_of_several_threads_have_lanes_of_their_own() -> None:
+    assert lanes_of(("aten::forward", 1), ("autograd::engine", 2), ("autograd::engine", 3)) == 3
+
+
+def test_a_backward_pass_without_a_forward_one_has_a_lane_of_its_own() -> None:
+    assert lanes_of(("aten::add", 1), ("autograd::engine", 2)) == 2

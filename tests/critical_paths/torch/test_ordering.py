@@ -1,0 +1,34 @@
+"""An order in which every edge leads forward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
+
+#: Edges from higher to lower numbers, so that there is no circle.
+acyclic = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda pair: pair[0] > pair[1]))
+
+
+@given(acyclic, st.lists(st.integers(0, 3), min_size=10, max_size=10))
+def test_every_edge_leads_forward_whatever_the_times(edges: list[tuple[int, int]], at: list[int]) -> None:
+    source = np.array([pair[0] for pair in edges], np.int32)
+    target = np.array([pair[1] for pair in edges], np.int32)
+    ranks = topological_ranks(np.array(sorted(at), np.int64), source, target)
+    assert sorted(ranks.tolist()) == list(range(10))
+    assert all(ranks[source] < ranks[target])
+
+
+def test_nodes_keep_their_order_in_time_where_only_equal_times_are_out_of_order() -> None:
+    at = np.array([0, 5, 5, 5, 9])
+    source, target = np.array([0, 3, 2], np.int32), np.array([3, 2, 1], np.int32)
+    assert topological_ranks(at, source, target).tolist() == [0, 3, 2, 1, 4]
+
+
+def test_a_circle_is_refused() -> None:
+    at = np.array([5, 5, 5])
+    with pytest.raises(CycleError, match="edges lead in a circle; 2 nodes"):
+        topological_ranks(at, np.array([0, 1], np.int32), np.array([1, 0], np.int32))

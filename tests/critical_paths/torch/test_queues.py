@@ -1,0 +1,84 @@
+"""Queues are as long as calls and kernels say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths, unfinished_lengths
+from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.kineto.trace import GPU_WORK, RankTrace
+from tests.critical_paths.torch.programs import Program, call, rank_of, work
+
+DATA = Path(__file__).parents[2] / "data" / "kineto"
+
+EVENTS = [
+    call("cudaLaunchKernel", 0, 2, 1),
+    call("cudaGraphLaunch", 3, 4, 2),
+    work("a", 5, 9, 1),
+    work("b", 10, 12, 2),
+    work("c", 10, 14, 2, stream=20),
+]
+
+
+def rows(lengths: QueueLengths, stream: int) -> list[tuple[float, int]]:
+    here = lengths.take(lengths.stream == stream)
+    return list(zip((here.at / 1e3).tolist(), here.length.tolist(), strict=True))
+
+
+def test_a_queue_grows_with_calls_and_shrinks_when_work_begins() -> None:
+    lengths = queue_lengths(rank_of(EVENTS))
+    assert rows(lengths, 7) == [(0, 1), (3, 2), (5, 1), (10, 0)]
+    assert rows(lengths, 20) == [(3, 1), (10, 0)]
+
+
+def test_what_runs_is_not_finished() -> None:
+    assert rows(unfinished_lengths(rank_of(EVENTS)), 7) == [(0, 1), (3, 2), (9, 1), (12, 0)]
+
+
+def test_a_trace_without_work_has_no_queues() -> None:
+    assert len(queue_lengths(rank_of([call("cudaLaunchKernel", 0, 2, 1)]))) == 0
+
+
+# As traceinsight 0.6.1 has them (get_queue_length_time_series, with the last step): rows and longest queue by stream.
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("alexnet", {7: (182, 18), 20: (14, 2)}),
+        ("event_sync", {7: (10, 1)}),
+        ("h100", {7: (122, 1)}),
+    ],
+)
+def test_recorded_queues_are_those_that_hta_finds(file: str, expected: dict[int, tuple[int, int]]) -> None:
+    lengths = queue_lengths(load_kineto(str(DATA / f"{file}.json.gz")).ranks[0])
+    found = {
+        stream: (int((lengths.stream == stream).sum()), int(lengths.length[lengths.stream == stream].max()))
+        for stream in np.unique(lengths.stream).tolist()
+    }
+    assert found == expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+@pytest.mark.parametrize(("series", "until"), [(queue_lengths, "start"), (unfinished_lengths, "stop")])
+def test_the_series_are_a_count_by_hand(series: Callable[[RankTrace], QueueLengths], until: str, seed: int) -> None:
+    program = Program(seed)
+    program.train(1)
+    trace = rank_of(program.events)
+    events, lengths = trace.events, series(trace)
+    assert (lengths.length >= 0).all()
+    works = [row for row in range(len(events)) if events.category[row] in GPU_WORK]
+    assert Counter(lengths.stream.tolist()) == Counter(int(events.stream[row]) for row in works for _ in range(2))
+    for at, stream, length in list(zip(lengths.at.tolist(), lengths.stream.tolist(), lengths.length, strict=True))[::7]:
+        mine = [row for row in works if events.stream[row] == stream]
+        asked = sum(events.start[events.call[row]] <= at for row in mine)
+        gone = sum(getattr(events, until)[row] <= at for row in mine)
+        last = lengths.length[(lengths.stream == stream) & (lengths.at == at)][-1]
+        assert last == asked - gone
+        assert length >= last

@@ -1,0 +1,75 @@
+"""Which part of a trace a path explains."""
+
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.critical_paths.torch.region import find_region
+from dask_efficiency.kineto.errors import UnknownAnnotationError
+from dask_efficiency.kineto.trace import Category, RankTrace
+from tests.critical_paths.torch.small_traces import SmallTrace
+
+
+def three_steps() -> RankTrace:
+    """In the file the second step comes before the first one; the GPU spans the steps, too."""
+    small = SmallTrace()
+    for start in (100, 0, 200):
+        small.add(Category.ANNOTATION, f"ProfilerStep#{start}", start, start + 90)
+        small.operator("step of nothing", start + 10, start + 20)
+        small.add(Category.GPU_ANNOTATION, f"ProfilerStep#{start}", start, start + 90, 7)
+    return small.trace()
+
+
+def test_an_annotation_without_an_instance_is_its_first_one_in_time() -> None:
+    region = find_region(three_steps(), "ProfilerStep")
+    assert (region.start, region.stop, region.rows.tolist()) == (0, 90, [3, 4])
+    assert region.description == "ProfilerStep 0"
+
+
+def test_instances_are_counted_in_the_order_of_time_and_not_on_the_gpu() -> None:
+    assert find_region(three_steps(), "ProfilerStep", 1).rows.tolist() == [0, 1]
+
+
+def test_a_pair_of_instances_includes_both() -> None:
+    region = find_region(three_steps(), "ProfilerStep", (1, 2))
+    assert (region.start, region.stop, region.rows.tolist()) == (100, 290, [0, 1, 6, 7])
+
+
+def test_an_empty_annotation_is_the_whole_trace() -> None:
+    region = find_region(three_steps())
+    assert (region.start, region.stop, len(region.rows)) == (0, 290, 6)
+
+
+def test_an_operator_counts_where_no_annotation_has_the_name() -> None:
+    assert find_region(three_steps(), "of nothing", 2).start == 210
+
+
+def test_an_unknown_annotation_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(
+        UnknownAnnotationError, match=r"no annotation has 'epoch' in its name; there is: 'ProfilerStep#"
+    ):
+        find_region(three_steps(), "epoch")
+
+
+@pytest.mark.parametrize("instance", [3, -1, (0, 3), (2, 1)])
+def test_an_unknown_instance_is_answered_with_those_that_there_are(instance: int | tuple[int, int]) -> None:
+    with pytest.raises(UnknownAnnotationError, match="there is: 0 to 2"):
+        find_region(three_steps(), "ProfilerStep", instance)
+
+
+def test_work_and_synchronisations_belong_where_their_call_is() -> None:
+    small = SmallTrace()
+    small.add(Category.ANNOTATION, "step", 0, 50)
+    late = small.launched(40, 500, 600)
+    wait = small.call("cudaDeviceSynchronize", 45, 48)
+    sync = small.sync("Context Sync", wait, 47)
+    small.launched(60, 70, 80)
+    # of no call, and of one that took no time
+    small.work(10, 20, -1)
+    small.work(10, 20, small.call("cudaLaunchKernel", 5, 5))
+    assert find_region(small.trace(), "step").rows.tolist() == [0, late - 1, late, wait, sync]
+
+
+def test_an_empty_trace_has_an_empty_region() -> None:
+    region = find_region(SmallTrace().trace())
+    assert (region.start, region.stop, len(region.rows)) == (0, 0, 0)
