@@ -67,7 +67,7 @@ class TorchEventMeter:
         """Tasks whose events did not tell."""
         return self._dropped
 
-    def around(self, task: TaskId) -> Callable[[], object]:
+    def around(self, task: TaskId, key: Any = None) -> Callable[[], object]:
         """Called in a task's thread before the task; what it returns is to be called there after it. Never raises."""
         start = self._record()
         if start is None:

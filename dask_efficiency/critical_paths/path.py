@@ -17,6 +17,7 @@ from dask_efficiency.critical_paths.scope import Question, Scope
 from dask_efficiency.critical_paths.segments import CODES, Segments
 from dask_efficiency.critical_paths.speedups import Speedup, replays, speedups
 from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.critical_paths.torch.join import expand
 from dask_efficiency.critical_paths.verdict import verdict
 from dask_efficiency.critical_paths.walk import walk
 from dask_efficiency.replay.changes import Changes, changes
@@ -62,6 +63,8 @@ class PathValues:
         In time order. The first one begins where the scope does, and each other where the one before it stops.
     causes
         What caused each run of a task.
+    notes
+        What a reader must know to trust the path, beside the trace's own notes.
     """
 
     trace: TraceTables
@@ -69,6 +72,7 @@ class PathValues:
     scope: Scope
     segments: Segments
     causes: Causes
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, trace: TraceTables, question: Question) -> Self:
@@ -83,8 +87,9 @@ class PathValues:
         """
         scope = question.scope(trace)
         causes = Causes(trace)
-        segments = name_without_workers(relabel(walk(trace, scope, causes), trace), trace, scope)
-        return cls(trace, question, scope, segments, causes)
+        walked, notes = expand(walk(trace, scope, causes), trace)
+        segments = name_without_workers(relabel(walked, trace), trace, scope)
+        return cls(trace, question, scope, segments, causes, notes)
 
     @property
     def makespan_seconds(self) -> float:

@@ -29,11 +29,13 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         The recording that goes on now, or None: a worker that joins takes part in it.
     gpu, waiting
         How GPU time is measured, and whether to sample what threads wait for, as the options of these names.
+    profile
+        Which tasks are profiled in a recording: by who asked, how many of each prefix.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto", waiting=True):  # type: ignore[no-untyped-def]
+    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto", waiting=True, profile=None):  # type: ignore[no-untyped-def]
         self.version = version
         self.session = session
         self.max_prefixes = max_prefixes
@@ -41,6 +43,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         self.recording = recording
         self.gpu = gpu
         self.waiting = waiting
+        self.profile = profile or {}
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]

@@ -43,6 +43,7 @@ LIFE = "life"
 HISTORY = "history"
 LIVE = "live"
 TRACE = "trace"
+PROFILE = "profile"
 STRAGGLERS = "stragglers"
 
 #: Of workers, by the scheduler.

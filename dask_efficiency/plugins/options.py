@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -49,6 +49,12 @@ def _reaction(value: Any) -> Any:
     if value != "warn" and not callable(value):
         raise ValueError("expected 'warn' or a callable")
     return value
+
+
+def _profile(value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping) or not all(isinstance(prefix, str) for prefix in value):
+        raise ValueError("expected task prefixes and how many of each, such as {'train_step': 3}")
+    return {prefix: _count(count) for prefix, count in value.items()}
 
 
 #: Ways to meter GPUs.
@@ -116,6 +122,11 @@ OPTIONS: dict[str, Option] = {
         _reaction,
         "What else is done about a straggler: nothing but the warning, or a callable of the scheduler and the finding.",
     ),
+    "profile": Option(
+        {},
+        _profile,
+        "Which tasks run under `torch.profiler` while a trace is recorded: by task prefix, how many on each worker.",
+    ),
 }
 
 
@@ -133,6 +144,7 @@ class Options:
     gpu: str
     waiting: bool
     on_straggler: Any
+    profile: dict[str, int]
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def rebuild(
         ),
         series=Series.empty(),
         blocked=Blocked.empty(),
+        profiles=(),
         notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
     )
     return replace(again, stop=max(again.start, _last(again) + trace.stop - _last(trace)))

@@ -75,7 +75,7 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
     Kind.GPU_COMMUNICATION: "ranks exchange data",
     Kind.GPU_SYNC: "a call waits for the GPU, and no work of the GPU explains it",
     Kind.DATA_LOADING: "the program waits for its next batch of data",
-    Kind.UNATTRIBUTED: "before the trace of the rank begins that the path goes back to, or nothing recorded explains it",
+    Kind.UNATTRIBUTED: "before the first rank on the path began, or nothing recorded explains it",
 }
 
 

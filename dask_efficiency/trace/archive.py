@@ -37,6 +37,8 @@ class Format:
     description: str
     #: What a file that is foreign, damaged or newer raises.
     error: type[ValueError]
+    #: Older versions that can be read, too.
+    older: tuple[int, ...] = ()
 
 
 def write_archive(
@@ -44,6 +46,7 @@ def write_archive(
     form: Format,
     described: Mapping[str, Any],
     groups: Iterable[tuple[str, Mapping[str, NDArray[Any]]]],
+    compressed: Iterable[tuple[str, bytes]] = (),
     **storage_options: Any,
 ) -> None:
     """Write an archive to a local path or any fsspec URL; a local file is replaced as a whole or not at all.
@@ -54,6 +57,8 @@ def write_archive(
         What is not kept as columns; what JSON does not know is written as a number or as text.
     groups
         Columns of equal length by name, each group with its own name.
+    compressed
+        Other members, by name, which are compressed already.
     """
     with (
         writing(path, **storage_options) as file,
@@ -69,6 +74,8 @@ def write_archive(
                 archive.writestr(f"{group}/{name}", content)
             rows = len(next(iter(columns.values())))
             packed[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
+        for name, content in compressed:
+            archive.writestr(name, content, zipfile.ZIP_STORED)
         whole = {"format": form.name, "version": form.version, **described, "columns": packed}
         archive.writestr(form.description, json.dumps(whole, default=plain))
 
@@ -126,9 +133,10 @@ class Archive:
         if not isinstance(described, dict) or described.get("format") != form.name:
             found = described.get("format") if isinstance(described, dict) else described
             raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
-        if described.get("version") != form.version:
+        if described.get("version") not in (form.version, *form.older):
+            expected = f"at most {form.version}" if form.older else str(form.version)
             raise form.error(
-                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
+                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {expected}: "
                 "a newer dask-efficiency may have written it"
             )
         opened = cls(file, form, described)
@@ -179,6 +187,16 @@ class Archive:
             others = {name: filled}
             columns[name] = column.view(np.float64) if dtype is np.float64 else column.astype(dtype, copy=False)
         return columns
+
+    def content(self, name: str, max_bytes: int) -> bytes:
+        """Another member, of so many bytes at most."""
+        try:
+            size = self.file.getinfo(name).file_size
+        except KeyError:
+            raise self.form.error(f"lacks {name!r}, which it describes") from None
+        if size > max_bytes:
+            raise self.form.error(f"{name!r} has {size} bytes; expected at most {max_bytes}")
+        return self.file.read(name)
 
     def _packing(self, value: Any, where: str, others: Mapping[str, Int64]) -> Packing:
         types = (str, bool, int, int, int)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dask_efficiency.checks import RefusedPayload, listed, mapping, short, text, whole
+from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, row, short, text, whole
+from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
 from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 from dask_efficiency.trace.tables import MISSING, Int64
 
@@ -49,6 +50,10 @@ class Batch:
         By transfer, whose result it was.
     senders
         Addresses.
+    profiles
+        Of runs, whose rows may be in another batch.
+    not_profiled
+        How many runs were to be profiled and were not, by why.
     """
 
     recording: str
@@ -60,6 +65,8 @@ class Batch:
     blocked: Int64
     keys: tuple[Any, ...] = ()
     senders: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    not_profiled: Mapping[str, int] = field(default_factory=dict)
 
 
 def encode(
@@ -73,9 +80,11 @@ def encode(
     blocked: Collection[Sequence[int]] = (),
     keys: Sequence[Any] = (),
     senders: Sequence[str] = (),
+    profiles: Sequence[Profile] = (),
+    not_profiled: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Rows as a message of bytes, texts and keys."""
-    return {
+    message = {
         "schema": SCHEMA,
         "recording": recording,
         "worker": worker,
@@ -87,6 +96,11 @@ def encode(
         "keys": list(keys),
         "senders": list(senders),
     }
+    if profiles:
+        message["profiles"] = [astuple(profile) for profile in profiles]
+    if not_profiled:
+        message["not_profiled"] = dict(not_profiled)
+    return message
 
 
 def decode(message: object) -> Batch:
@@ -114,8 +128,19 @@ def decode(message: object) -> Batch:
         wall=whole("wall", given.get("wall")),
         keys=tuple(keys),
         senders=senders,
+        profiles=tuple(_profile(values) for values in listed("profiles", given.get("profiles", ()))),
+        not_profiled=counts("not_profiled", given.get("not_profiled", {})),
         **tables,
     )
+
+
+def _profile(values: object) -> Profile:
+    *numbers, content = values if isinstance(values, list | tuple) and values else (None,)
+    if not isinstance(content, bytes | bytearray | memoryview) or len(content) > MAX_PROFILE_BYTES:
+        size = len(content) if isinstance(content, bytes | bytearray | memoryview) else type(content).__name__
+        raise RefusedPayload(f"a profile is {size}; expected at most {MAX_PROFILE_BYTES} bytes")
+    run, thread, start, stop, started = row("profiles", numbers, 5)
+    return Profile(run, thread, start, stop, started, bytes(content))
 
 
 def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.trace.batch import RUN
 from dask_efficiency.trace.part import since_start
+from dask_efficiency.trace.profiles import Profile
 from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 from dask_efficiency.trace.schema import (
@@ -36,6 +38,9 @@ _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", 
 
 #: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
+
+#: The instants of a profile that are by its worker's monotonic clock.
+_SPAN = ("start", "stop")
 
 #: Less than this and two clocks are read as one; more is worth a note.
 _NOTABLE_NS = 1_000_000
@@ -114,9 +119,14 @@ def build(
         config=facts["config"],
         versions=facts["versions"],
         dropped={table: count for table, count in facts["dropped"].items() if count},
-        notes=(*facts["notes"], *late, *moved),
+        notes=(*facts["notes"], *late, *moved, *_not_profiled(facts.get("not_profiled", {}))),
+        profiles=_profiles(columns, runs, clock),
     )
     return trace if begin == facts["started"] else since_start(trace)
+
+
+def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
+    return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
 def _late(ns: int) -> str:
@@ -237,6 +247,22 @@ def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, client
         start=clock.put(start, Clock.SCHEDULER),
         stop=clock.put(stop, Clock.SCHEDULER),
     )
+
+
+def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[Profile, ...]:
+    """Those of which the run is there."""
+    number = columns["profiles.run"]
+    order = np.argsort(runs.run_id, kind="stable")
+    at = np.searchsorted(runs.run_id, number, sorter=order)
+    of = {name: clock.put(columns[f"profiles.{name}"], Clock.WORKER, columns["profiles.worker"]) for name in _SPAN}
+    ends = np.cumsum(columns["profiles.nbytes"])
+    found = []
+    for i, row in enumerate(order[np.minimum(at, len(order) - 1)].tolist() if len(order) else ()):
+        if runs.run_id[row] == number[i] and runs.worker[row] == columns["profiles.worker"][i]:
+            content = columns["profiles.content"][ends[i] - columns["profiles.nbytes"][i] : ends[i]]
+            thread, started = int(columns["profiles.thread"][i]), int(columns["profiles.started"][i])
+            found.append(Profile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
+    return tuple(sorted(found, key=attrgetter("start")))
 
 
 def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:

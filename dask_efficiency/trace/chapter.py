@@ -100,6 +100,7 @@ class Chapter:
         #: A worker's number, its senders' numbers, and its batch.
         self.batches: list[tuple[int, list[int], Batch]] = []
         self.batch_rows = 0
+        self.profile_bytes = 0
 
     def counts(self) -> dict[str, int]:
         """Rows by table."""
@@ -109,4 +110,5 @@ class Chapter:
             "runs": sum(len(batch.runs) for _, _, batch in self.batches),
             "transfers": sum(len(batch.transfers) for _, _, batch in self.batches),
             "series": len(self.tables["series"]),
+            "profiles": sum(len(batch.profiles) for _, _, batch in self.batches),
         }

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dask_efficiency.trace.archive import Archive, Format, plain, read_archive, write_archive
 from dask_efficiency.trace.positions import check_positions
+from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
 from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
 
 FORMAT = "dask-efficiency-trace"
-VERSION = 1
+VERSION = 2
 
 #: Columns that older files lack, by table.
 _ADDED = {
@@ -33,6 +34,12 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "constraints": {"task": np.int64, "constraint": np.int64},
 }
 
+#: Where the profiles stand in the archive, by their positions.
+_PROFILE = "profiles/{}.json.gz"
+
+#: What is said of a profile in the description.
+_OF_PROFILE = tuple(field.name for field in fields(Profile) if field.name != "content")
+
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
 
@@ -40,7 +47,8 @@ class TraceFileError(ValueError):
     """What was read is not a trace that this version understands."""
 
 
-_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
+#: Version 1 has no profiles.
+_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError, older=(1,))
 
 
 def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -60,7 +68,8 @@ def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_optio
         If the parts of the trace do not fit each other, as :func:`check_positions` says.
     """
     check_positions(trace)
-    write_archive(path, _FORM, _description(trace), _columns(trace), **storage_options)
+    profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
+    write_archive(path, _FORM, _description(trace), _columns(trace), profiles, **storage_options)
 
 
 def _columns(trace: TraceTables) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
@@ -95,6 +104,7 @@ def _description(trace: TraceTables) -> dict[str, Any]:
         "config": dict(trace.config),
         "versions": dict(trace.versions),
         "dropped": dict(trace.dropped),
+        "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
 
 
@@ -129,6 +139,7 @@ def _trace(archive: Archive) -> TraceTables:
             config=archive.field("config", dict),
             versions=archive.field("versions", dict),
             dropped=archive.field("dropped", dict),
+            profiles=tuple(_profiles(archive)),
             **names,
             **tables,
         )
@@ -145,6 +156,15 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
     if numbers and not 0 <= min(numbers) <= max(numbers) < len(distinct):
         raise TraceFileError(f"'constraints' has numbers up to {max(numbers)}; expected those of {len(distinct)}")
     return {task: distinct[number] for task, number in zip(tasks, numbers, strict=True)}
+
+
+def _profiles(archive: Archive) -> Iterator[Profile]:
+    if archive.described["version"] == 1:
+        return
+    for i, profile in enumerate(archive.listed("profiles", dict)):
+        name = _PROFILE.format(i)
+        numbers = {field: archive.part(profile, field, int, name) for field in _OF_PROFILE}
+        yield Profile(content=archive.content(name, MAX_PROFILE_BYTES), **numbers)
 
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:

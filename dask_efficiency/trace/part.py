@@ -17,7 +17,8 @@ def since_start(trace: TraceTables) -> TraceTables:
     """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
     start = trace.start
     ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)
-    runs = trace.runs.take((ended >= start) | (trace.runs.outcome == Outcome.RUNNING))
+    there = (ended >= start) | (trace.runs.outcome == Outcome.RUNNING)
+    runs, run = trace.runs.take(there), np.cumsum(there) - 1
     transitions = trace.transitions.take(trace.transitions.at >= start)
     transfers = trace.transfers.take(trace.transfers.stop >= start)
     releases = trace.releases.take(trace.releases.at >= start)
@@ -55,6 +56,7 @@ def since_start(trace: TraceTables) -> TraceTables:
         blocked=trace.blocked.take(trace.blocked.stop >= start),
         series=trace.series.take(trace.series.at >= start),
         constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},
+        profiles=tuple(replace(profile, run=int(run[profile.run])) for profile in trace.profiles if there[profile.run]),
     )
 
 

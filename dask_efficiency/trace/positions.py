@@ -32,6 +32,9 @@ def check_positions(trace: TraceTables) -> None:
             size = len(getattr(trace, target) if isinstance(target, str) else target)
             name = target if isinstance(target, str | tuple) else target.__name__
             _check_range(f"{table}.{column}", getattr(getattr(trace, table), column), size, name)
+    for profile in trace.profiles:
+        if not 0 <= profile.run < len(trace.runs):
+            raise ValueError(f"a profile is of run {profile.run}; expected 0 to {len(trace.runs) - 1}, as of runs")
     if trace.constraints and not 0 <= min(trace.constraints) <= max(trace.constraints) < len(trace.tasks):
         raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, compress, count, filterfalse, repeat
 from operator import itemgetter, methodcaller, ne
 from typing import Any, NamedTuple, cast
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from dask_efficiency.trace.batch import Batch
 from dask_efficiency.trace.chapter import Chapter
 from dask_efficiency.trace.names import Names
+from dask_efficiency.trace.profiles import MAX_ALL_PROFILES_BYTES
 from dask_efficiency.trace.recording import Frozen
 from dask_efficiency.trace.schema import STATES, Series
 from dask_efficiency.trace.tables import MISSING
@@ -99,6 +101,8 @@ class Recorder:
         self._taking_in: tuple[str, int] = "", MISSING
         self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
         self.dropped: Counter[str] = Counter()
+        #: Runs that were to be profiled and were not, by why.
+        self.not_profiled: Counter[str] = Counter()
 
     def limit(self, max_tasks: int) -> None:
         """Keep so many tasks from now on."""
@@ -360,6 +364,12 @@ class Recorder:
     def batch(self, worker: int, senders: list[int], batch: Batch) -> None:
         """A worker's rows came."""
         self.make_room()
+        self.not_profiled.update(batch.not_profiled)
+        nbytes = sum(len(profile.content) for profile in batch.profiles)
+        if nbytes + sum(chapter.profile_bytes for chapter in self._chapters) > MAX_ALL_PROFILES_BYTES:
+            self.dropped["profiles"] += len(batch.profiles)
+            batch, nbytes = replace(batch, profiles=()), 0
+        self._newer.profile_bytes += nbytes
         self._newer.batches.append((worker, senders, batch))
         self._newer.batch_rows += len(batch.runs) + len(batch.transfers)
 
@@ -395,15 +405,19 @@ class Recorder:
     def freeze(self) -> Frozen:
         """All that is there now; quick, as it is made on the event loop: what only grows is copied later."""
         self.catch_up()
-        chapters = [chapter for chapter in (self._older, self._newer) if chapter is not None]
         facts = {
             "prefixes": self.prefixes.all(),
             "spans": self.spans.all(),
             "clients": self.clients.all(),
             "kinds": self.kinds.all(),
             "dropped": dict(self.dropped),
+            "not_profiled": dict(self.not_profiled),
         }
-        return Frozen(chapters, facts)
+        return Frozen(self._chapters, facts)
+
+    @property
+    def _chapters(self) -> list[Chapter]:
+        return [chapter for chapter in (self._older, self._newer) if chapter is not None]
 
 
 def _made(times: Sequence[str]) -> list[int]:

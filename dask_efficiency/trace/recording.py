@@ -189,4 +189,17 @@ def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]
     columns["transfers.task"] = np.array(
         [ids.get(key, MISSING) for _, _, batch in batches for key in batch.keys], np.int32
     )
+    return columns | _profiles(batches)
+
+
+def _profiles(batches: list[tuple[int, list[int], Batch]]) -> dict[str, NDArray[Any]]:
+    """The workers' profiles, their bytes one after the other."""
+    found = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
+    columns: dict[str, NDArray[Any]] = {
+        f"profiles.{name}": np.array([getattr(profile, name) for profile, _ in found], np.int64)
+        for name in ("run", "thread", "start", "stop", "started")
+    }
+    columns["profiles.worker"] = np.array([worker for _, worker in found], np.int32)
+    columns["profiles.nbytes"] = np.array([len(profile.content) for profile, _ in found], np.int64)
+    columns["profiles.content"] = np.frombuffer(b"".join(profile.content for profile, _ in found), np.uint8)
     return columns

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+from dask_efficiency.trace.profiles import Profile
 from dask_efficiency.trace.schema import (
     Blocked,
     Graphs,
@@ -65,6 +66,8 @@ class TraceTables:
         Rows that did not fit or were lost, by table.
     notes
         What a reader must know to trust the trace, a sentence each.
+    profiles
+        What ``torch.profiler`` recorded of some of the runs, in the order of their starts.
     """
 
     name: str
@@ -94,6 +97,7 @@ class TraceTables:
     versions: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9

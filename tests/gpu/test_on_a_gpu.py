@@ -10,9 +10,16 @@ import pytest
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter
 from dask_efficiency.adapters.nvml import Nvml
+from dask_efficiency.adapters.torch_profile import PROFILERS, TorchProfile
+from dask_efficiency.critical_paths.kinds import KINDS, Kind
+from dask_efficiency.critical_paths.torch.build import build_graph
+from dask_efficiency.critical_paths.torch.profiled import read_profile
+from dask_efficiency.critical_paths.torch.tiling import tile
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
+from dask_efficiency.kineto.trace import Category
+from dask_efficiency.trace.profiles import Profile
 
 pytestmark = pytest.mark.gpu
 
@@ -138,6 +145,45 @@ def test_a_profiler_gets_its_kernels_and_we_get_ours_back(torch: Any, meter: Cup
     found = kernels(meter.flush())
     assert len(found) == 30
     assert abs(int(found["end"].max()) - now) < 100_000_000
+
+
+def test_a_profiled_task_has_its_own_kernels_while_the_meter_gives_way(torch: Any, meter: CuptiMeter):
+    ones = torch.ones(1024, device="cuda")
+
+    def beside() -> None:
+        torch.cuda.set_device(0)
+        for _ in range(50):
+            torch.ones(64, device="cuda").mul_(2)
+
+    PROFILERS.hold()
+    profile = TorchProfile()
+    other = threading.Thread(target=beside)
+    other.start()
+    for _ in range(20):
+        ones.add_(1)
+    torch.cuda.synchronize()
+    other.join()
+    profile.stop()
+    PROFILERS.release()
+    meter.flush()
+    assert meter.gaps > 0
+    assert profile.stopped is not None
+    thread, started = threading.get_native_id(), profile.started
+    found = read_profile(Profile(0, thread, profile.start, profile.stopped, started, profile.export()), "a task")
+    assert found is not None
+    events = found.trace.events.take(found.region.rows)
+    mine = events.take(events.category == Category.KERNEL)
+    assert len(mine) == 20
+    assert found.gpu_ns == int((mine.stop - mine.start).sum())
+    assert started - 1_000_000 <= mine.start.min() <= mine.stop.max() <= time.time_ns()
+    tiled = tile(build_graph(found.trace, found.region))
+    assert (tiled.start[1:] == tiled.stop[:-1]).all()
+    assert (tiled.start[0], tiled.stop[-1]) == (found.region.start, found.region.stop)
+    assert KINDS.index(Kind.GPU_COMPUTE) in tiled.kind
+    for _ in range(30):
+        ones.add_(1)
+    torch.cuda.synchronize()
+    assert len(kernels(meter.flush())) == 30
 
 
 def test_sensors_say_what_they_are_asked(torch: Any):

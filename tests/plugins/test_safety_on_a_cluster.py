@@ -185,7 +185,7 @@ def break_before_tasks(dask_worker: Any) -> Any:
 
 
 def break_after_tasks(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads.meter.around = lambda task: boom
+    meter_of(dask_worker)._threads.meter.around = lambda task, key: boom
 
 
 @pytest.mark.parametrize("break_it", [break_before_tasks, break_after_tasks], ids=lambda f: f.__name__)

@@ -35,4 +35,4 @@ def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:
         for column in growing.columns.values():
             assert np.array(column).dtype.itemsize == column.itemsize
     assert chapter.log.columns["task"].itemsize == 4
-    assert chapter.counts() == {"tasks": 0, "transitions": 0, "runs": 0, "transfers": 0, "series": 0}
+    assert chapter.counts() == {"tasks": 0, "transitions": 0, "runs": 0, "transfers": 0, "series": 0, "profiles": 0}

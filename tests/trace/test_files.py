@@ -136,7 +136,7 @@ def archive(**members: str) -> bytes:
         (archive(trace_json="{"), "no valid JSON"),
         (archive(trace_json="[]"), r"found format \[\]; expected"),
         (archive(trace_json='{"format": "chrome"}'), "found format 'chrome'; expected"),
-        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 2}'), "found version 2 .* newer"),
+        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 3}'), "found version 3 .* newer"),
         (archive(trace_json='{"format": "dask-efficiency-trace", "version": 1}'), "'columns' is None; expected dict"),
     ],
 )

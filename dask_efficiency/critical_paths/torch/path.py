@@ -172,8 +172,8 @@ class TorchPathValues:
         -------
         Series
             By HTA's categories: ``cpu_bound``, ``data_loading_bound``, ``gpu_compute_bound``,
-            ``gpu_communication_bound``, ``gpu_kernel_kernel_overhead`` and ``gpu_kernel_launch_overhead``, those that
-            there are.
+            ``gpu_communication_bound``, ``gpu_kernel_kernel_overhead`` and ``gpu_kernel_launch_overhead``. Their sum
+            is 1, or 0 where the longest path takes no time.
         """
         import pandas as pd
 

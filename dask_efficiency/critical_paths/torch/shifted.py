@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dask_efficiency.critical_paths.torch.graph import Region, TorchGraph
-from dask_efficiency.kineto.trace import Events, RankTrace
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import Int64
 
 
@@ -28,7 +29,7 @@ def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
     if not len(nodes):
         return graph.trace, region
     later = int(at.max()) - int(nodes.at.max())
-    lane, others = _lanes(events), _without_nodes(graph)
+    lane, others = pairs_ranked(events.process, events.thread), _without_nodes(graph)
     lane_of_node = lane[nodes.event]
     moved = []
     for instants, is_start in ((events.start, True), (events.stop, False)):
@@ -57,10 +58,3 @@ def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
     moved = np.maximum.accumulate(now) - was
     found = np.interp((instants - origin).astype(np.float64), (was - origin).astype(np.float64), moved)
     return np.round(found).astype(np.int64)
-
-
-def _lanes(events: Events) -> Int64:
-    """A number for each thread or stream."""
-    keys = np.stack([events.process, events.thread, events.stream.astype(np.int64)])
-    _, numbers = np.unique(keys, axis=1, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64)

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from dask_efficiency.critical_paths.torch.breakdown import is_communication
 from dask_efficiency.critical_paths.torch.calls import matching
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
+from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
 from dask_efficiency.gpu.intervals import union
 from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
 from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32
 
 #: What can be left out, and what that means.
 WITHOUT = {
@@ -156,7 +157,7 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
     if not len(chosen):
         return found
     source, target = nodes.event[edges.source], nodes.event[edges.target]
-    lane = _lanes(events.process, events.thread)
+    lane = pairs_ranked(events.process, events.thread)
     stretch = (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~on_gpu(graph)[source]
     for number in np.unique(lane[chosen]).tolist():
         of_lane = chosen[lane[chosen] == number]
@@ -167,9 +168,3 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
         inside = (which >= 0) & (until <= covered.stop[which]) if len(covered.start) else np.zeros(len(mine), np.bool_)
         found[mine[inside]] = True
     return found
-
-
-def _lanes(process: Int64, thread: Int64) -> Int64:
-    """A number for each thread of each process."""
-    _, numbers = np.unique(np.stack([process, thread]), axis=1, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64)

@@ -12,7 +12,7 @@ from dask_efficiency.critical_paths.torch.lateness import Cause
 #: By what a sentence calls it: the kinds that one measure helps against, and that measure. ``{}`` is the name that
 #: takes most of it.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
-    "on the CPU, with the GPU waiting": (
+    "on the CPU, which did not wait for the GPU": (
         (Kind.COMPUTE_CPU,),
         "fewer and larger operators, CUDA graphs or torch.compile{}",
     ),

@@ -18,7 +18,8 @@ from typing import Any
 from distributed import Client, get_client
 
 from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.plugins import environment, names
+from dask_efficiency.critical_paths.torch.join import with_gpu_times
+from dask_efficiency.plugins import environment, names, options
 from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.plugins.client.questions import NotRegisteredError, ask, clock_offset, register, with_cost
 from dask_efficiency.plugins.client.scaling import ScalingWatch
@@ -102,6 +103,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     ) -> None:
         self._filename, self._client = _file_and_client(first, filename, client)
         self._name = name or "efficiency_report"
+        self._opened = False
         self._storage_options = storage_options or {}
         self._traced = trace
         self._report: EfficiencyReport | None = None
@@ -185,6 +187,25 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def report(self) -> EfficiencyReport:
         """The report itself, a value that outlives the client."""
         return self._ready()
+
+    @property
+    def profile(self) -> Any:
+        """In the block, a function: ``report.profile("train_step", per_worker=3)``. After it, the report's own rows.
+
+        It has the next ``per_worker`` tasks of a prefix run under ``torch.profiler`` on each worker, one at a time in a
+        process. Their profiles are in :attr:`trace`, which therefore has to be asked for, and
+        :func:`~dask_efficiency.critical_path` leads into their kernels. With an asynchronous client it is awaited.
+        """
+        return self._profile_tasks if self._report is None else self._report.profile
+
+    def _profile_tasks(self, prefix: str, *, per_worker: int = 1) -> Any:
+        if not self._traced:
+            raise ValueError("profiles are kept with the trace; expected efficiency_report(trace=True)")
+        prefixes = options.given({"profile": {prefix: per_worker}})["profile"]
+        client = self._client
+        if client is None or not self._opened:
+            raise RuntimeError("the report is not open: profile tasks inside its block")
+        return client.sync(ask, client, names.PROFILE, window=self._window, prefixes=prefixes)
 
     @property
     def trace(self) -> RunTrace | None:
@@ -307,9 +328,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             for phase, pairs in self._phases.intervals.items()
         }
         recording = unpack(payload)
-        return RunTrace.of(
-            build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
-        )
+        trace = build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
+        return RunTrace.of(with_gpu_times(trace))
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why

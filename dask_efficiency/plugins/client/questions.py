@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import cloudpickle
 from distributed import Client
 
+from dask_efficiency.critical_paths.torch.join import with_gpu_times
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.recordings import unpack
 from dask_efficiency.plugins.reports import report_of
@@ -79,7 +80,7 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
     payload = await ask(caller, names.TRACE)
-    return RunTrace.of(await asyncio.to_thread(build, unpack(payload), name="trace"))
+    return await asyncio.to_thread(lambda: RunTrace.of(with_gpu_times(build(unpack(payload), name="trace"))))
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:

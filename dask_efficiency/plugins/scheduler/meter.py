@@ -261,6 +261,9 @@ class ClusterMeter:
             return {"leased": not self._permanent}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
+        if action == names.PROFILE:
+            await self._recording.profile(kwargs["window"], kwargs["prefixes"])
+            return {}
         if action == names.TRACE:
             return await self._recording.collect()
         if action == names.LIFE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -56,6 +56,9 @@ class EfficiencyPlugin(SchedulerPlugin):
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
+    profile
+        Which tasks run under ``torch.profiler`` while a trace is recorded: by task prefix, how many on each worker at
+        most, such as ``{"train_step": 3}``. :func:`~dask_efficiency.critical_path` leads into these tasks' kernels.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         gpu: str | None = None,
         waiting: bool | None = None,
         on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
+        profile: Mapping[str, int] | None = None,
     ) -> None:
         self._given = options.given(
             {
@@ -93,6 +97,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "gpu": gpu,
                 "waiting": waiting,
                 "on_straggler": on_straggler,
+                "profile": profile,
             }
         )
         #: The client that a report registered it for; None for good.

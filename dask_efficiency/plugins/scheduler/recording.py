@@ -15,6 +15,9 @@ from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+#: Who asks for the profiles that the plugin's option wants; windows have other names.
+OF_THE_PLUGIN = ""
+
 #: Observations of the workers' clocks when a recording begins and when it is asked for; the quickest counts.
 CLOCK_OBSERVATIONS = 3
 
@@ -50,6 +53,8 @@ class Recording:
         self._rebind = rebind
         self._always = False
         self._windows: set[str] = set()
+        #: By window, how many tasks of each prefix are to be profiled on each worker.
+        self._profile: dict[str, dict[str, int]] = {}
         #: Beginning and ending wait for the workers: one after the other.
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
@@ -75,9 +80,29 @@ class Recording:
         """Whether this window wants a trace."""
         return window in self._windows
 
+    async def profile(self, window: str, prefixes: Mapping[str, int]) -> None:
+        """Profile so many more tasks of each prefix on each worker, while a window is open.
+
+        Raises
+        ------
+        RuntimeError
+            If the window wants no trace.
+        """
+        if window not in self._windows:
+            raise RuntimeError("there is nothing to keep profiles with: use efficiency_report(trace=True)")
+        asked = self._profile.get(window, {})
+        self._profile[window] = asked | {prefix: asked.get(prefix, 0) + count for prefix, count in prefixes.items()}
+        await self._adjust()
+
+    def _profiles(self) -> dict[str, dict[str, int]]:
+        option = self._options().profile
+        asked = {OF_THE_PLUGIN: option, **self._profile}
+        return {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
+
     async def end(self, window: str) -> None:
         """Stop recording for a window."""
         self._windows.discard(window)
+        self._profile.pop(window, None)
         await self._adjust()
 
     def forget(self, window: str) -> None:
@@ -131,6 +156,11 @@ class Recording:
             if self.recorder is not None and (not wanted or self.recorder.off is not None):
                 self.stop()
                 if not wanted:
+                    await self._tell_workers()
+            profile = self._profiles()
+            if self._workers.profile != profile:
+                self._workers.profile = profile
+                if wanted and self.recorder is not None:
                     await self._tell_workers()
             if wanted and self.recorder is None:
                 self.recorder = ClusterRecorder(

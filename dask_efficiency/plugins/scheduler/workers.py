@@ -53,6 +53,8 @@ class WorkerHalves:
         self._windows = windows
         #: The recording in which a worker that joins takes part.
         self.recording: str | None = None
+        #: Which tasks are profiled in it: by who asked, how many of each prefix.
+        self.profile: dict[str, dict[str, int]] = {}
         #: Whether it is over: no worker takes part any more.
         self.removed = False
 
@@ -67,6 +69,7 @@ class WorkerHalves:
             self.recording,
             options.gpu,
             options.waiting,
+            self.profile,
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:
@@ -94,6 +97,8 @@ class WorkerHalves:
         message: dict[str, Any] = {"op": names.OP, "action": action}
         if window:
             message["window"] = window
+        if action == names.RECORD:
+            message["profile"] = self.profile
         if action == names.CLOSE:
             message["limit"] = max(MIN_ROWS, MAX_ROWS // max(1, len(self._scheduler.workers)))
         return await self._broadcast(message, addresses)

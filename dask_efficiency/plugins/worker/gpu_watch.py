@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.adapters.nvml import Nvml
 from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.adapters.torch_profile import PROFILERS
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
@@ -39,7 +41,7 @@ MAX_TASKS = 100_000
 #: An ended task whose use is not known after so many nanoseconds is given up.
 _GIVEN_UP_NS = 10_000_000_000
 
-Around = Callable[[TaskId], Callable[[], object]]
+Around = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class GpuWatch:
@@ -167,8 +169,10 @@ class GpuWatch:
         asked = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             if self._meter is None:
-                if not final and _cuda_in_use():
-                    self._arm()
+                # CUPTI is refused to a second client for good: a profile of ours has to end first.
+                with PROFILERS.resting() as resting:
+                    if resting and not final and _cuda_in_use():
+                        self._arm()
             else:
                 self._flush(final)
         except (CuptiRefused, TorchEventsRefused) as refusal:

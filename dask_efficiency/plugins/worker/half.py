@@ -14,6 +14,8 @@ class WorkerHalf(Protocol):
     #: Windows that are open when it arrives, and the recording that goes on.
     windows: list[str]
     recording: str | None
+    #: Which tasks to profile while it goes on: by who asked, how many of each prefix.
+    profile: dict[str, dict[str, int]]
     #: The options of these names.
     gpu: str
     waiting: bool

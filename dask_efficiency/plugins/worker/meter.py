@@ -36,6 +36,7 @@ from dask_efficiency.plugins.worker.pending import PendingTasks
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
+from dask_efficiency.plugins.worker.profiles import Requests, TaskProfiles
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.processors import encode_processors
@@ -142,7 +143,7 @@ class WorkerMeter:
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._hooks.attach(plugin)
-        self._record(plugin.recording)
+        self._record(plugin.recording, plugin.profile)
 
     def detach(self) -> None:
         """Take the hooks away, and send the final snapshot of a worker that closes."""
@@ -222,10 +223,12 @@ class WorkerMeter:
 
     # -- recording ---------------------------------------------------------------------------
 
-    def _record(self, recording: str | None) -> None:
-        """Begin a recording, or end the one that goes on."""
+    def _record(self, recording: str | None, profile: Requests | None = None) -> None:
+        """Begin a recording, or end the one that goes on; ``profile`` says which tasks are profiled meanwhile."""
         former = self._recorder
         if (former.recording if former is not None else None) == recording:
+            if former is not None and former.profiles is not None:
+                former.profiles.ask(profile or {})
             return
         self._recorder = None
         if former is not None:
@@ -233,7 +236,11 @@ class WorkerMeter:
         try:
             self._recorder_off = None
             if recording is not None:
-                self._recorder = WorkerRecorder(self.worker, recording, self._threads.meter.done, self._recorder_failed)
+                profiles = TaskProfiles(self._state.tasks, self._threads.profile)
+                self._recorder = WorkerRecorder(
+                    self.worker, recording, self._threads.meter.done, self._recorder_failed, profiles
+                )
+                profiles.ask(profile or {})
         except Exception as error:
             self._recorder_failed(error)
         self._hooks.record(self._recorder)
@@ -294,20 +301,24 @@ class WorkerMeter:
                 self._fail(error)
         return encode_not_measured(str(self.off))
 
-    async def handle(self, action: str, window: str = "", limit: int = 300) -> dict[str, Any]:
+    async def handle(
+        self, action: str, window: str = "", limit: int = 300, profile: Requests | None = None
+    ) -> dict[str, Any]:
         """Answer the scheduler, with profiles of at most ``limit`` rows.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
-        window is the recording or nothing, and ``flush`` what was recorded; ``everything`` in the next heartbeats;
-        ``last-words`` of a worker that closes.
+        window is the recording or nothing and ``profile`` which tasks are profiled in it, and ``flush`` what was
+        recorded; ``everything`` in the next heartbeats; ``last-words`` of a worker that closes.
         """
         if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
         if action == RECORD:
             if self.off is None:
-                self._record(window or None)
+                self._record(window or None, profile)
             return {}
         if action == FLUSH:
+            if self._recorder is not None and self._recorder.profiles is not None:
+                await self._recorder.profiles.catch_up()
             return self._flush()
         if action == EVERYTHING:
             self._heartbeats.begin_anew()

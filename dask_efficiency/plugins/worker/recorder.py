@@ -12,6 +12,7 @@ from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.names import BATCHES
 from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
+from dask_efficiency.plugins.worker.profiles import TaskProfiles
 from dask_efficiency.plugins.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
 from dask_efficiency.slots import MAX_PREFIX_LENGTH, Run
 from dask_efficiency.trace.batch import RUN, TRANSFER, encode
@@ -78,14 +79,22 @@ class WorkerRecorder:
         What tasks used in their threads, by key, when they end.
     failed
         Called where something of this fails.
+    profiles
+        Of some of the tasks; sent with the rows, and closed when the recording stops.
     """
 
     def __init__(
-        self, worker: Worker, recording: str, runs: Mapping[Any, Run], failed: Callable[[Exception], object]
+        self,
+        worker: Worker,
+        recording: str,
+        runs: Mapping[Any, Run],
+        failed: Callable[[Exception], object],
+        profiles: TaskProfiles | None = None,
     ) -> None:
         self.recording = recording
         self._runs = runs
         self._failed = failed
+        self.profiles = profiles
         self._worker = worker
         self._state = worker.state
         log = worker.state.stimulus_log
@@ -125,6 +134,8 @@ class WorkerRecorder:
     def stop(self) -> None:
         """Record no more."""
         self._watch.stop()
+        if self.profiles is not None:
+            self.profiles.close()
 
     def at_disk(self, start: int, stop: int, reading: bool) -> None:
         """The event loop wrote results to disk, or read them back."""
@@ -322,7 +333,8 @@ class WorkerRecorder:
                 (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
             ]
             ended += [(self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0) for key in self._received]
-        if not (ended or self._moved or self._blocked):
+        profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take()
+        if not (ended or self._moved or self._blocked or profiles or not_profiled):
             return self._seq
         self._seq += 1
         wall = time_ns() - monotonic_ns()
@@ -336,6 +348,8 @@ class WorkerRecorder:
             blocked=self._blocked,
             keys=self._moved_keys,
             senders=list(self._senders),
+            profiles=profiles,
+            not_profiled=not_profiled,
         )
         self._ended, self._never_ran, self._spilled = [], [], {}
         self._moved, self._moved_keys, self._blocked = [], [], []

@@ -47,8 +47,8 @@ class TaskMeter:
         self.recording = False
         #: From when to when each thread worked for one task; None while nobody wants to know.
         self.windows: deque[TaskWindow] | None = None
-        #: Called in the thread before each task; what it gives is called after it.
-        self.around: Callable[[TaskId], Callable[[], object]] | None = None
+        #: Called in the thread before each task, with its key; what it gives, if anything, is called after it.
+        self.around: Callable[[TaskId, Any], Callable[[], object] | None] | None = None
         #: Called in the next task's thread before it; None while whoever wants to know is awake.
         self.wake: Callable[[], object] | None = None
         self._methods: deque[int] = deque()
@@ -147,7 +147,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
             cpu = thread_time_ns()
             meter.live[ident] = start, cpu
             if around is not None:
-                after = around(TaskId(ident, start))
+                after = around(TaskId(ident, start), key)
         except Exception as error:
             meter.fail(error)
             return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)

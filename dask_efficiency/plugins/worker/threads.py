@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.balance import Used
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 #: Tasks that end between two looks of whoever watches the GPU; beyond, the oldest go.
 MAX_WINDOWS = 100_000
+
+
+#: Called in a task's thread before it, with its key; what it gives, if anything, is called there after it.
+Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class TaskThreads:
@@ -40,6 +46,9 @@ class TaskThreads:
         self.claimed = 0
         #: From when to when each thread worked for a task; None while nobody wants to know.
         self._windows: deque[TaskWindow] | None = None
+        #: What is called around tasks, by who wants that.
+        self._around: dict[str, Around | None] = {"profiles": None, "gpu": None}
+        self._placing = threading.Lock()
 
     def attach(self) -> None:
         """Meter the worker's tasks."""
@@ -90,13 +99,25 @@ class TaskThreads:
         # After those that run: a task that ends in between is in both, and none in neither.
         return running + [ended.popleft() for _ in range(len(ended))]
 
-    def surround(self, around: Callable[[TaskId], Callable[[], object]] | None) -> None:
+    def surround(self, around: Around | None) -> None:
         """Call this in each task's thread before the task, and what it gives after it."""
-        self.meter.around = around
+        self._place(gpu=around)
 
     def unwatch(self) -> None:
         """Note no windows any more."""
-        self._windows = self.meter.windows = self.meter.around = None
+        self._windows = self.meter.windows = None
+        self._place(gpu=None)
+
+    def profile(self, around: Around | None) -> None:
+        """The same for whoever profiles tasks; it is called first, and what it gives last."""
+        self._place(profiles=around)
+
+    def _place(self, **around: Around | None) -> None:
+        with self._placing:  # from the event loop, the watch's thread and tasks'
+            self._around |= around
+            profiles, gpu = self._around["profiles"], self._around["gpu"]
+            both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
+            self.meter.around = both or profiles or gpu
 
     def running(self) -> dict[TaskId, Any]:
         """Keys of the tasks in metered threads."""
@@ -184,6 +205,21 @@ class TaskThreads:
             return True
         executor = self._worker.executors.get((ts.annotations or {}).get("executor", "default"))
         return not _is_threads(executor)
+
+
+def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[], object]:
+    last = outer(task, key)
+    first = inner(task, key)
+
+    def after() -> None:
+        try:
+            if first is not None:
+                first()
+        finally:
+            if last is not None:
+                last()
+
+    return after
 
 
 def _is_threads(executor: object) -> bool:

@@ -166,7 +166,7 @@ def by_host(path: PathValues) -> Section:
 
 def notes(path: PathValues) -> Section:
     """What a reader must know to trust the path."""
-    lines = list(map(sentence, path.trace.notes))
+    lines = list(map(sentence, (*path.trace.notes, *path.notes)))
     dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
     if dropped:
         lines.append(f"Not recorded, as there was no room or it was lost: {dropped}.")

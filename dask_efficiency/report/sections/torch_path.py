@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.path import TorchPathValues
 from dask_efficiency.critical_paths.torch.speeds import WITHOUT
@@ -31,8 +32,9 @@ from dask_efficiency.trace.tables import MISSING
 #: A share that is not worth a sentence, nor a row of its own.
 HARDLY = 0.001
 
-#: Stands for time of a thread in no event.
+#: Stands for time of a thread in no event, and for time of which nothing is known.
 BETWEEN = "(between operators: Python, or nothing recorded)"
+UNKNOWN = "(unattributed)"
 
 _KERNEL = re.compile(r"^void |<|^nccl")
 
@@ -123,6 +125,10 @@ def by_name(path: TorchPathValues) -> Section:
     seconds = path.seconds("name")
     if set(seconds) <= {NOBODY}:
         return Section("")
+    unknown = path.seconds_of([Kind.UNATTRIBUTED]).get(NOBODY, 0.0)
+    if unknown:
+        seconds |= {NOBODY: seconds[NOBODY] - unknown, UNKNOWN: unknown}
+        seconds = {name: value for name, value in sorted(seconds.items(), key=lambda item: -item[1]) if value > 0}
     return section("By kernel and operator", seconds_table("name", _readable(top(seconds, TOP_NAMES)), {}))
 
 
@@ -281,8 +287,8 @@ def _notes(path: TorchPathValues) -> Iterator[str]:
             "come, by these clocks: instants between ranks are no more exact than that."
         )
     ungrouped = sum(path.job.collectives.left_out.values())
-    if ungrouped:
-        why = ", ".join(f"{count} {name_of(reason)}" for reason, count in path.job.collectives.left_out.items())
+    if ungrouped and len(path.trace.ranks) > 1:
+        why = "; ".join(f"{count} as {sentence(reason)}" for reason, count in path.job.collectives.left_out.items())
         yield f"{format_count(ungrouped, 'kernel')} of communication could not be matched over ranks: {why}."
     lost: dict[str, int] = {}
     for rank in path.trace.ranks:

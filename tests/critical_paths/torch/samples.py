@@ -57,13 +57,13 @@ def with_execution() -> TorchCriticalPath:
     return torch_critical_path(KinetoTrace((replace(rank, execution=execution),)))
 
 
-def two_kernels(*, data_loading: tuple[str, ...] = ()) -> TorchGraph:
+def two_kernels(*, data_loading: tuple[str, ...] = (), gemm: int = 30, rank: int = 0) -> TorchGraph:
     """A thread and a stream, in microseconds; the second call waits until both kernels are done.
 
     ::
 
         thread:  next 0-10, aten::mm 10-30 (launch 12-14, launch 16-18), cudaDeviceSynchronize 40-90, aten::add 95-100
-        stream:  gemm 20-50, relu 55-85
+        stream:  gemm 20-50, relu 55-85; where gemm takes longer, relu begins later and still ends at 85
     """
     rows = [
         # category, name, start, stop, is on the GPU
@@ -73,8 +73,8 @@ def two_kernels(*, data_loading: tuple[str, ...] = ()) -> TorchGraph:
         (Category.RUNTIME, "cudaLaunchKernel", 16, 18, False),
         (Category.RUNTIME, "cudaDeviceSynchronize", 40, 90, False),
         (Category.OPERATOR, "aten::add", 95, 100, False),
-        (Category.KERNEL, "void gemm<float>(int)", 20, 50, True),
-        (Category.KERNEL, "relu", 55, 85, True),
+        (Category.KERNEL, "void gemm<float>(int)", 20, 20 + gemm, True),
+        (Category.KERNEL, "relu", 25 + gemm, 85, True),
     ]
     names = tuple(dict.fromkeys(name for _, name, *_ in rows))
     events = Events.from_columns(
@@ -100,9 +100,9 @@ def two_kernels(*, data_loading: tuple[str, ...] = ()) -> TorchGraph:
             "is_start": [bool(is_start) for _, _, is_start in instants],
         }
     )
-    trace = RankTrace(0, None, "by hand", events, names)
+    trace = RankTrace(rank, None, "by hand", events, names)
     region = Region(0, 100_000, range(len(rows)), "by hand")  # type: ignore[arg-type]
-    return TorchGraph(trace, region, nodes, _edges(nodes), data_loading)
+    return TorchGraph(trace, region, nodes, _edges(nodes, gemm), data_loading)
 
 
 def node(nodes: Nodes, event: int, *, is_start: bool) -> int:
@@ -110,7 +110,7 @@ def node(nodes: Nodes, event: int, *, is_start: bool) -> int:
     return next(i for i in range(len(nodes)) if nodes.event[i] == event and nodes.is_start[i] == is_start)
 
 
-def _edges(nodes: Nodes) -> Edges:
+def _edges(nodes: Nodes, gemm: int) -> Edges:
     def at(event: int, end: str) -> int:
         return node(nodes, event, is_start=end == "start")
 
@@ -128,10 +128,10 @@ def _edges(nodes: Nodes) -> Edges:
         (at(4, "end"), at(5, "start"), dependency, 0, -1),
         (at(5, "start"), at(5, "end"), operator, 5, 5),
         (at(2, "start"), at(6, "start"), EdgeKind.LAUNCH_DELAY, 8, -1),
-        (at(6, "start"), at(6, "end"), operator, 30, 6),
+        (at(6, "start"), at(6, "end"), operator, gemm, 6),
         (at(3, "start"), at(7, "start"), EdgeKind.LAUNCH_DELAY, 0, -1),
         (at(6, "end"), at(7, "start"), EdgeKind.KERNEL_DELAY, 5, -1),
-        (at(7, "start"), at(7, "end"), operator, 30, 7),
+        (at(7, "start"), at(7, "end"), operator, 60 - gemm, 7),
         (at(7, "end"), at(4, "end"), EdgeKind.SYNC, 0, -1),
     ]
     return Edges.from_columns(

@@ -99,6 +99,30 @@ def test_what_cannot_be_changed_is_refused(arguments: dict[str, Any], said: str)
         Changes(**arguments)
 
 
+def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
+    # relu is the collective: rank 1 comes 20 later, at 75, and both leave at 85.
+    graphs = [two_kernels(), two_kernels(gemm=50, rank=1)]
+    arrivals = Arrivals.from_columns(
+        {
+            "collective": [0, 0],
+            "rank": [0, 1],
+            "event": [RELU, RELU],
+            "kind": [0, 0],
+            "start": [55_000, 75_000],
+            "stop": [85_000, 85_000],
+        }
+    )
+    was = [as_it_was(graph) for graph in graphs]
+    faster = [with_changes(graph, w, Changes({"gemm": 2.0})) for graph, w in zip(graphs, was, strict=True)]
+    one, other = retimed(Job(graphs, [0, 1], [0, 0], arrivals), was, faster)
+    assert [instants(graph)[RELU, True] for graph in (one, other)] == [40, 50]
+    assert [instants(graph)[RELU, False] for graph in (one, other)] == [60, 60]
+    own = [int(graph.edges.weight[graph.edges.event == RELU][0]) for graph in (one, other)]
+    assert own == [20_000, 10_000]
+    # by itself, rank 0 would not know that it waited for another one
+    assert instants(changed(graphs[0], Changes({"gemm": 2.0})))[RELU, False] == 70
+
+
 def edited(**edits: Any) -> TorchGraph:
     graph = two_kernels()
     was = as_it_was(graph)

@@ -17,7 +17,7 @@ GRAPHS = "CUDA graphs or torch.compile"
             {"compute-cpu": 3.0, "gpu-compute": 1.0},
             {"aten::add": 0.4},
             {},
-            "75 % of it on the CPU, with the GPU waiting: ",
+            "75 % of it on the CPU, which did not wait for the GPU: ",
         ),
         ({"compute-cpu": 4.0}, {"aten::add": 0.4}, {}, f"{GRAPHS}, 'aten::add' first (10 % of the window)"),
         ({"compute-cpu": 4.0}, {"aten::add": 0.1}, {}, GRAPHS),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.adapters.torch_profile import PROFILERS
 from dask_efficiency.gpu.meter import NullMeter
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuUse
@@ -117,6 +118,24 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
         ("train", "relu"): (1, 10_000_000),
     }
     assert totals.cost > 0
+
+
+def test_it_begins_when_a_profile_of_ours_that_has_cupti_has_ended(
+    stub: ModuleType, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
+):
+    looks = []
+    monkeypatch.setattr(gpu_watch, "_cuda_in_use", lambda: looks.append(1) or True)
+    monkeypatch.setattr(PROFILERS, "_entered", object())
+    turns = []
+    resting = PROFILERS.resting
+    monkeypatch.setattr(PROFILERS, "resting", lambda: turns.append(1) or resting())
+    watch = watching()
+    eventually(lambda: len(turns) > 2)
+    assert not looks
+    assert not watch.armed
+    monkeypatch.setattr(PROFILERS, "_entered", None)
+    eventually(lambda: watch.armed)
+    assert watch.totals().meter == "cupti"
 
 
 def test_tasks_of_several_threads_keep_their_own(stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]):

@@ -158,7 +158,7 @@ class Broken:
 def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
     broken: Any = Broken()
     if part == "after":
-        worker.meter.around = lambda task: broken
+        worker.meter.around = lambda task, key: broken
     else:
         setattr(worker.meter, part, broken)
     for _ in range(2):

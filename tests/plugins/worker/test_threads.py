@@ -111,10 +111,11 @@ def test_a_task_that_fails_ends_its_window(worker, threads):
     assert threads.windows() == []
 
 
-def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids(worker, threads):
+def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys(worker, threads):
     calls: list[tuple[str, Any, int]] = []
 
-    def around(task: TaskId) -> Any:
+    def around(task: TaskId, key: str) -> Any:
+        assert key == "key"
         calls.append(("before", task, threading.get_ident()))
         return lambda: calls.append(("after", task, threading.get_ident()))
 
@@ -127,6 +128,35 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids(worker, 
     ran(worker, threads)
     assert len(calls) == 2
     assert not threads.watched
+
+
+def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(worker, threads):
+    calls: list[str] = []
+
+    def noting(name: str) -> Any:
+        def around(task: TaskId, key: str) -> Any:
+            calls.append(f"{name} {key}")
+            return lambda: calls.append(f"after {name}")
+
+        return around
+
+    threads.surround(noting("gpu"))
+    threads.profile(noting("profile"))
+    ran(worker, threads)
+    assert calls == ["profile key", "gpu key", "after gpu", "after profile"]
+    threads.unwatch()
+    ran(worker, threads)
+    assert calls[4:] == ["profile key", "after profile"]
+    threads.profile(None)
+    assert threads.meter.around is None
+
+
+def test_one_of_them_may_have_nothing_to_do_for_a_task(worker, threads):
+    calls: list[str] = []
+    threads.surround(lambda task, key: lambda: calls.append("after"))
+    threads.profile(lambda task, key: None)
+    ran(worker, threads)
+    assert calls == ["after"]
 
 
 def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(worker, threads):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.report.samples import HOSTILE_NAMES
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
 
+@cache
 def hostile() -> TorchCriticalPath:
     """A path in which every name of the trace is hostile."""
     path = recorded("dlrm")
@@ -113,6 +115,17 @@ def test_a_changed_path_says_that_it_is_no_recording() -> None:
     text = plain(sections.document(recorded("event_sync").what_if(without=["kernel-gap"])))
     assert "Not as it was recorded" in text
     assert "With no kernel-gap." in text
+
+
+def test_time_before_a_ranks_trace_is_not_time_between_operators() -> None:
+    path = recorded("dlrm")
+    rows = {row[0]: float(row[1]) for row in sections.by_name(path).rows}
+    assert rows[sections.UNKNOWN] == pytest.approx(1000 * path.seconds()["unattributed"], abs=0.06)
+    assert rows[sections.BETWEEN] < 1000 * path.seconds()["compute-cpu"]
+
+
+def test_collectives_of_a_single_rank_are_no_fault() -> None:
+    assert not any("matched over ranks" in line for line in sections.notes(recorded("cpu_only")).lines)
 
 
 def test_names_are_read_as_people_read_them() -> None:

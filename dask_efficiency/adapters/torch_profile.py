@@ -1,0 +1,288 @@
+"""TorchProfile: what ``torch.profiler`` sees of one thread's work, and never two profilers at once in a process."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES
+
+logger = logging.getLogger("dask_efficiency")
+
+#: The module whose functions start and stop every profiler of torch's.
+_MODULE = "torch.autograd.profiler"
+
+#: Its functions that begin a profile, and the one that ends it.
+_PREPARE, _ENABLE, _DISABLE = "_prepare_profiler", "_enable_profiler", "_disable_profiler"
+
+#: A profiler of the user's that begins in another thread waits so long at most for ours to end.
+MAX_WAIT_SECONDS = 10.0
+
+GAVE_UP = "a torch.profiler of the user's own could not wait"
+
+#: Kineto's JSON of an event takes a tenth of this when it is compressed; more is not even compressed.
+MAX_JSON_BYTES = 32 * MAX_PROFILE_BYTES
+
+#: zlib's level: a tenth of the size in 3 ms a MB; higher ones take several times as long for a fifth less.
+_LEVEL = 3
+
+
+class NotProfiled(RuntimeError):
+    """There is no profile of this work; the text says why, for a report."""
+
+
+class TorchProfile:
+    """A profile of what the calling thread does with torch, from now until :meth:`stop` in the same thread.
+
+    Two profiles at once in one process, in two threads, crash it (SIGSEGV when the first one stops, torch 2.13), and so
+    does one that is stopped in another thread than began it, as soon as the next one begins. So there is one at a time;
+    a profiler of the user's that begins meanwhile ends ours before, or waits for that.
+
+    The module torch is never imported: it has been, or there is nothing to profile.
+
+    Raises
+    ------
+    NotProfiled
+        If torch is not there, or another profiler is at work.
+    """
+
+    def __init__(self) -> None:
+        PROFILERS.enter(self)
+        try:
+            self._ident = threading.get_ident()
+            torch: Any = sys.modules["torch"]
+            self._profile: Any = torch.profiler.profile(**_settings(torch))
+            self._profile.start()
+        except BaseException:
+            PROFILERS.leave(self)
+            raise
+        #: When it had begun: by the clock of the day, which Kineto's times are of, and by the monotonic clock.
+        self.started, self.start = time.time_ns(), time.monotonic_ns()
+        #: When it ended, by the monotonic clock; None while it has not.
+        self.stopped: int | None = None
+        #: Whether a profiler of the user's could not wait for it any more. It must not be stopped then.
+        self.abandoned = False
+        PROFILERS.began(self)
+
+    @property
+    def ident(self) -> int:
+        """Of the thread that it is of, as :func:`threading.get_ident`."""
+        return self._ident
+
+    def stop(self) -> None:
+        """End it, in its own thread; safe to call twice, as a profiler of the user's may have ended it."""
+        if self.stopped is not None:
+            return
+        self.stopped = time.monotonic_ns()
+        PROFILERS.ends(self)
+        try:
+            if not self.abandoned:
+                self._profile.stop()
+        finally:
+            PROFILERS.leave(self)
+
+    def export(self) -> bytes:
+        """Kineto's JSON, compressed by gzip; may be called in any thread.
+
+        Raises
+        ------
+        NotProfiled
+            If nothing was recorded, or it is larger than :data:`~dask_efficiency.trace.profiles.MAX_PROFILE_BYTES`.
+        """
+        if self.abandoned:
+            raise NotProfiled(GAVE_UP)
+        with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:
+            path = os.path.join(folder, "profile.json")
+            self._profile.export_chrome_trace(path)
+            self._profile = None
+            if os.path.getsize(path) > MAX_JSON_BYTES:
+                raise NotProfiled(f"the profile is larger than {MAX_JSON_BYTES >> 20} MiB of JSON")
+            with open(path, "rb") as file:
+                content = gzip.compress(file.read(), _LEVEL, mtime=0)
+        if len(content) > MAX_PROFILE_BYTES:
+            raise NotProfiled(f"the profile is larger than {MAX_PROFILE_BYTES >> 20} MiB, compressed")
+        return content
+
+
+def _settings(torch: Any) -> dict[str, Any]:
+    """What to record: the GPU too where something has initialised it; no context is made for a profile."""
+    activity = torch.profiler.ProfilerActivity
+    if not torch.cuda.is_initialized():
+        return {"activities": [activity.CPU]}
+    settings = {"activities": [activity.CPU, activity.CUDA]}
+    with suppress(AttributeError, TypeError):  # an older torch
+        # Else nothing says what the CPU waited for on the GPU, and that has to be inferred.
+        settings["experimental_config"] = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    return settings
+
+
+class _Profilers:
+    """Knows which profiler of torch's is at work in this process, ours or the user's, and keeps them apart.
+
+    While it is held it replaces three functions in torch's module.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holders = 0
+        self._module: Any = None
+        #: What stands in torch's module, and what stood there before, by name.
+        self._placed: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        #: The only one of ours, while it begins, runs and ends; the second is known while it runs.
+        self._entered: TorchProfile | None = None
+        self._present: TorchProfile | None = None
+        #: The thread in which one of ours begins or ends: what torch's functions are called for there is ours.
+        self._calling: int | None = None
+        self._left = threading.Event()
+        self._left.set()
+        #: Whether the user's own has been prepared, or is at work.
+        self._users = False
+        #: Why there is no profile in this process any more.
+        self._never: str | None = None
+
+    # -- when there may be profiles ----------------------------------------------------------
+
+    def hold(self) -> None:
+        """There may be profiles from now on."""
+        with self._lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """Whoever held it wants no profile any more."""
+        with self._lock:
+            self._holders -= 1
+            self._put_back_unless_used()
+
+    @contextmanager
+    def resting(self) -> Iterator[bool]:
+        """Whether none of ours is at work; if so, none begins in the block."""
+        with self._lock:
+            yield self._entered is None
+
+    def _place(self) -> None:
+        module = sys.modules.get(_MODULE)
+        if module is None or "torch.profiler" not in sys.modules:
+            raise NotProfiled("torch was not imported yet")
+        if self._placed:
+            return
+        self._module = module
+        try:
+            originals = {name: getattr(module, name) for name in (_PREPARE, _ENABLE, _DISABLE)}
+        except AttributeError as error:
+            raise NotProfiled(f"this version of torch has another profiler ({error})") from error
+        for name, original in originals.items():
+            wrapper = self._ending(original) if name == _DISABLE else self._beginning(original)
+            self._placed[name] = wrapper, original
+            setattr(module, name, wrapper)
+
+    def _put_back_unless_used(self) -> None:
+        """Put torch's functions back, but for those that somebody has replaced since."""
+        if self._holders or self._entered is not None:
+            return
+        for name, (wrapper, original) in self._placed.items():
+            if getattr(self._module, name, None) is wrapper:
+                setattr(self._module, name, original)
+        self._placed.clear()
+
+    # -- ours --------------------------------------------------------------------------------
+
+    def enter(self, profile: TorchProfile) -> None:
+        """One of ours is about to begin in this thread; raises NotProfiled if it may not."""
+        with self._lock:
+            if self._never is not None:
+                raise NotProfiled(self._never)
+            if self._entered is not None:
+                raise NotProfiled("another task was being profiled")
+            self._place()
+            self._entered = profile
+            self._left.clear()
+        # The user's says that it comes before it looks for ours, and ours before it looks for the user's: so they never
+        # miss each other.
+        if self._users or getattr(self._module, "_is_profiler_enabled", False):
+            self.leave(profile)
+            raise NotProfiled("a torch.profiler of the user's own was at work")
+        self._calling = threading.get_ident()
+
+    def began(self, profile: TorchProfile) -> None:
+        """It has begun."""
+        self._present, self._calling = profile, None
+
+    def ends(self, profile: TorchProfile) -> None:
+        """It is about to end, in its thread."""
+        with self._lock:
+            self._present, self._calling = None, profile.ident
+
+    def leave(self, profile: TorchProfile) -> None:
+        """It has ended, or not begun."""
+        with self._lock:
+            if self._entered is profile:
+                self._entered = self._present = self._calling = None
+                self._left.set()
+                self._put_back_unless_used()
+
+    # -- the user's --------------------------------------------------------------------------
+
+    def _beginning(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            # Nothing is placed any more where somebody who came after it goes on calling this.
+            if self._calling == threading.get_ident() or not self._placed:
+                return original(*args, **kwargs)
+            self._users = True
+            try:
+                self._make_room()
+            except Exception:
+                logger.exception("a profile of dask_efficiency's could not give way to a torch.profiler")
+            try:
+                return original(*args, **kwargs)
+            except BaseException:
+                self._users = False
+                raise
+
+        return begin
+
+    def _ending(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def end(*args: Any, **kwargs: Any) -> Any:
+            ours = self._calling == threading.get_ident()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if not ours:
+                    self._users = False
+
+        return end
+
+    def _make_room(self) -> None:
+        """The user's own is about to begin: ours ends before, in this thread, or is waited for in another."""
+        profile = self._present
+        if profile is not None and profile.ident == threading.get_ident():
+            profile.stop()
+            return
+        if self._never is not None:
+            return
+        if self._left.wait(MAX_WAIT_SECONDS):
+            return
+        with self._lock:
+            profile = self._present
+            if profile is None:  # it is ending, which does not take long
+                return
+            # To stop it after the user's would crash the process. Its thread goes on with a profile that nobody will
+            # read, and torch would refuse another one there.
+            profile.abandoned = True
+            self._never = GAVE_UP
+        logger.warning(
+            "dask_efficiency profiles no task of this process any more: a torch.profiler was started in another thread "
+            "while a profiled task ran for %g s more",
+            MAX_WAIT_SECONDS,
+        )
+
+
+#: Of this process. Whoever wants profiles holds it as long as that.
+PROFILERS = _Profilers()

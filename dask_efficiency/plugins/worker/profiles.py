@@ -1,0 +1,182 @@
+"""TaskProfiles: chosen tasks of one worker under ``torch.profiler``, so many of each prefix, while it is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.adapters.torch_profile import PROFILERS, NotProfiled, TorchProfile
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.plugins.worker.threads import Around
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.trace.profiles import Profile
+
+if TYPE_CHECKING:
+    from distributed.worker_state_machine import TaskState
+
+logger = logging.getLogger("dask_efficiency")
+
+#: By who asked, how many tasks of each prefix.
+Requests = Mapping[str, Mapping[str, int]]
+
+#: How often to look whether profiles are written.
+_LOOK_SECONDS = 0.01
+
+
+class TaskProfiles:
+    """Profiles the first tasks of each prefix that somebody asked for, in their threads, one at a time.
+
+    A task that runs in a pool's thread can be profiled: no coroutine, no task of a process pool, no method of an actor.
+    One that cannot be, as another one is or as the user's own profiler is at work, does not count against how many were
+    asked for. While nobody waits for more, tasks run as if this were not here.
+
+    Parameters
+    ----------
+    tasks
+        The worker's tasks, by key.
+    surround
+        Called with what to call around each task, or None for nothing any more.
+    """
+
+    def __init__(self, tasks: Mapping[Any, TaskState], surround: Callable[[Around | None], object]) -> None:
+        self._tasks = tasks
+        self._surround = surround
+        self._lock = threading.Lock()
+        self._requests: Requests = {}
+        #: How many were profiled, by who asked and prefix.
+        self._done: Counter[tuple[str, str]] = Counter()
+        #: The prefixes of which more are wanted.
+        self._chosen: frozenset[str] = frozenset()
+        self._closed = False
+        self._held = False
+        #: What was profiled, on its way to the thread that writes it; and how many are.
+        self._ended: SimpleQueue[tuple[TorchProfile, int, int] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._unwritten = 0
+        #: For the event loop.
+        self._written: deque[Profile] = deque()
+        self._not_profiled: Counter[str] = Counter()
+
+    def ask(self, requests: Requests) -> None:
+        """Profile so many tasks of each prefix; what was done already for who asks counts."""
+        with self._lock:
+            self._requests = {who: dict(prefixes) for who, prefixes in requests.items()}
+            self._choose()
+
+    def take(self) -> tuple[list[Profile], dict[str, int]]:
+        """Profiles since the last call, by the monotonic clock; and how many were not made, by why."""
+        profiles = [self._written.popleft() for _ in range(len(self._written))]
+        with self._lock:
+            left_out, self._not_profiled = dict(self._not_profiled), Counter()
+        return profiles, left_out
+
+    async def catch_up(self, seconds: float = 2.0) -> None:
+        """Wait until what ended is written, at most so long."""
+        for _ in range(round(seconds / _LOOK_SECONDS)):
+            if not self._unwritten:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Profile no more; a profile that runs ends with its task. Safe to call twice."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._choose()
+                self._ended.put(None)
+
+    def _choose(self) -> None:
+        """Find the prefixes of which more are wanted; tasks are surrounded while there are any."""
+        self._chosen = frozenset(
+            prefix
+            for who, prefixes in self._requests.items()
+            for prefix, wanted in prefixes.items()
+            if self._done[who, prefix] < wanted and not self._closed
+        )
+        self._surround(self.around if self._chosen else None)
+        if bool(self._chosen) != self._held:
+            self._held = bool(self._chosen)
+            (PROFILERS.hold if self._held else PROFILERS.release)()
+
+    # -- in the tasks' threads -----------------------------------------------------------------
+
+    def around(self, task: TaskId, key: Any) -> Callable[[], object] | None:
+        """Begin a profile if the task is of a chosen prefix; what is given ends it. Never raises."""
+        try:
+            ts = self._tasks.get(key)
+            if ts is None or ts.prefix not in self._chosen:
+                return None
+            return self._begin(ts)
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def _begin(self, ts: TaskState) -> Callable[[], object] | None:
+        prefix, run = ts.prefix, ts.run_id
+        try:
+            profile = TorchProfile()
+        except NotProfiled as why:
+            self._leave_out(str(why))
+            return None
+        thread = threading.get_native_id()
+        with self._lock:
+            for who, prefixes in self._requests.items():
+                if prefix in prefixes:
+                    self._done[who, prefix] += 1
+            self._choose()
+
+        def end() -> None:
+            try:
+                profile.stop()
+                if ts.state == "long-running":
+                    self._leave_out("the task seceded")
+                    return
+                with self._lock:
+                    if self._closed:
+                        return
+                    self._unwritten += 1
+                    self._write()
+                    self._ended.put((profile, run, thread))
+            except Exception as error:
+                self._fail(error)
+
+        return end
+
+    def _leave_out(self, why: str) -> None:
+        with self._lock:
+            self._not_profiled[why[:MAX_PREFIX_LENGTH]] += 1
+
+    def _fail(self, error: Exception) -> None:
+        """Log once, and profile no more; the task goes on."""
+        if not self._closed:
+            logger.error("dask_efficiency profiles no task of this worker any more", exc_info=error)
+            self._leave_out(f"profiling failed: {type(error).__name__}: {error}")
+        self.close()
+
+    # -- in a thread of its own, as Kineto's JSON takes a while --------------------------------
+
+    def _write(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._writing, name="dask-efficiency-profiles", daemon=True)
+            self._thread.start()
+
+    def _writing(self) -> None:
+        while (ended := self._ended.get()) is not None:
+            profile, run, thread = ended
+            try:
+                content = profile.export()
+                assert profile.stopped is not None
+                written = Profile(run, thread, profile.start, profile.stopped, profile.started, content)
+                self._written.append(written)
+            except NotProfiled as why:
+                self._leave_out(str(why))
+            except Exception as error:
+                self._fail(error)
+            finally:
+                with self._lock:
+                    self._unwritten -= 1

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.simulated_traces import MS, SAMPLES
+from dask_efficiency import CriticalPath, RunTrace, critical_path
+from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.critical_paths.segments import CODES
+from dask_efficiency.critical_paths.torch.join import with_gpu_times
+from dask_efficiency.trace.profiles import Profile
+from tests.critical_paths.torch.kineto_json import US, call, kernel, operator, profile, synchronisation
+
+THREAD, OTHER, AUTOGRAD = 77, 88, 99
+#: The trace's clock is so far ahead of that of Kineto, which is behind by half a day and some.
+AHEAD = 43_200_000_000_123
+
+
+def simulated() -> tuple[RunTrace, int]:
+    """A run of which a task is on the path for at least 20 ms, and the position of that task's run."""
+    trace = SAMPLES["tree"]()
+    path = critical_path(trace)
+    computing = np.isin(path.segments.kind, [CODES[kind] for kind in COMPUTE])
+    runs, lengths = path.segments.run[computing], (path.segments.stop - path.segments.start)[computing]
+    run = int(runs[np.argmax(lengths)])
+    assert trace.runs.stop[run] - trace.runs.start[run] >= 20 * MS
+    return trace, run
+
+
+TRACE, RUN = simulated()
+START, STOP = int(TRACE.runs.start[RUN]), int(TRACE.runs.stop[RUN])
+
+
+def profiled(
+    events: list[dict[str, Any]], start: int = START + MS, stop: int = STOP - 2 * MS, **kwargs: Any
+) -> RunTrace:
+    found = profile(events, run=RUN, thread=THREAD, start=start, stop=stop, ahead=AHEAD)
+    return replace(TRACE, profiles=(replace(found, **kwargs),))
+
+
+def parts(path: CriticalPath) -> list[tuple[Kind, int, int]]:
+    """What the run's own time on the path was spent on, from its start."""
+    rows = path.segments.take((path.segments.run == RUN) & np.isin(path.segments.kind, [CODES[k] for k in COMPUTE]))
+    columns = (rows.kind, rows.start - START, rows.stop - START)
+    return [(KINDS[kind], start, stop) for kind, start, stop in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def assert_tiles(path: CriticalPath) -> None:
+    segments = path.segments
+    assert (segments.start[1:] == segments.stop[:-1]).all()
+    assert (segments.stop > segments.start).all()
+    assert (segments.start[0], segments.stop[-1]) == (path.scope.start, path.scope.stop)
+
+
+#: An operator that launches a kernel and waits for it, then nothing of torch's.
+STEP = [
+    operator("aten::mm", THREAD, 100, 1_000),
+    call("cudaLaunchKernel", THREAD, 200, 300, 1),
+    kernel("gemm", 350, 6_000, 1),
+    call("cudaDeviceSynchronize", THREAD, 1_100, 6_050, 2),
+    synchronisation(1_110, 6_040, 2),
+]
+
+
+def test_a_profiled_task_is_followed_into_its_kernels_and_the_rest_of_it_stays() -> None:
+    before, path = critical_path(TRACE), critical_path(profiled(STEP))
+    assert_tiles(path)
+    assert path.notes == ()
+    in_the_profile = [
+        (Kind.KERNEL_LAUNCH, MS + 200 * US, MS + 350 * US),
+        (Kind.GPU_COMPUTE, MS + 350 * US, MS + 6_000 * US),
+        (Kind.GPU_SYNC, MS + 6_000 * US, MS + 6_050 * US),
+    ]
+    assert [part for part in parts(path) if part[0] not in (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU)] == in_the_profile
+    outside = ~np.isin(before.segments.run, [RUN])
+    others = ~np.isin(path.segments.run, [RUN])
+    for name, column in before.segments.take(outside).columns().items():
+        np.testing.assert_array_equal(column, path.segments.take(others).columns()[name])
+
+
+def test_as_much_of_a_thread_s_time_computed_as_its_clock_counted() -> None:
+    def seconds(path: CriticalPath) -> dict[Kind, int]:
+        found: dict[Kind, int] = {}
+        for kind, start, stop in parts(path):
+            found[kind] = found.get(kind, 0) + stop - start
+        return found
+
+    half = replace(TRACE, runs=replace(TRACE.runs, cpu_ns=(TRACE.runs.stop - TRACE.runs.start) // 4))
+    before, after = (seconds(critical_path(trace)) for trace in (half, replace(half, profiles=profiled(STEP).profiles)))
+    assert after[Kind.COMPUTE_CPU] == before[Kind.COMPUTE_CPU]
+    assert sum(after.values()) == sum(before.values())
+    assert after[Kind.GPU_COMPUTE] == 5_650 * US
+
+
+def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() -> None:
+    events = [
+        *STEP,
+        call("cudaLaunchKernel", OTHER, 2_000, 2_100, 10),
+        kernel("theirs", 6_010, 9_000, 10),
+        call("cudaLaunchKernel", AUTOGRAD, 3_000, 3_100, 11),  # in no operator of the task's
+        kernel("theirs too", 9_000, 9_500, 11),
+        operator("MmBackward0", AUTOGRAD, 4_000, 4_500),
+        call("cudaLaunchKernel", AUTOGRAD, 4_100, 4_200, 12),
+        kernel("ours", 10_000, 10_100, 12),
+        kernel("whose?", 11_000, 11_100, 99),
+    ]
+    assert with_gpu_times(profiled(events)).runs.gpu_ns[RUN] == (5_650 + 100) * US
+    alone = [*STEP, kernel("whose?", 11_000, 11_100, 99)]
+    assert with_gpu_times(profiled(alone)).runs.gpu_ns[RUN] == (5_650 + 100) * US
+    path = critical_path(profiled(events))
+    assert_tiles(path)
+    gpu = [(start, stop) for kind, start, stop in parts(path) if kind is Kind.GPU_COMPUTE]
+    assert (MS + 350 * US, MS + 6_000 * US) in gpu
+    assert not any(start < MS + 9_500 * US and stop > MS + 6_100 * US for start, stop in gpu)
+
+
+def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profile() -> None:
+    more = [
+        *STEP,
+        call("cudaLaunchKernel", THREAD, 400, 450, 3),
+        kernel("beside", 5_000, 7_000, 3, stream=8),
+        call("cudaLaunchKernel", THREAD, 500, 550, 4),
+        kernel("after the profile", 10_000, 10**6, 4, stream=8),
+    ]
+    trace = profiled(more, stop=START + 12 * MS)
+    found = with_gpu_times(trace)
+    assert found.runs.gpu_ns[RUN] == (7_000 - 350) * US + (11_000 - 10_000) * US
+    others = np.arange(len(TRACE.runs)) != RUN
+    np.testing.assert_array_equal(found.runs.gpu_ns[others], TRACE.runs.gpu_ns[others])
+    assert with_gpu_times(TRACE) is TRACE
+    assert type(found) is RunTrace
+
+
+def test_a_profile_without_a_gpu_says_nothing_of_its_time() -> None:
+    trace = profiled([operator("aten::mm", THREAD, 100, 1_000)])
+    np.testing.assert_array_equal(with_gpu_times(trace).runs.gpu_ns, TRACE.runs.gpu_ns)
+    assert {kind for kind, _, _ in parts(critical_path(trace))} == {kind for kind, _, _ in parts(critical_path(TRACE))}
+
+
+@pytest.mark.parametrize("events", [[], [operator("aten::mm", OTHER, 100, 1_000)]])
+def test_a_profile_in_which_the_thread_used_no_torch_changes_nothing(events: list[dict[str, Any]]) -> None:
+    path = critical_path(profiled(events))
+    assert parts(path) == parts(critical_path(TRACE))
+    assert path.notes == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b damaged", b'{"traceEvents": [{"ph"'])
+def test_a_damaged_profile_is_said_and_the_path_stays(content: bytes) -> None:
+    trace = profiled(STEP, content=content)
+    path = critical_path(trace)
+    assert parts(path) == parts(critical_path(TRACE))
+    assert len(path.notes) == 1
+    assert TRACE.keys[int(TRACE.runs.task[RUN])] in path.notes[0]
+    assert "profile" in repr(path)
+    assert with_gpu_times(trace).runs.gpu_ns[RUN] == TRACE.runs.gpu_ns[RUN]
+
+
+def test_a_profile_of_a_run_that_is_not_on_the_path_is_not_even_read() -> None:
+    off = int(np.flatnonzero(~np.isin(np.arange(len(TRACE.runs)), critical_path(TRACE).segments.run))[0])
+    trace = replace(TRACE, profiles=(Profile(off, THREAD, START, STOP, START, b"damaged"),))
+    assert critical_path(trace).notes == ()
+
+
+def test_the_kinds_are_shown_to_people(tmp_path: Any) -> None:
+    slowly = [
+        call("cudaLaunchKernel", THREAD, 200, 300, 1),
+        kernel("gemm", 3_000, 6_000, 1),
+        call("cudaDeviceSynchronize", THREAD, 1_100, 9_000, 2),
+        synchronisation(1_110, 9_000, 2),
+    ]
+    path = critical_path(profiled(slowly))
+    path.to_html(tmp_path / "path.html")
+    page = (tmp_path / "path.html").read_text()
+    for kind in (Kind.KERNEL_LAUNCH, Kind.GPU_COMPUTE, Kind.GPU_SYNC):
+        assert kind in repr(path)
+        assert kind in page
+    assert "a kernel was asked for" in page
+
+
+def test_a_replay_of_a_profiled_run_has_other_times_and_no_profile() -> None:
+    trace = profiled(STEP)
+    assert critical_path(trace).what_if(speed_up={"sum": 2.0}).trace.profiles == ()
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_whatever_a_profile_says_the_path_tiles_and_nobody_else_s_time_moves(data: st.DataObject) -> None:
+    at = st.integers(-5_000, 40_000)
+    events = []
+    for correlation in range(data.draw(st.integers(0, 12))):
+        start, length, wait = data.draw(at), data.draw(st.integers(0, 4_000)), data.draw(st.integers(-100, 8_000))
+        thread = data.draw(st.sampled_from([THREAD, THREAD, OTHER, AUTOGRAD]))
+        name = data.draw(st.sampled_from(["cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"]))
+        events.append(operator("aten::mm", thread, start, start + length + 100))
+        events.append(call(name, thread, start + 10, start + 90, correlation + 1))
+        if name != "cudaDeviceSynchronize":
+            events.append(kernel("gemm", start + wait, start + wait + length, correlation + 1))
+    start = START + data.draw(st.integers(-2 * MS, 10 * MS))
+    trace = profiled(events, start=start, stop=start + data.draw(st.integers(0, 30 * MS)))
+    before, path = critical_path(TRACE), critical_path(trace)
+    assert_tiles(path)
+    for by in ("prefix", "worker"):
+        assert path.seconds(by) == pytest.approx(before.seconds(by))
+    assert sum(stop - start for _, start, stop in parts(path)) == sum(stop - start for _, start, stop in parts(before))
