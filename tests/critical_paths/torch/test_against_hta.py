@@ -47,7 +47,7 @@ SAME: dict[str, Question] = {
     "simple_add, two": Question(str(FILES["simple_add"]), ALEX, (0, 1)),
     "alexnet, one": Question(str(FILES["alexnet"]), ALEX, 1, overlay=True),
     "event_sync, one": Question(str(FILES["event_sync"]), "ProfilerStep", 0, overlay=True),
-    "h100, one": Question(str(FILES["h100"]), "ProfilerStep", overlay=True),
+    "h100, one": Question(str(FILES["h100"]), "ProfilerStep"),
 }
 #: HTA cannot do these, or not rightly.
 OTHER = {name: Question(str(FILES[name])) for name in ("cpu_only", "resnet50", "mi300", "cudagraph", "cut names")}
