@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,20 +32,25 @@ NEEDED = ("hta", "networkx", "pandas", "psutil", "yaml")
 FILES = {
     "simple_add": TESTS / "gpu" / "data" / "simple_add.json.gz",
     "cudagraph": TESTS / "gpu" / "data" / "cudagraph.json.gz",
+    "dlrm": DATA / "dlrm" / "rank0.json.gz",
+    "cut names": DATA / "dlrm" / "rank1.json.gz",
     **{path.name.removesuffix(".json.gz"): path for path in sorted(DATA.glob("*.json.gz"))},
 }
 ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 #: HTA and we have the same of these.
 SAME: dict[str, Question] = {
-    **{f"{name}, all": Question(str(FILES[name])) for name in ("simple_add", "alexnet", "event_sync", "h100", "nccl")},
+    **{
+        f"{name}, all": Question(str(FILES[name]))
+        for name in ("simple_add", "alexnet", "event_sync", "h100", "nccl", "dlrm")
+    },
     "simple_add, one": Question(str(FILES["simple_add"]), ALEX, 1, overlay=True),
     "simple_add, two": Question(str(FILES["simple_add"]), ALEX, (0, 1)),
-    "alexnet, one": Question(str(FILES["alexnet"]), ALEX, 1),
-    "event_sync, one": Question(str(FILES["event_sync"]), "ProfilerStep", 0),
+    "alexnet, one": Question(str(FILES["alexnet"]), ALEX, 1, overlay=True),
+    "event_sync, one": Question(str(FILES["event_sync"]), "ProfilerStep", 0, overlay=True),
     "h100, one": Question(str(FILES["h100"]), "ProfilerStep"),
 }
 #: HTA cannot do these, or not rightly.
-OTHER = {name: Question(str(FILES[name])) for name in ("cpu_only", "resnet50", "mi300", "cudagraph")}
+OTHER = {name: Question(str(FILES[name])) for name in ("cpu_only", "resnet50", "mi300", "cudagraph", "cut names")}
 #: What HTA's own tests assert, rank 0: nodes and edges, nodes of the longest path, microseconds, and percent.
 KNOWN = {
     "simple_add, one": ((414, 440), 315, 241_724, {"cpu_bound": 99.7791, "gpu_compute_bound": 0.2102}),
@@ -198,7 +204,11 @@ def test_an_overlay_has_as_many_critical_events_and_arrows(
 ) -> None:
     question = SAME[name]
     about = TorchQuestion(question.annotation, question.instance, data_loading=question.data_loading)
-    overlay = TorchPathValues.of(KinetoTrace((load(question.path),)), about).overlay()
+    trace = load(question.path)
+    ours = Ours.of(trace, question)
+    # Without what is inferred, of which HTA knows nothing.
+    drawn = TorchPathValues.of(KinetoTrace((trace,)), about).overlay()
+    overlay = replace(drawn, graph=ours.graph, edges=ours.edges)
 
     def written(*, all_edges: bool) -> list[dict[str, Any]]:
         save_overlay(overlay, tmp_path / "overlay", only_critical=False, all_edges=all_edges)
@@ -259,3 +269,18 @@ def test_hta_has_one_kernel_of_each_graph_that_is_launched(hta: Callable[[Questi
     ours = set(compared.ours.events())
     assert ours >= set(of_graphs)
     assert ours - set(compared.answer.events) == set(of_graphs) - kept
+
+
+def test_hta_takes_collectives_for_computing_where_their_names_are_cut(hta: Callable[[Question], Answer]) -> None:
+    question = OTHER["cut names"]
+    compared = Compared(load(question.path), question, hta(question))
+    assert (compared.only_ours(), compared.only_htas()) == ({}, {})
+    shares = summary(compared.ours.graph, compared.ours.edges)
+    assert shares["gpu_communication_bound"] > 0.8
+    assert shares["gpu_compute_bound"] == 0
+    assert compared.answer.summary["gpu_compute_bound"] / 100 == pytest.approx(shares["gpu_communication_bound"])
+    assert "gpu_communication_bound" not in compared.answer.summary
+    # "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigne" is "unsigne" once it has been shortened.
+    collectives = [name for name in compared.trace.names if name.startswith("nccl") and "(" in name]
+    assert collectives
+    assert not any(name.endswith(")") for name in collectives)
