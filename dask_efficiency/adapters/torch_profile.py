@@ -148,6 +148,8 @@ class _Profilers:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        #: Taken before the other one, and for long: an event loop holds and releases, and must not wait for it.
+        self._entering = threading.Lock()
         self._holders = 0
         self._module: Any = None
         #: What stands in torch's module, and what stood there before, by name.
@@ -180,7 +182,7 @@ class _Profilers:
     @contextmanager
     def resting(self) -> Iterator[bool]:
         """Whether none of ours is at work; if so, none begins in the block."""
-        with self._lock:
+        with self._entering:
             yield self._entered is None
 
     def _place(self) -> None:
@@ -218,7 +220,7 @@ class _Profilers:
 
     def enter(self, profile: TorchProfile) -> None:
         """One of ours is about to begin in this thread; raises NotProfiled if it may not."""
-        with self._lock:
+        with self._entering, self._lock:
             if self._never is not None:
                 raise NotProfiled(self._never)
             if self._entered is not None:

@@ -180,6 +180,27 @@ def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch):
     assert "torch.autograd.profiler" not in sys.modules
 
 
+def test_only_who_begins_a_profile_waits_while_none_may_begin():
+    ended = threading.Event()
+
+    def hold_and_release() -> None:
+        PROFILERS.hold()
+        PROFILERS.release()
+        ended.set()
+
+    begun: list[bytes] = []
+    another = threading.Thread(target=hold_and_release, daemon=True)
+    begins = threading.Thread(target=lambda: begun.append(profiled(add)))
+    with PROFILERS.resting() as resting:
+        assert resting
+        begins.start()
+        another.start()
+        assert ended.wait(10)
+        assert not begun
+    begins.join()
+    assert operators(begun[0])
+
+
 def test_while_another_thread_imports_torch_it_is_not_there_yet(monkeypatch: pytest.MonkeyPatch):
     half = ModuleType("torch")
     half.__spec__ = ModuleSpec("torch", None)
