@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import logging
 import os
 import sys
@@ -33,6 +34,9 @@ MAX_JSON_BYTES = 32 * MAX_PROFILE_BYTES
 
 #: zlib's level: a tenth of the size in 3 ms a MB; higher ones take several times as long for a fifth less.
 _LEVEL = 3
+
+#: What is read of Kineto's JSON at a time; and at its end, where there may be blanks after the last brace.
+_PIECE_BYTES, _END_BYTES = 1 << 20, 100
 
 
 class NotProfiled(RuntimeError):
@@ -105,11 +109,23 @@ class TorchProfile:
             self._profile = None
             if os.path.getsize(path) > MAX_JSON_BYTES:
                 raise NotProfiled(f"the profile is larger than {MAX_JSON_BYTES >> 20} MiB of JSON")
-            with open(path, "rb") as file:
-                content = gzip.compress(file.read(), _LEVEL, mtime=0)
+            content = _compressed(path)
         if len(content) > MAX_PROFILE_BYTES:
             raise NotProfiled(f"the profile is larger than {MAX_PROFILE_BYTES >> 20} MiB, compressed")
         return content
+
+
+def _compressed(path: str) -> bytes:
+    """Kineto's JSON by gzip; in pieces, as all of it may be much of what a worker has left."""
+    last = b""
+    packed = io.BytesIO()
+    with open(path, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as zipped:
+        while piece := file.read(_PIECE_BYTES):
+            zipped.write(piece)
+            last = (last + piece)[-_END_BYTES:]
+    if not last.rstrip().endswith(b"}"):
+        raise NotProfiled("its file could not be written whole: is the disk full?")
+    return packed.getvalue()
 
 
 def _settings(torch: Any) -> dict[str, Any]:
@@ -132,6 +148,8 @@ class _Profilers:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        #: Taken before the other one, and for long: an event loop holds and releases, and must not wait for it.
+        self._entering = threading.Lock()
         self._holders = 0
         self._module: Any = None
         #: What stands in torch's module, and what stood there before, by name.
@@ -164,12 +182,15 @@ class _Profilers:
     @contextmanager
     def resting(self) -> Iterator[bool]:
         """Whether none of ours is at work; if so, none begins in the block."""
-        with self._lock:
+        with self._entering:
             yield self._entered is None
 
     def _place(self) -> None:
         module = sys.modules.get(_MODULE)
-        if module is None or "torch.profiler" not in sys.modules:
+        torch = sys.modules.get("torch")
+        # While another thread imports it, its modules are there before what is in them.
+        importing = getattr(getattr(torch, "__spec__", None), "_initializing", False)
+        if torch is None or importing or module is None or "torch.profiler" not in sys.modules:
             raise NotProfiled("torch was not imported yet")
         if self._placed:
             return
@@ -184,8 +205,11 @@ class _Profilers:
             setattr(module, name, wrapper)
 
     def _put_back_unless_used(self) -> None:
-        """Put torch's functions back, but for those that somebody has replaced since."""
-        if self._holders or self._entered is not None:
+        """Put torch's functions back, but for those that somebody has replaced since.
+
+        While the user's own is at work they stay: else nobody would hear of its end.
+        """
+        if self._holders or self._entered is not None or self._users:
             return
         for name, (wrapper, original) in self._placed.items():
             if getattr(self._module, name, None) is wrapper:
@@ -196,7 +220,7 @@ class _Profilers:
 
     def enter(self, profile: TorchProfile) -> None:
         """One of ours is about to begin in this thread; raises NotProfiled if it may not."""
-        with self._lock:
+        with self._entering, self._lock:
             if self._never is not None:
                 raise NotProfiled(self._never)
             if self._entered is not None:
@@ -243,7 +267,7 @@ class _Profilers:
             try:
                 return original(*args, **kwargs)
             except BaseException:
-                self._users = False
+                self._users_ended()
                 raise
 
         return begin
@@ -255,9 +279,14 @@ class _Profilers:
                 return original(*args, **kwargs)
             finally:
                 if not ours:
-                    self._users = False
+                    self._users_ended()
 
         return end
+
+    def _users_ended(self) -> None:
+        self._users = False
+        with self._lock:
+            self._put_back_unless_used()
 
     def _make_room(self) -> None:
         """The user's own is about to begin: ours ends before, in this thread, or is waited for in another."""

@@ -95,7 +95,11 @@ class ColumnsBuilder:
         return good
 
     def _of(self, events: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
-        category = np.array([category_of(event.get("cat")) for event in events], np.int8)
+        categories = [event.get("cat") for event in events]
+        try:
+            category = np.array([*map(category_of, categories)], np.int8)
+        except TypeError:  # a list, or an object, among them
+            category = np.array([category_of(str(name)) for name in categories], np.int8)
         process, thread = self._lanes.of(events)
         columns: dict[str, NDArray[Any]] = {
             "category": category,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -92,6 +93,9 @@ def build(
         }
     )
     starts, dependencies = _dependencies(columns, len(tasks))
+    profiles = _profiles(columns, runs, clock)
+    of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
+    dropped = Counter(facts["dropped"]) + Counter(of_no_run)
     trace = TraceTables(
         name=name,
         start=begin + clock.epoch,
@@ -118,9 +122,9 @@ def build(
         constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
         versions=facts["versions"],
-        dropped={table: count for table, count in facts["dropped"].items() if count},
+        dropped=dict(dropped),
         notes=(*facts["notes"], *late, *moved, *_not_profiled(facts.get("not_profiled", {}))),
-        profiles=_profiles(columns, runs, clock),
+        profiles=profiles,
     )
     return trace if begin == facts["started"] else since_start(trace)
 

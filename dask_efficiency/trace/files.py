@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.trace.archive import Archive, Format, plain, read_archive, write_archive
 from dask_efficiency.trace.positions import check_positions
-from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
+from dask_efficiency.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
 from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
 
 FORMAT = "dask-efficiency-trace"
@@ -39,6 +39,9 @@ _PROFILE = "profiles/{}.json.gz"
 
 #: What is said of a profile in the description.
 _OF_PROFILE = tuple(field.name for field in fields(Profile) if field.name != "content")
+
+#: Nanoseconds since the epoch, until the year 2116: sums and differences fit into 64 bits.
+_MAX_NUMBER = 1 << 62
 
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
@@ -161,10 +164,20 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
 def _profiles(archive: Archive) -> Iterator[Profile]:
     if archive.described["version"] == 1:
         return
+    room = MAX_ALL_PROFILES_BYTES
     for i, profile in enumerate(archive.listed("profiles", dict)):
         name = _PROFILE.format(i)
         numbers = {field: archive.part(profile, field, int, name) for field in _OF_PROFILE}
-        yield Profile(content=archive.content(name, MAX_PROFILE_BYTES), **numbers)
+        for field, number in numbers.items():
+            if not 0 <= number <= _MAX_NUMBER:
+                raise TraceFileError(f"{f'{name}.{field}'!r} is {number}; expected 0 to {_MAX_NUMBER}")
+        if numbers["stop"] < numbers["start"]:
+            raise TraceFileError(
+                f"{name!r} stops at {numbers['stop']}; expected at least {numbers['start']}, where it starts"
+            )
+        content = archive.content(name, min(room, MAX_PROFILE_BYTES))
+        room -= len(content)
+        yield Profile(content=content, **numbers)
 
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:

@@ -11,7 +11,7 @@ MAX_PROFILE_BYTES = 8 << 20
 MAX_ALL_PROFILES_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Profile:
     """A profile of a run; instants are nanoseconds.
 

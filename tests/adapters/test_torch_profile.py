@@ -5,7 +5,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -120,6 +123,21 @@ def test_a_profiler_of_the_user_s_in_the_same_thread_ends_ours_before():
     assert not ours & {"aten::mul_", "aten::div_"}
 
 
+def test_the_end_of_a_profiler_of_the_user_s_is_heard_where_no_more_profiles_are_wanted_meanwhile():
+    before = functions()
+    profile = TorchProfile()
+    PROFILERS.release()  # the last one that was asked for is at work
+    try:
+        with users() as theirs:
+            profile.stop()
+            add()
+        assert "aten::add_" in names(theirs)
+        assert functions() == before
+    finally:
+        PROFILERS.hold()
+    assert operators(profiled(add))
+
+
 def test_torch_s_functions_are_only_replaced_while_a_profile_is_wanted():
     PROFILERS.hold()
     before = functions()
@@ -160,6 +178,57 @@ def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(NotProfiled, match="torch was not imported yet"):
         TorchProfile()
     assert "torch.autograd.profiler" not in sys.modules
+
+
+def test_only_who_begins_a_profile_waits_while_none_may_begin():
+    ended = threading.Event()
+
+    def hold_and_release() -> None:
+        PROFILERS.hold()
+        PROFILERS.release()
+        ended.set()
+
+    begun: list[bytes] = []
+    another = threading.Thread(target=hold_and_release, daemon=True)
+    begins = threading.Thread(target=lambda: begun.append(profiled(add)))
+    with PROFILERS.resting() as resting:
+        assert resting
+        begins.start()
+        another.start()
+        assert ended.wait(10)
+        assert not begun
+    begins.join()
+    assert operators(begun[0])
+
+
+def test_while_another_thread_imports_torch_it_is_not_there_yet(monkeypatch: pytest.MonkeyPatch):
+    half = ModuleType("torch")
+    half.__spec__ = ModuleSpec("torch", None)
+    half.__spec__._initializing = True  # type: ignore[attr-defined]  # as importlib sets it
+    monkeypatch.setitem(sys.modules, "torch", half)
+    with pytest.raises(NotProfiled, match="torch was not imported yet"):
+        TorchProfile()
+
+
+def test_one_that_the_disk_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch):
+    def export(self: Any, path: str) -> None:
+        with open(path, "w") as file:
+            file.write('{"traceEvents": [{"name": "aten::a')
+
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", export)
+    with pytest.raises(NotProfiled, match="could not be written whole"):
+        profiled(add)
+
+
+def test_compressing_a_profile_takes_little_memory(tmp_path: Any):
+    (tmp_path / "profile.json").write_bytes(b"{" + b" " * (40 << 20) + b"}\n")
+    tracemalloc.start()
+    try:
+        content = torch_profile._compressed(str(tmp_path / "profile.json"))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(gzip.decompress(content)) == (40 << 20) + 3
 
 
 def test_a_start_that_fails_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch):

@@ -133,6 +133,12 @@ def test_what_is_no_event_is_left_out_and_counted() -> None:
     assert trace.left_out == {"not an object": 3}
 
 
+@pytest.mark.parametrize("category", [None, 3, [], {"a": 1}])
+def test_a_category_that_is_no_text_is_another_one(category: Any) -> None:
+    trace = read(events_of(event(cat=category), event()))
+    assert trace.events.category.tolist() == [Category.OTHER, Category.OPERATOR]
+
+
 def test_the_list_of_events_alone_is_a_trace() -> None:
     trace = read(json.dumps([event(), event(ts=11)]))
     assert trace.events.start.tolist() == [10_000, 11_000]

@@ -109,6 +109,12 @@ def test_a_profile_is_of_a_run_in_the_trace_by_the_scheduler_s_clock() -> None:
     check_positions(trace)
 
 
+def test_profiles_of_runs_that_were_lost_are_counted() -> None:
+    trace = traced(recorded(PROFILE, replace(PROFILE, run=98), replace(PROFILE, run=99)))
+    assert len(trace.profiles) == 1
+    assert trace.dropped == {"profiles": 2}
+
+
 def test_a_trace_says_what_was_not_profiled() -> None:
     assert traced(recorded()).notes == ("not profiled, though asked for: 1 runs, as busy",)
     assert traced(recorded()).profiles == ()
@@ -169,13 +175,25 @@ def damaged(source: Path, target: Path, *, without: str = "", **described: Any) 
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        ({"without": "profiles/0.json.gz"}, "lacks the profile 'profiles/0.json.gz'"),
+        ({"without": "profiles/0.json.gz"}, "lacks 'profiles/0.json.gz'"),
         ({"profiles": None}, "'profiles' is None; expected list"),
         ({"profiles": [3]}, "'profiles' holds 3; expected dict"),
         ({"profiles": [{"run": 0}]}, "'profiles/0.json.gz.thread' is None; expected int"),
         (
             {"profiles": [{"run": 10**6, "thread": 1, "start": 1, "stop": 1, "started": 1}]},
             "do not fit: a profile is of run 1000000",
+        ),
+        (
+            {"profiles": [{"run": -1, "thread": 1, "start": 1, "stop": 1, "started": 1}]},
+            "'profiles/0.json.gz.run' is -1; expected 0 to",
+        ),
+        (
+            {"profiles": [{"run": 0, "thread": 1, "start": 1, "stop": 1, "started": 10**30}]},
+            "'profiles/0.json.gz.started' is 1000000000000000000000000000000; expected 0 to",
+        ),
+        (
+            {"profiles": [{"run": 0, "thread": 1, "start": 2, "stop": 1, "started": 1}]},
+            "'profiles/0.json.gz' stops at 1; expected at least 2, where it starts",
         ),
     ],
 )
@@ -184,6 +202,16 @@ def test_damage_to_profiles_is_found(tmp_path: Path, damage: dict[str, Any], fou
     bad = damaged(tmp_path / "good.trace", tmp_path / "bad.trace", **damage)
     with pytest.raises(TraceFileError, match=found):
         load_trace(bad)
+
+
+def test_no_more_profiles_are_read_than_a_recording_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),) * 3), tmp_path / "a.trace")
+    size = len(PROFILE.content)
+    monkeypatch.setattr(files, "MAX_ALL_PROFILES_BYTES", 3 * size)
+    assert len(load_trace(tmp_path / "a.trace").profiles) == 3
+    monkeypatch.setattr(files, "MAX_ALL_PROFILES_BYTES", 3 * size - 1)
+    with pytest.raises(TraceFileError, match=f"'profiles/2.json.gz' has {size} bytes; expected at most {size - 1}"):
+        load_trace(tmp_path / "a.trace")
 
 
 def test_a_profile_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

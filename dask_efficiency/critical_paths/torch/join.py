@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,6 +31,9 @@ _CPU, _NONCPU = CODES[Kind.COMPUTE_CPU], CODES[Kind.COMPUTE_NONCPU]
 
 #: A stretch: its kind, and from when to when on the trace's clock.
 _Stretch = tuple[int, int, int]
+
+#: What profiles said that were read before, as a trace is asked for many paths.
+_READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
 
 
 def expand(segments: Segments, trace: TraceTables) -> tuple[Segments, tuple[str, ...]]:
@@ -92,9 +96,14 @@ def _name(trace: TraceTables, profile: Profile) -> str:
 
 def _stretches(trace: TraceTables, profile: Profile) -> list[_Stretch]:
     """What the profiled time was spent on, without gaps, on the trace's clock; empty if torch was not used."""
-    found = read_profile(profile, _name(trace, profile))
-    if found is None:
-        return []
+    stretches = _READ.get(profile)
+    if stretches is None:
+        found = read_profile(profile, _name(trace, profile))
+        stretches = _READ[profile] = [] if found is None else _stretches_of(found)
+    return stretches
+
+
+def _stretches_of(found: ProfiledRun) -> list[_Stretch]:
     tiled = tile(build_graph(found.trace, found.region))
     # There may be one for each operator: those of one kind that follow one another are one.
     first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))

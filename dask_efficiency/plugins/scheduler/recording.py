@@ -214,6 +214,8 @@ class Recording:
         for address, (answer, _) in (await self._workers.ask(names.FLUSH)).items():
             if isinstance(answer, dict) and "seq" in answer:
                 awaited[address] = answer["seq"]
+                if answer.get("unwritten"):
+                    missing[address] = f"{answer['unwritten']} of its profiles had not been written yet"
             elif isinstance(answer, dict) and "recorder_off" in answer:
                 missing[address] = str(answer["recorder_off"])
             else:

@@ -119,7 +119,10 @@ class WorkerHooks:
 
     def record(self, recorder: WorkerRecorder | None) -> None:
         """Tell a recorder of every transition, or nobody."""
-        self.catch_up()
+        try:
+            self.catch_up()
+        except Exception as error:  # whoever is told of a failure calls this, too
+            self._failed(error)
         self._recorder = self.slots.recorder = recorder
         self._place()
 

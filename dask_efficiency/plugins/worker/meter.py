@@ -258,7 +258,10 @@ class WorkerMeter:
         """Send what is recorded; gives the number of the last batch, or why there is none."""
         if self._recorder is not None:
             try:
-                return {"seq": self._recorder.flush(running=True)}
+                answer = {"seq": self._recorder.flush(running=True)}
+                if self._recorder.profiles is not None and self._recorder.profiles.unwritten:
+                    answer["unwritten"] = self._recorder.profiles.unwritten
+                return answer
             except Exception as error:
                 self._recorder_failed(error)
         return {"recorder_off": self._recorder_off or "it does not record"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -54,12 +54,16 @@ class TaskProfiles:
         self._chosen: frozenset[str] = frozenset()
         self._closed = False
         self._held = False
-        #: What was profiled, on its way to the thread that writes it; and how many are.
+        #: What was profiled, on its way to the thread that writes it; and how many began and are not written.
         self._ended: SimpleQueue[tuple[TorchProfile, int, int] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unwritten = 0
+        #: How many tasks run under a profile.
+        self._running = 0
+        #: Profiles that had begun, and were not written, when :meth:`take` was called last.
+        self.unwritten = 0
         #: For the event loop.
-        self._written: deque[Profile] = deque()
+        self._written: list[Profile] = []
         self._not_profiled: Counter[str] = Counter()
 
     def ask(self, requests: Requests) -> None:
@@ -68,17 +72,23 @@ class TaskProfiles:
             self._requests = {who: dict(prefixes) for who, prefixes in requests.items()}
             self._choose()
 
-    def take(self) -> tuple[list[Profile], dict[str, int]]:
-        """Profiles since the last call, by the monotonic clock; and how many were not made, by why."""
-        profiles = [self._written.popleft() for _ in range(len(self._written))]
+    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
+        """Profiles since the last call, by the monotonic clock; and how many were not made, by why.
+
+        ``closing`` says that nobody will take those that are not written yet.
+        """
         with self._lock:
-            left_out, self._not_profiled = dict(self._not_profiled), Counter()
-        return profiles, left_out
+            profiles, self._written = self._written, []
+            left_out, self._not_profiled = self._not_profiled, Counter()
+            self.unwritten = self._unwritten
+        if closing and self.unwritten:
+            left_out["the worker closed before they were written"] += self.unwritten
+        return profiles, dict(left_out)
 
     async def catch_up(self, seconds: float = 2.0) -> None:
         """Wait until what ended is written, at most so long."""
         for _ in range(round(seconds / _LOOK_SECONDS)):
-            if not self._unwritten:
+            if self._unwritten <= self._running:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -128,9 +138,12 @@ class TaskProfiles:
             for who, prefixes in self._requests.items():
                 if prefix in prefixes:
                     self._done[who, prefix] += 1
+            self._running += 1
+            self._unwritten += 1
             self._choose()
 
         def end() -> None:
+            ended = False
             try:
                 profile.stop()
                 if ts.state == "long-running":
@@ -139,11 +152,15 @@ class TaskProfiles:
                 with self._lock:
                     if self._closed:
                         return
-                    self._unwritten += 1
                     self._write()
                     self._ended.put((profile, run, thread))
+                    ended = True
             except Exception as error:
                 self._fail(error)
+            finally:
+                with self._lock:
+                    self._running -= 1
+                    self._unwritten -= not ended
 
         return end
 
@@ -172,11 +189,13 @@ class TaskProfiles:
                 content = profile.export()
                 assert profile.stopped is not None
                 written = Profile(run, thread, profile.start, profile.stopped, profile.started, content)
-                self._written.append(written)
+                with self._lock:
+                    self._written.append(written)
+                    self._unwritten -= 1
+                continue
             except NotProfiled as why:
                 self._leave_out(str(why))
             except Exception as error:
                 self._fail(error)
-            finally:
-                with self._lock:
-                    self._unwritten -= 1
+            with self._lock:
+                self._unwritten -= 1

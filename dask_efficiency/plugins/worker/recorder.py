@@ -333,7 +333,7 @@ class WorkerRecorder:
                 (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
             ]
             ended += [(self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0) for key in self._received]
-        profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take()
+        profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take(closing=closing)
         if not (ended or self._moved or self._blocked or profiles or not_profiled):
             return self._seq
         self._seq += 1

@@ -209,7 +209,12 @@ class TaskThreads:
 
 def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[], object]:
     last = outer(task, key)
-    first = inner(task, key)
+    try:
+        first = inner(task, key)
+    except BaseException:
+        if last is not None:
+            last()
+        raise
 
     def after() -> None:
         try:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,9 @@ from benchmarks.simulated_traces import MS, SAMPLES
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.critical_paths.segments import CODES
+from dask_efficiency.critical_paths.torch import join
 from dask_efficiency.critical_paths.torch.join import with_gpu_times
+from dask_efficiency.critical_paths.torch.profiled import read_profile
 from dask_efficiency.trace.profiles import Profile
 from tests.critical_paths.torch.kineto_json import US, call, kernel, operator, profile, synchronisation
 
@@ -158,6 +162,19 @@ def test_a_damaged_profile_is_said_and_the_path_stays(content: bytes) -> None:
     assert TRACE.keys[int(TRACE.runs.task[RUN])] in path.notes[0]
     assert "profile" in repr(path)
     assert with_gpu_times(trace).runs.gpu_ns[RUN] == TRACE.runs.gpu_ns[RUN]
+
+
+def test_a_profile_is_read_once_for_many_paths_and_goes_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(join, "read_profile", lambda profile, name: read.append(name) or read_profile(profile, name))
+    trace = profiled(STEP, stop=STOP - 3 * MS)
+    first, second = critical_path(trace), critical_path(trace)
+    assert parts(first) == parts(second)
+    assert len(read) == 1
+    seen = weakref.ref(trace.profiles[0])
+    del trace, first, second
+    gc.collect()
+    assert seen() is None
 
 
 def test_a_profile_of_a_run_that_is_not_on_the_path_is_not_even_read() -> None:

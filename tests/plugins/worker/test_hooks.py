@@ -449,6 +449,13 @@ def test_what_is_told_later_gives_the_same_accounts_to_the_nanosecond(nthreads, 
     play(nthreads, moves, batch=batch, recording=recording)
 
 
+def test_accounts_that_fail_when_a_recording_ends_switch_themselves_off_and_raise_nothing(monkeypatch):
+    accounts = play(1, [(MS, ("take", 0, PLAIN)), (MS, ("succeed", 0, RAN))], recording=True).both[0]
+    monkeypatch.setattr(accounts.hooks, "catch_up", lambda: 1 // 0)
+    accounts.hooks.record(None)
+    assert [type(error) for error in accounts.failures] == [ZeroDivisionError]
+
+
 @pytest.mark.parametrize("recording", [False, True])
 @pytest.mark.parametrize("before", [[], [(MS, ("open", 0, None))]])
 def test_tasks_that_only_ran_are_told_of_together(before, recording):

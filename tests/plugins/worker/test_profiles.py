@@ -170,6 +170,21 @@ def test_a_profile_that_runs_when_the_recording_ends_is_ended_and_forgotten(scen
     assert scene.taken() == ([], {})
 
 
+def test_what_is_not_written_yet_is_known_and_lost_with_a_worker_that_closes(scene):
+    Profiled.may_export.clear()
+    scene.profiles.ask({"": {"train": 3}})
+    scene.run("train-1")
+    scene.tasks["train-2"] = SimpleNamespace(prefix="train", run_id=1, state="executing")
+    after = scene.around(TASK, "train-2")
+    assert scene.profiles.take() == ([], {})
+    assert scene.profiles.unwritten == 2
+    assert scene.profiles.take(closing=True) == ([], {"the worker closed before they were written": 2})
+    Profiled.may_export.set()
+    after()
+    assert len(scene.taken()[0]) == 2
+    assert scene.profiles.unwritten == 0
+
+
 def test_catching_up_waits_for_what_is_being_written_but_not_for_ever(scene):
     Profiled.may_export.clear()
     scene.profiles.ask({"": {"train": 1}})

@@ -107,6 +107,20 @@ def scene(patched: pytest.MonkeyPatch) -> Scene:
     return made
 
 
+def test_the_profiles_that_a_worker_which_closes_could_not_write_are_counted(scene):
+    asked: list[bool] = []
+
+    def take(*, closing: bool) -> tuple[list[Any], dict[str, int]]:
+        asked.append(closing)
+        return [], {"busy": 1} if closing else {}
+
+    scene.recorder.profiles = SimpleNamespace(take=take)
+    assert scene.recorder.flush() == 0
+    assert scene.recorder.flush(closing=True) == 1
+    assert asked == [False, True]
+    assert decode(scene.messages[0]).not_profiled == {"busy": 1}
+
+
 def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
     states = ["released", "waiting", "ready", "executing", "memory", "released", "forgotten"]
     pairs = list(pairwise(states))

@@ -130,6 +130,14 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
     assert not threads.watched
 
 
+def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(worker, threads):
+    calls: list[str] = []
+    threads.profile(lambda task, key: lambda: calls.append("ended"))
+    threads.surround(lambda task, key: 1 // 0)
+    assert submit(worker, lambda: calls.append("ran")).result() is not None
+    assert calls == ["ended", "ran"]
+
+
 def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(worker, threads):
     calls: list[str] = []
 
