@@ -302,12 +302,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         def after(at: int | None) -> float:
             return math.nan if at is None else (at - payload["opened"]) / 1e9
 
-        def asked(name: str) -> int | None:
+        def asked(name: str, joined: int) -> int | None:
             at = self._scaling.asked_for(name)
-            return None if at is None else at + self._behind
+            # A worker that is there within one look of the manager is seen in its plan later.
+            return None if at is None else min(at + self._behind, joined)
 
         return tuple(
-            Arrival(name, after(asked(name)), after(joined), after(first_task))
+            Arrival(name, after(asked(name, joined)), after(joined), after(first_task))
             for name, (joined, first_task) in payload.get("arrivals", {}).items()
         )
 
