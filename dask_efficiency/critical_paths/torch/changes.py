@@ -91,7 +91,7 @@ def with_edges(
     Raises
     ------
     ValueError
-        If there is no such node or edge, or a weight is negative.
+        If there is no such node or edge, a weight is negative, or an edge to be added is there already.
     """
     edges, lag = was.edges, was.lag.copy()
     weight = edges.weight.copy()
@@ -104,6 +104,11 @@ def with_edges(
         (_position(source, len(graph.nodes), "node"), _position(target, len(graph.nodes), "node"), _weight(ns))
         for source, target, ns in add
     ]
+    known = set(zip(edges.source[kept].tolist(), edges.target[kept].tolist(), strict=True))
+    for source, target, _ in rows:
+        if (source, target) in known:
+            raise ValueError(f"there is an edge from node {source} to node {target} already; expected to reweight it")
+        known.add((source, target))
     new = np.array(rows, np.int64).reshape(len(rows), 3)
     columns = {
         "source": new[:, 0],

@@ -128,8 +128,8 @@ def _lanes(events: Events) -> Int32:
     first = np.where(on_gpu, events.device, events.process)
     second = np.where(on_gpu, events.stream, events.thread)
     # Files have many rows of one thread after the other.
-    changes = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1]))
-    runs = np.flatnonzero(changes)
+    changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1])
+    runs = np.flatnonzero(np.append(True, changes)[: len(first)])
     lane = pairs_ranked(pairs_ranked(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
     return np.repeat(lane.astype(np.int32), np.diff(np.append(runs, len(first))))
 

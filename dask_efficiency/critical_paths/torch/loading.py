@@ -12,8 +12,8 @@ from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.kineto.trace import Category
 from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
 
-#: What PyTorch's DataLoader calls a request for a batch, with and without processes of its own.
-DATA_LOADING = (r"^enumerate\(DataLoader\)#.*\.__next__",)
+#: What PyTorch's loaders name the time in which a program takes its next batch.
+DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
 _ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category.OTHER)
 #: What a thread does in these events is loading data.
@@ -40,8 +40,8 @@ class Pieces(NamedTuple):
 
 
 def loading_rows(graph: TorchGraph) -> Int32:
-    """Rows of the events on threads that load data: those of the graph's patterns, and by default of DataLoader's."""
-    wanted = matching(graph.trace, graph.data_loading or DATA_LOADING)
+    """Rows of the events on threads that load data: those of the graph's patterns, and of PyTorch's own loaders."""
+    wanted = matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
     return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
 
 

@@ -48,8 +48,9 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: C
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
-    start = min(rank.start for rank in ranks)
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
+    # A rank without events has a region of no length at no time.
+    start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
     at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
     while True:
         rank = ranks[number]

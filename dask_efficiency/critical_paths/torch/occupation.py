@@ -9,13 +9,11 @@ import numpy as np
 
 from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, matching, named
 from dask_efficiency.critical_paths.torch.communication import Communication
+from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
 from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS
 from dask_efficiency.gpu.intervals import Intervals, difference, union
 from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
 from dask_efficiency.trace.tables import Bool, Int64
-
-#: What PyTorch's loaders name the time in which a program takes its next batch.
-DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
 #: Operators that ask for a collective or wait for one.
 _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")

@@ -17,7 +17,6 @@ from dask_efficiency.critical_paths.torch.chrome import Overlay
 from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
 from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.many import tile_ranks
 from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
@@ -27,7 +26,7 @@ from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
 from dask_efficiency.critical_paths.torch.stalls import stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Straggler, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, Straggler, straggler_within, verdict
 from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -326,7 +325,7 @@ class TorchPathValues:
             kinds=self.seconds("kind"),
             names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
             has_gpu=self.has_gpu,
-            straggler=self._straggler(),
+            straggler=self._straggler,
         )
 
     @property
@@ -334,17 +333,11 @@ class TorchPathValues:
         """Whether any rank of the path has work on a GPU."""
         return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
 
+    @property
     def _straggler(self) -> Straggler | None:
-        late, waits = self.job.late, self.job.waits
-        if len(self.graphs) < 2 or self.job.straggler is None:
+        if len(self.graphs) < 2 or not len(self.stretches):
             return None
-        position = int(waits.caused.argmax())
-        by_cause = np.zeros(len(Cause))
-        mine = late.rank == position
-        np.add.at(by_cause, late.cause[mine], late.waits[mine])
-        seconds = int(waits.caused[position]) / 1e9
-        share = seconds / (self.window_seconds * (len(waits) - 1))
-        return Straggler(self.job.straggler, REASONS[Cause(int(by_cause.argmax()))], share, seconds)
+        return straggler_within(self.job, int(self.stretches.start[0]), int(self.stretches.stop[-1]))
 
     def overlay(self) -> Overlay:
         """What is drawn on top of the trace."""
@@ -427,7 +420,8 @@ class TorchPathValues:
         CycleError
             If nodes would have to wait for one another; it names them.
         ValueError
-            If there is no such node or edge, or an edge is to weigh less than nothing.
+            If there is no such node or edge, an edge is to weigh less than nothing, or one to be added is there
+            already.
         """
         more, fewer, other = list(add), list(remove), dict(reweight or {})
         changed = list(self._as_it_was)

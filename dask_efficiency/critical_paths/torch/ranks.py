@@ -13,8 +13,9 @@ from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, ea
 from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
 from dask_efficiency.critical_paths.torch.communication import communication_of
 from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
+from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
 from dask_efficiency.critical_paths.torch.matching import match_collectives
-from dask_efficiency.critical_paths.torch.occupation import DATA_LOADING, occupation_of
+from dask_efficiency.critical_paths.torch.occupation import occupation_of
 from dask_efficiency.critical_paths.torch.steps import steps_of
 from dask_efficiency.gpu.intervals import Intervals, overlaps, union
 from dask_efficiency.kineto.trace import KinetoTrace

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.breakdown import is_communication
-from dask_efficiency.critical_paths.torch.calls import matching
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.loading import loading_rows
 from dask_efficiency.gpu.intervals import union
 from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
 from dask_efficiency.trace.errors import UnknownNameError
@@ -97,7 +97,9 @@ def factors(graph: TorchGraph, changes: Changes) -> Float64:
     if "gpu-communication" in changes.without:
         found[_own_time(graph, is_communication(graph.trace))] = 0.0
     if "data-loading" in changes.without:
-        found[_within(graph, matching(graph.trace, graph.data_loading))] = 0.0
+        loads = np.zeros(len(graph.trace.events), np.bool_)
+        loads[loading_rows(graph)] = True
+        found[_within(graph, loads)] = 0.0
     return found
 
 
