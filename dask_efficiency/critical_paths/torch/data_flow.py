@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.critical_paths.torch.graph import Region
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
 from dask_efficiency.kineto.execution import DataDependencies, ExecutionTrace
-from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
+from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
 
 
@@ -139,7 +139,7 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
     start = np.where(has, events.start[event], MISSING)
     stop = np.where(has, events.stop[event], MISSING)
     duration = np.where(has, stop - start, 0)
-    work = np.flatnonzero(np.isin(events.category, GPU_WORK) & (events.call != MISSING))
+    work = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
     if not len(work):
         return start, stop, duration
     duration[on_device] = 0

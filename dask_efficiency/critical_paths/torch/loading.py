@@ -9,6 +9,7 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.calls import matching
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lanes import by_thread
 from dask_efficiency.kineto.trace import Category
 from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
 
@@ -57,11 +58,9 @@ def with_loading(graph: TorchGraph, pieces: Pieces) -> Pieces:
         return pieces
     pieces = pieces.cut(np.concatenate([events.start[rows], events.stop[rows]]))
     kind, event = pieces.kind.copy(), pieces.event.copy()
-    candidates = np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING)
-    process, thread = events.process[pieces.on_thread_of], events.thread[pieces.on_thread_of]
-    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
-        here = np.flatnonzero(candidates & (process == one) & (thread == other))
-        mine = rows[(events.process[rows] == one) & (events.thread[rows] == other)]
+    candidates = np.flatnonzero(np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING))
+    for which, there in by_thread(events, rows, pieces.on_thread_of[candidates]):
+        here, mine = candidates[there], rows[which]
         mine = mine[np.argsort(events.start[mine], kind="stable")]
         # Of those that have begun, the one that ends last.
         longest = _running_argmax(events.stop[mine])

@@ -77,11 +77,9 @@ def meetings_of(
     for graph, rank, first in zip(graphs, position, base.tolist(), strict=False):
         nodes = graph.nodes
         rows = np.flatnonzero(arrivals.rank == rank)
-        for found, is_start in ((start, True), (stop, False)):
-            node_of = np.full(len(graph.trace.events), MISSING, np.int64)
-            mine = np.flatnonzero(nodes.is_start == is_start)
-            node_of[nodes.event[mine]] = mine + first
-            found[rows] = node_of[arrivals.event[rows]]
+        for found, node_of in zip((start, stop), nodes.positions(len(graph.trace.events)), strict=True):
+            node = node_of[arrivals.event[rows]].astype(np.int64)
+            found[rows] = np.where(node != MISSING, node + first, MISSING)
     there = (start != MISSING) & (stop != MISSING)
     start, stop, collective = start[there], stop[there], arrivals.collective[there]
     number, meeting, count = np.unique(collective, return_inverse=True, return_counts=True)

@@ -27,7 +27,7 @@ from dask_efficiency.critical_paths.torch.stalls import stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
 from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, Straggler, straggler_within, verdict
-from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
+from dask_efficiency.kineto.trace import KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -331,7 +331,7 @@ class TorchPathValues:
     @property
     def has_gpu(self) -> bool:
         """Whether any rank of the path has work on a GPU."""
-        return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
+        return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
 
     @property
     def _straggler(self) -> Straggler | None:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.roles import gpu_work
 from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
 
@@ -47,7 +46,7 @@ def unfinished_lengths(trace: RankTrace) -> QueueLengths:
 
 def _lengths(trace: RankTrace, until: Int64) -> QueueLengths:
     events = trace.events
-    rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING))
+    rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
     at = np.concatenate([events.start[events.call[rows]], until[rows]])
     change = np.repeat(np.array([1, -1], np.int32), len(rows))
     device, stream = np.tile(events.device[rows], 2), np.tile(events.stream[rows], 2)

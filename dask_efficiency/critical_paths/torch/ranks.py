@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
 from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
-from dask_efficiency.critical_paths.torch.communication import communication_of
 from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
 from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
 from dask_efficiency.critical_paths.torch.matching import match_collectives
@@ -202,7 +201,7 @@ def _late_arrivals(
 ) -> LateArrivals:
     if not len(arrivals):
         return LateArrivals.empty()
-    occupations = [occupation_of(rank, communication_of(rank), data_loading=data_loading) for rank in trace.ranks]
+    occupations = [occupation_of(rank, data_loading=data_loading) for rank in trace.ranks]
     steps = [steps_of(rank) for rank in trace.ranks]
     rows, begins = last_rows(arrivals, offset), arrivals.begins
     since = since_together(arrivals, offset, occupations)

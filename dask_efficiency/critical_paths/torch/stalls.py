@@ -10,6 +10,7 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.calls import call_kinds
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lanes import by_thread
 from dask_efficiency.critical_paths.torch.loading import loading_rows
 from dask_efficiency.critical_paths.torch.roles import ALLOCATES
 from dask_efficiency.critical_paths.torch.stretches import Stretches
@@ -59,9 +60,8 @@ def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: Stretches) ->
     events, region = graph.trace.events, graph.region
     on_path = stretches.take((stretches.kind == kind) & (stretches.event != MISSING))
     kept, within = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
-        mine = _outermost(graph, rows[(events.process[rows] == one) & (events.thread[rows] == other)])
-        here = (events.process[on_path.event] == one) & (events.thread[on_path.event] == other)
+    for which, here in by_thread(events, rows, on_path.event):
+        mine = _outermost(graph, rows[which])
         kept.append(mine)
         within.append(_within(events.start[mine], events.stop[mine], on_path.take(here)))
     rows, path = np.concatenate(kept), np.concatenate(within)

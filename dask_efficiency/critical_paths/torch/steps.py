@@ -8,11 +8,8 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import Category, RankTrace
+from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
-
-#: What a program names. Old versions have it among the operators.
-NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 #: ``torch.profiler`` names each step so, if it was given a schedule.
 _STEP = re.compile(r"ProfilerStep#(\d+)$")

@@ -9,7 +9,7 @@ from dask_efficiency.critical_paths.torch.breakdown import (
     BOUNDS,
     Bound,
     breakdown,
-    is_communication,
+    gpu_collectives,
     path_edges,
     summary,
 )
@@ -95,4 +95,4 @@ def test_collectives_are_known_by_their_kernels_names(name: str, communicates: b
     small = SmallTrace()
     small.work(10, 20, small.call("cudaLaunchKernel", 0, 2), name=name)
     small.operator(name, 0, 1)
-    assert is_communication(small.trace()).tolist() == [False, communicates, False]
+    assert gpu_collectives(small.trace()).tolist() == [False, communicates, False]
