@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.graph import Region
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.ordering import before_any_circle
 from dask_efficiency.kineto.execution import DataDependencies, ExecutionTrace
 from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
@@ -191,18 +192,11 @@ def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequen
     """Operators so that each comes after those that it waits for."""
     if (dependencies.producer < dependencies.reader).all():
         return range(count)
-    waits = np.bincount(dependencies.reader, minlength=count).tolist()
-    readers = _producers(DataDependencies(producer=dependencies.reader, reader=dependencies.producer), count)
-    order = [row for row, number in enumerate(waits) if not number]
-    for row in order:  # which grows
-        for reader in readers[row]:
-            waits[reader] -= 1
-            if not waits[reader]:
-                order.append(reader)
+    order = before_any_circle(count, dependencies.producer, dependencies.reader)
     if len(order) < count:
-        stuck = next(row for row, number in enumerate(waits) if number)
-        raise ValueError(f"the data dependencies of node {numbers[stuck]} go in a circle")
-    return order
+        stuck = np.setdiff1d(np.arange(count), order)
+        raise ValueError(f"the data dependencies of node {numbers[stuck[0]]} go in a circle")
+    return order.tolist()
 
 
 def _longest(producers: list[list[int]], order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:

@@ -48,7 +48,20 @@ def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
 
 
 def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Positions of nodes in an order for these edges (Kahn, Communications of the ACM 5, 1962)."""
+    """Positions of nodes in an order for these edges."""
+    order = before_any_circle(nodes, source, target)
+    if len(order) < nodes:
+        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
+    return order
+
+
+def before_any_circle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Nodes in an order for these edges, without those that are in a circle or behind one.
+
+    References
+    ----------
+    Kahn, Communications of the ACM 5, 1962.
+    """
     targets = target[np.argsort(source, kind="stable")].tolist()
     first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
     waiting = np.bincount(target, minlength=nodes).tolist()
@@ -59,6 +72,4 @@ def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer])
             waiting[after] -= 1
             if not waiting[after]:
                 order.append(after)
-    if len(order) < nodes:
-        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
     return np.array(order, np.intp)

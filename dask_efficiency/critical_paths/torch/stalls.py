@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,26 @@ class Stalls(Table):
     #: Of all threads, and of it what is on the critical path.
     total_seconds: Annotated[Float64, Column(unit="seconds")]
     path_seconds: Annotated[Float64, Column(unit="seconds")]
+
+
+class Stall(NamedTuple):
+    """Calls or events of one name that manage memory or load data."""
+
+    times: int
+    #: Of all threads, and of it what is on the path.
+    total_seconds: float
+    path_seconds: float
+
+
+def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
+    """By name, over the ranks of several graphs; longest first."""
+    found: dict[str, Stall] = {}
+    for graph, table in parts:
+        columns = (table.name, table.count, table.total_seconds, table.path_seconds)
+        for number, *row in zip(*(column.tolist() for column in columns), strict=True):
+            before = found.get(name := graph.trace.names[number], Stall(0, 0.0, 0.0))
+            found[name] = Stall(*(one + other for one, other in zip(before, row, strict=True)))
+    return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
 
 
 def stalls(graph: TorchGraph, stretches: Stretches) -> Stalls:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dask_efficiency import load_kineto, torch_critical_path
-from dask_efficiency.critical_paths.torch.path import GROUPS, NOBODY
+from dask_efficiency.critical_paths.torch.spent import GROUPS
+from dask_efficiency.critical_paths.torch.verdict import NOBODY
 from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
 from dask_efficiency.kineto.trace import Category
 from dask_efficiency.trace.errors import EmptyTraceError
