@@ -132,10 +132,6 @@ class RankTrace:
     #: What its operators read and wrote, if that was recorded and read, too.
     execution: ExecutionTrace | None = None
 
-    def numbers_of(self, *wanted: str) -> list[int]:
-        """Positions in :attr:`names` of those names that the file has."""
-        return [number for number, name in enumerate(self.names) if name in wanted]
-
 
 @dataclass(frozen=True, slots=True)
 class KinetoTrace:

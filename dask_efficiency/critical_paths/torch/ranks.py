@@ -72,11 +72,6 @@ class LateArrivals(Table):
     communication: Annotated[Int64, Column(unit="nanoseconds")]
     unknown: Annotated[Int64, Column(unit="nanoseconds")]
 
-    @property
-    def waits_seconds(self) -> Float64:
-        """How long the others waited, in sum."""
-        return self.waits / _NANOSECONDS
-
     def excess(self) -> NDArray[np.int64]:
         """What the last rank did more than its peers, a column for each :class:`Cause`."""
         return np.stack([getattr(self, cause.name.lower()) for cause in Cause], axis=1)
