@@ -12,6 +12,13 @@ class CycleError(ValueError):
     """Edges lead in a circle, so that nothing in it could have been first."""
 
 
+def places_in(order: NDArray[np.integer]) -> Int64:
+    """For each of what an order has, its place in it."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
     """For each node its place in an order in which every edge leads forward: that of time, where it can be.
 
@@ -34,9 +41,7 @@ def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.int
     else:
         together = at[source] == at[target]
         order = np.lexsort((_places(len(at), source[together], target[together]), at))
-    ranks = np.empty(len(at), np.intp)
-    ranks[order] = np.arange(len(at))
-    return ranks
+    return places_in(order)
 
 
 def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:

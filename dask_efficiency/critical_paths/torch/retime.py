@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.ordering import CycleError, before_any_circle
+from dask_efficiency.critical_paths.torch.ordering import CycleError, before_any_circle, places_in
 from dask_efficiency.trace.tables import Bool, Int64
 
 #: Nodes of a circle that a message names.
@@ -52,8 +52,7 @@ def earliest(at: Int64, unexplained: Int64, waits: Waits, order: Int64) -> Int64
     array, shape (nodes,)
         Nanoseconds. A node that waits for nothing is when it was; under the waits as they were, every one is.
     """
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     by_target = np.argsort(place[waits.target], kind="stable")
     found = at.tolist()
     more = unexplained.tolist()
@@ -85,8 +84,7 @@ def topological(at: Int64, waits: Waits, name_of: Callable[[int], str] = str) ->
         If nodes would have to wait for one another; it names them.
     """
     order = np.argsort(at, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     if (place[waits.source] < place[waits.target]).all():
         return order
     order = before_any_circle(len(at), waits.source, waits.target).astype(np.int64)
