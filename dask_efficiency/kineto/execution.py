@@ -11,6 +11,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 
 from dask_efficiency.kineto.errors import KinetoFileError
+from dask_efficiency.kineto.lookup import first_with
 from dask_efficiency.kineto.numbers import integer, integers, nanoseconds
 from dask_efficiency.kineto.parse import Pieces
 from dask_efficiency.kineto.tensors import Access, dependencies, tensors, written_arguments
@@ -145,7 +146,7 @@ class _Nodes:
         columns: dict[str, Any] = {
             "number": numbers,
             "name": np.array(self.columns["name"], np.int32)[order],
-            "parent": _rows(numbers, integers(self.columns["parent"])[order]),
+            "parent": first_with(numbers, integers(self.columns["parent"])[order]).astype(np.int32),
             "record_function": np.maximum(integers(self.columns["record_function"])[order], MISSING),
             "duration": nanoseconds(self.columns["duration"])[order],
         }
@@ -165,11 +166,15 @@ class _Nodes:
         return ExecutionTrace(path, table, _pairs(pairs), tuple(self.names))
 
     def _said(self, numbers: Int64, order: Iterable[int]) -> list[tuple[int, int]]:
-        pairs: list[tuple[int, int]] = []
-        for reader, position in enumerate(order):
-            found = _rows(numbers, integers(self.data_dependencies[position]))
-            pairs.extend((producer, reader) for producer in found.tolist() if producer not in (MISSING, reader))
-        return pairs
+        said = [
+            (number, reader) for reader, position in enumerate(order) for number in self.data_dependencies[position]
+        ]
+        producers = first_with(numbers, integers([number for number, _ in said])).tolist()
+        return [
+            (producer, reader)
+            for producer, (_, reader) in zip(producers, said, strict=True)
+            if producer not in (MISSING, reader)
+        ]
 
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,12 +204,6 @@ def _duration(said: Mapping[str, Any]) -> Any:
         if name in said:
             return said[name]
     return None
-
-
-def _rows(numbers: Int64, wanted: Int64) -> Int32:
-    """Where the numbers, which ascend, have each of those wanted; MISSING where they have not."""
-    place = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    return np.where(numbers[place] == wanted, place, MISSING).astype(np.int32)
 
 
 def _outermost(parent: Int32, operator: Bool) -> Int32:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_efficiency.kineto.categories import ARE_CALLS, ASKED_FOR
+from dask_efficiency.kineto.lookup import first_with
 from dask_efficiency.trace.tables import MISSING, Int8, Int32, Int64
 
 
@@ -21,10 +22,6 @@ def calls_of(category: Int8, correlation: Int64) -> Int32:
     found = np.full(len(category), MISSING, np.int32)
     calls = np.flatnonzero(ARE_CALLS[category] & (correlation > 0))
     asked = np.flatnonzero(ASKED_FOR[category] & (correlation > 0))
-    if not calls.size or not asked.size:
-        return found
-    calls = calls[np.argsort(correlation[calls], kind="stable")]
-    numbers = correlation[calls]
-    place = np.minimum(np.searchsorted(numbers, correlation[asked]), len(numbers) - 1)
-    found[asked] = np.where(numbers[place] == correlation[asked], calls[place], MISSING)
+    place = first_with(correlation[calls], correlation[asked])
+    found[asked[place != MISSING]] = calls[place[place != MISSING]]
     return found

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated, Any
 
+import numpy as np
+
 from dask_efficiency.kineto.execution import ExecutionTrace
-from dask_efficiency.trace.tables import Column, Int8, Int32, Int64, Table
+from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
 
 
 class Category(IntEnum):
@@ -42,6 +44,8 @@ class Category(IntEnum):
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.
 CALLS = (Category.RUNTIME, Category.DRIVER)
+#: What a program names. Old versions have it among the operators.
+NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,16 @@ class Events(Table):
     #: Position of its type of elements in :attr:`RankTrace.names`.
     element_type: Int32
 
+    @property
+    def is_gpu_work(self) -> Bool:
+        """Whether each is work on a GPU."""
+        return np.isin(self.category, GPU_WORK)
+
+    @property
+    def is_call(self) -> Bool:
+        """Whether each is a call of CUDA or HIP."""
+        return np.isin(self.category, CALLS)
+
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
@@ -117,10 +131,6 @@ class RankTrace:
     left_out: Mapping[str, int] = field(default_factory=dict)
     #: What its operators read and wrote, if that was recorded and read, too.
     execution: ExecutionTrace | None = None
-
-    def numbers_of(self, *wanted: str) -> list[int]:
-        """Positions in :attr:`names` of those names that the file has."""
-        return [number for number, name in enumerate(self.names) if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)

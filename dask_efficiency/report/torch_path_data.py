@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.path import GROUPS, TorchPathValues
+from dask_efficiency.critical_paths.torch.path import TorchPathValues
+from dask_efficiency.critical_paths.torch.spent import GROUPS
 from dask_efficiency.trace.tables import MISSING
 
 

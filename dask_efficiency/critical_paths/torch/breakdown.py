@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.calls import matching, named
+from dask_efficiency.critical_paths.torch.calls import matching
+from dask_efficiency.critical_paths.torch.exchanges import gpu_collectives
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
 
 
 class Bound(StrEnum):
@@ -28,8 +27,6 @@ class Bound(StrEnum):
 
 #: Bounds by position, as :class:`Breakdown` holds them.
 BOUNDS = tuple(Bound)
-
-_COLLECTIVE = re.compile(r"\b(?:nccl|rccl|hccl|msccl)|ncclKernel", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +91,8 @@ def bounds(graph: TorchGraph) -> Int8:
     category = graph.trace.events.category
     of_event = np.full(len(category), BOUNDS.index(Bound.CPU), np.int8)
     of_event[matching(graph.trace, graph.data_loading)] = BOUNDS.index(Bound.DATA_LOADING)
-    of_event[np.isin(category, GPU_WORK)] = BOUNDS.index(Bound.GPU_COMPUTE)
-    of_event[is_communication(graph.trace)] = BOUNDS.index(Bound.GPU_COMMUNICATION)
+    of_event[graph.trace.events.is_gpu_work] = BOUNDS.index(Bound.GPU_COMPUTE)
+    of_event[gpu_collectives(graph.trace)] = BOUNDS.index(Bound.GPU_COMMUNICATION)
     kind = graph.edges.kind
     found = np.full(len(kind), MISSING, np.int8)
     found[kind == EdgeKind.KERNEL_DELAY] = BOUNDS.index(Bound.GPU_KERNEL_GAPS)
@@ -127,16 +124,3 @@ def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
     sums = np.bincount(rows.bound_by.astype(np.intp) % (len(BOUNDS) + 1), rows.duration, len(BOUNDS) + 1)
     total = max(float(sums.sum()), 1.0)
     return {str(bound): float(part / total) for bound, part in zip(BOUNDS, sums.tolist(), strict=False)}
-
-
-def is_communication(trace: RankTrace) -> Bool:
-    """Whether each event is a kernel that exchanges data with other processes.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: a name that begins with ``hip`` does not make one;
-    neither copies nor fills are.
-    """
-    of_name = named(trace, lambda name: _COLLECTIVE.search(name) is not None)
-    found: Bool = (trace.events.category == Category.KERNEL) & of_name
-    return found

@@ -110,7 +110,7 @@ def call_kinds(trace: RankTrace) -> Int8:
     driver, of HIP and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
     """
     of_name = np.array([*(kind_of_call(name) for name in trace.names), CallKind.OTHER], np.int8)
-    return of_name[trace.events.name]
+    return np.where(trace.events.is_call, of_name[trace.events.name], np.int8(CallKind.OTHER))
 
 
 def named(trace: RankTrace, is_wanted: Callable[[str], bool]) -> Bool:

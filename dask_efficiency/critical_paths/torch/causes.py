@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import call_kinds
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
+from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph, starts_and_stops
 from dask_efficiency.critical_paths.torch.idle_threads import across_threads
 from dask_efficiency.critical_paths.torch.instants import Instants, last_before
 from dask_efficiency.critical_paths.torch.roles import WAITS
@@ -116,9 +116,7 @@ def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
     ends = ends[events.category[instants.event[ends]] == Category.COPY]
     call = events.call[instants.event[ends]]
     ends, call = ends[call != MISSING], call[call != MISSING]
-    returns = np.full(len(events), MISSING, np.int32)
-    stops = np.flatnonzero(~instants.on_gpu & ~instants.is_start)
-    returns[instants.event[stops]] = stops
+    _, returns = starts_and_stops(instants.event, instants.is_start, len(events))
     return Candidates(ends, returns[call], True)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, TorchGraph
 from dask_efficiency.critical_paths.torch.meetings import Meetings, meetings_of
+from dask_efficiency.critical_paths.torch.ordering import places_in
 from dask_efficiency.critical_paths.torch.retime import Waits, earliest, topological, unexplained_ns
 from dask_efficiency.critical_paths.torch.shifted import shifted_trace
 from dask_efficiency.critical_paths.torch.speeds import Changes, factors, gone
@@ -91,7 +92,7 @@ def with_edges(
     Raises
     ------
     ValueError
-        If there is no such node or edge, or a weight is negative.
+        If there is no such node or edge, a weight is negative, or an edge to be added is there already.
     """
     edges, lag = was.edges, was.lag.copy()
     weight = edges.weight.copy()
@@ -104,6 +105,11 @@ def with_edges(
         (_position(source, len(graph.nodes), "node"), _position(target, len(graph.nodes), "node"), _weight(ns))
         for source, target, ns in add
     ]
+    known = set(zip(edges.source[kept].tolist(), edges.target[kept].tolist(), strict=True))
+    for source, target, _ in rows:
+        if (source, target) in known:
+            raise ValueError(f"there is an edge from node {source} to node {target} already; expected to reweight it")
+        known.add((source, target))
     new = np.array(rows, np.int64).reshape(len(rows), 3)
     columns = {
         "source": new[:, 0],
@@ -161,8 +167,7 @@ def retimed(job: Job, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tup
     at = np.concatenate([at, meetings.at])
     order = topological(at, after, lambda node: _name_of(node, job, base))
     found = earliest(at, unexplained_ns(at, before), after, order)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     met = _met(meetings, nodes)
     return tuple(
         _rebuilt(graph, each.edges, found[first:last] - shift, place[first:last], met[first:last])
@@ -203,8 +208,7 @@ def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, met: Int6
     """The graph with nodes at other instants, sorted again."""
     old = graph.nodes
     order = np.lexsort((place, at))
-    now = np.empty(len(order), np.int64)
-    now[order] = np.arange(len(order))
+    now = places_in(order)
     # A rank's own time in a collective is what is left of its waiting for the others.
     own = (met[edges.source] != MISSING) & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
     own &= old.event[edges.source] == old.event[edges.target]

@@ -67,14 +67,13 @@ def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
         if not change.any():
             break
     offset -= offset[0] if ranks else 0
-    for rank, host in enumerate(hosts):
-        first = hosts.index(host)
-        if host and abs(offset[rank] - offset[first]) <= _MAX_ON_ONE_HOST:
-            offset[rank] = offset[first]
+    first = np.array([hosts.index(host) if host else rank for rank, host in enumerate(hosts)], np.intp)
+    first = np.where(np.abs(offset - offset[first]) <= _MAX_ON_ONE_HOST, first, np.arange(ranks))
+    offset = offset[first]
     remains = _remaining(used, offset)
     count = np.bincount(used.rank, minlength=ranks)
     spread = np.array([_median(np.abs(remains[used.rank == rank])) for rank in range(ranks)], np.int64)
-    offset[np.abs(offset) <= _TIMES_SPREAD * spread + _RESOLUTION] = 0
+    offset[(np.abs(offset) <= _TIMES_SPREAD * spread + _RESOLUTION)[first]] = 0
     return Clocks(
         offset=offset,
         spread=np.where(count > 0, spread, MISSING),

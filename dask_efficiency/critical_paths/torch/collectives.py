@@ -127,6 +127,3 @@ class Collectives:
         """The rows of a collective."""
         first, last = np.searchsorted(self.arrivals.collective, [collective, collective + 1])
         return slice(int(first), int(last))
-
-
-NO_COLLECTIVES = Collectives(Arrivals.empty())

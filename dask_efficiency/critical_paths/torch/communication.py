@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import named
 from dask_efficiency.critical_paths.torch.collectives import CollectiveKind, kind_of
-from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS, step_at, steps_of
-from dask_efficiency.kineto.trace import Category, Events, RankTrace
+from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
+from dask_efficiency.critical_paths.torch.steps import step_at, steps_of
+from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
 
-#: Kernels of NCCL and of AMD's RCCL, which kept the names.
-_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
-#: What exchanges data on the CPU lasts as long as its annotation. NCCL's on the CPU only asks for a kernel.
-_ON_CPU = re.compile(r"(gloo|mpi|ucc):")
 #: What encloses the call that asks for a kernel of NCCL, and says what it is for.
 _COMMS = "record_param_comms"
 _ASKING = re.compile(r"nccl:")
@@ -57,11 +54,8 @@ class Communication(Table):
 def communication_of(trace: RankTrace) -> Communication:
     """What a rank exchanged with others, as kernels on its GPU and as annotations on its CPU."""
     events = trace.events
-    kernel = (events.category == Category.KERNEL) & (
-        named(trace, lambda name: bool(_KERNEL.search(name))) | (events.collective != MISSING)
-    )
-    on_cpu = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ON_CPU.match(name)))
-    rows = np.flatnonzero(kernel | on_cpu)
+    kernel = gpu_collectives(trace)
+    rows = np.flatnonzero(kernel | cpu_collectives(trace))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     said_by = _said_by(trace, rows)
     names = np.where(said_by != MISSING, events.collective[said_by], MISSING)

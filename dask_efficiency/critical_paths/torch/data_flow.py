@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.graph import Region
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.ordering import before_any_circle
 from dask_efficiency.kineto.execution import DataDependencies, ExecutionTrace
-from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
+from dask_efficiency.kineto.lookup import first_with
+from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
 
 
@@ -123,13 +125,8 @@ def _events_of(trace: RankTrace, execution: ExecutionTrace, region: Region | Non
     events = trace.events
     rows = np.arange(len(events)) if region is None else region.rows
     rows = rows[(events.category[rows] == Category.OPERATOR) & (events.record_function[rows] > 0)]
-    wanted = execution.nodes.record_function
-    if not len(rows):
-        return np.full(len(wanted), MISSING, np.int32)
-    rows = rows[np.argsort(events.record_function[rows], kind="stable")]
-    numbers = events.record_function[rows]
-    place = np.minimum(np.searchsorted(numbers, wanted), len(rows) - 1)
-    return np.where(numbers[place] == wanted, rows[place], MISSING).astype(np.int32)
+    place = first_with(events.record_function[rows], execution.nodes.record_function)
+    return np.append(rows, MISSING)[place].astype(np.int32)
 
 
 def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64, Int64]:
@@ -139,7 +136,7 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
     start = np.where(has, events.start[event], MISSING)
     stop = np.where(has, events.stop[event], MISSING)
     duration = np.where(has, stop - start, 0)
-    work = np.flatnonzero(np.isin(events.category, GPU_WORK) & (events.call != MISSING))
+    work = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
     if not len(work):
         return start, stop, duration
     duration[on_device] = 0
@@ -191,18 +188,12 @@ def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequen
     """Operators so that each comes after those that it waits for."""
     if (dependencies.producer < dependencies.reader).all():
         return range(count)
-    waits = np.bincount(dependencies.reader, minlength=count).tolist()
-    readers = _producers(DataDependencies(producer=dependencies.reader, reader=dependencies.producer), count)
-    order = [row for row, number in enumerate(waits) if not number]
-    for row in order:  # which grows
-        for reader in readers[row]:
-            waits[reader] -= 1
-            if not waits[reader]:
-                order.append(reader)
+    order = before_any_circle(count, dependencies.producer, dependencies.reader)
     if len(order) < count:
-        stuck = next(row for row, number in enumerate(waits) if number)
-        raise ValueError(f"the data dependencies of node {numbers[stuck]} go in a circle")
-    return order
+        stuck = np.setdiff1d(np.arange(count), order)
+        raise ValueError(f"the data dependencies of node {numbers[stuck[0]]} go in a circle")
+    found: list[int] = order.tolist()
+    return found
 
 
 def _longest(producers: list[list[int]], order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:

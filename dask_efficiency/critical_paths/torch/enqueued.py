@@ -9,8 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
-from dask_efficiency.critical_paths.torch.roles import gpu_work
+from dask_efficiency.critical_paths.torch.lanes import by_thread, pairs_ranked
 from dask_efficiency.kineto.trace import Events, RankTrace
 from dask_efficiency.trace.tables import MISSING, Int32, Int64
 
@@ -37,7 +36,7 @@ class Enqueued:
     def of(cls, trace: RankTrace) -> Self:
         """What a rank's streams were asked for."""
         events = trace.events
-        rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING)).astype(np.int32)
+        rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING)).astype(np.int32)
         stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
         at = events.start[events.call[rows]]
         order = np.lexsort((events.start[rows], at, stream))
@@ -108,16 +107,16 @@ class Enqueued:
         numbers[self.work] = self.stream
         return numbers[work]
 
-    def used_by(self, process: Int64, thread: Int64, at: Int64) -> Int64:
-        """The stream that a thread last asked for something before each of some instants; missing if it did not."""
+    def used_by(self, asking: _Rows, at: Int64) -> Int64:
+        """The stream that each call's thread last asked for something before an instant; missing if it did not."""
         found = np.full(len(at), MISSING)
-        for here, mine in self._by_thread(process, thread):
+        for here, mine in self._of_threads(asking):
             which = np.searchsorted(self.at[mine], at[here]) - 1
             found[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
         return found
 
-    def next_of_thread(self, process: Int64, thread: Int64, at: Int64, other_than: Int64) -> Int64:
-        """The work that a thread asked for next after each of some instants; missing if there is none.
+    def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
+        """The work that each call's thread asked for next after an instant; missing if there is none.
 
         Parameters
         ----------
@@ -125,7 +124,7 @@ class Enqueued:
             Streams that are passed over; missing for none.
         """
         found = np.full(len(at), MISSING)
-        for here, mine in self._by_thread(process, thread):
+        for here, mine in self._of_threads(asking):
             for stream in np.unique(other_than[here]).tolist():
                 some = here[other_than[here] == stream]
                 rest = mine[self.stream[mine] != stream]
@@ -134,9 +133,7 @@ class Enqueued:
                 found[some[known]] = self.work[rest[which[known]]]
         return found
 
-    def _by_thread(self, process: Int64, thread: Int64) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """For each thread, where it is among those that are given, and what it asked for, in order of time."""
-        calls = self.events.call[self.work]
-        for one, other in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
-            mine = np.flatnonzero((self.events.process[calls] == one) & (self.events.thread[calls] == other))
-            yield np.flatnonzero((process == one) & (thread == other)), mine[np.argsort(self.at[mine], kind="stable")]
+    def _of_threads(self, asking: _Rows) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """For each thread, which of some rows are on it, and what it asked for, in order of time."""
+        for here, mine in by_thread(self.events, asking, self.events.call[self.work]):
+            yield here, mine[np.argsort(self.at[mine], kind="stable")]

@@ -51,6 +51,15 @@ class Region:
     description: str = ""
 
 
+def starts_and_stops(event: Int32, is_start: Bool, events: int) -> tuple[Int32, Int32]:
+    """By row of so many events, the positions of its start and of its end among some; missing where it has none."""
+    starts, stops = np.full(events, MISSING, np.int32), np.full(events, MISSING, np.int32)
+    position = np.arange(len(event), dtype=np.int32)
+    starts[event[is_start]] = position[is_start]
+    stops[event[~is_start]] = position[~is_start]
+    return starts, stops
+
+
 @dataclass(frozen=True, slots=True)
 class Nodes(Table):
     """Two rows for each event of the region that can be on a path, in time order (then by the event's row)."""
@@ -62,12 +71,7 @@ class Nodes(Table):
 
     def positions(self, events: int) -> tuple[Int32, Int32]:
         """By row of a trace of so many events, the node of its beginning and that of its end; missing without one."""
-        starts = np.full(events, MISSING, np.int32)
-        stops = np.full(events, MISSING, np.int32)
-        position = np.arange(len(self), dtype=np.int32)
-        starts[self.event[self.is_start]] = position[self.is_start]
-        stops[self.event[~self.is_start]] = position[~self.is_start]
-        return starts, stops
+        return starts_and_stops(self.event, self.is_start, events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import named
+from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives
 from dask_efficiency.critical_paths.torch.instants import Instants, last_before
-from dask_efficiency.critical_paths.torch.roles import cpu_collectives
 from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives
+from dask_efficiency.critical_paths.torch.graph import TorchGraph, starts_and_stops
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
-from dask_efficiency.critical_paths.torch.roles import cpu_collectives
-from dask_efficiency.kineto.trace import GPU_WORK, Category, Events
+from dask_efficiency.kineto.trace import Category, Events
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 #: Categories whose events are on no thread and no stream of their own, so that the walk has no way through them.
@@ -58,18 +58,19 @@ class Instants:
         is_start = np.concatenate([nodes.is_start, np.ones(len(more), bool), np.zeros(len(more), bool)])
         at = np.concatenate([nodes.at, events.start[more], events.stop[more]])
         kept = ~np.isin(events.category[event], _ELSEWHERE)
-        on_gpu = np.isin(events.category, GPU_WORK)[event]
+        on_gpu = events.is_gpu_work[event]
         order = _in_order(at, event, is_start, on_gpu)
         order = order[kept[order]]
         of_node = np.full(len(event), MISSING, np.int32)
         of_node[order] = np.arange(len(order), dtype=np.int32)
         at, event, is_start, on_gpu = at[order], event[order], is_start[order], on_gpu[order]
         lane = _lanes(events)[event]
-        partner = _partners(event, is_start, len(events))
+        starts, stops = starts_and_stops(event, is_start, len(events))
+        partner = np.where(is_start, stops[event], starts[event])
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
         works = (events.category == Category.OPERATOR) | cpu_collectives(graph.trace)
-        works[events.call[np.isin(events.category, GPU_WORK) & (events.call != MISSING)]] = True
+        works[events.call[events.is_gpu_work & (events.call != MISSING)]] = True
         working = on_gpu | _on_lanes_with(works[event], lane)
         return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 
@@ -81,7 +82,7 @@ def _beside(graph: TorchGraph) -> Int32:
     """Rows of events that are not in the graph and can explain a wait in its window."""
     trace, region = graph.trace, graph.region
     events = trace.events
-    wanted = np.isin(events.category, GPU_WORK) | cpu_collectives(trace)
+    wanted = events.is_gpu_work | cpu_collectives(trace)
     wanted &= (events.start < region.stop) & (events.stop > region.start)
     wanted[graph.nodes.event] = False
     return np.flatnonzero(wanted).astype(np.int32)
@@ -124,12 +125,12 @@ def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[In
 
 def _lanes(events: Events) -> Int32:
     """For each row, the number of its thread in its process, or of its stream on its device."""
-    on_gpu = np.isin(events.category, GPU_WORK)
+    on_gpu = events.is_gpu_work
     first = np.where(on_gpu, events.device, events.process)
     second = np.where(on_gpu, events.stream, events.thread)
     # Files have many rows of one thread after the other.
-    changes = np.append(True, (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1]))
-    runs = np.flatnonzero(changes)
+    changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1])
+    runs = np.flatnonzero(np.append(True, changes)[: len(first)])
     lane = pairs_ranked(pairs_ranked(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
     return np.repeat(lane.astype(np.int32), np.diff(np.append(runs, len(first))))
 
@@ -137,14 +138,6 @@ def _lanes(events: Events) -> Int32:
 def _on_lanes_with(wanted: Bool, lane: Int32) -> Bool:
     having: Bool = np.bincount(lane[wanted], minlength=int(lane.max(initial=-1)) + 1) > 0
     return having[lane]
-
-
-def _partners(event: Int32, is_start: Bool, rows: int) -> Int32:
-    starts, stops = np.full(rows, MISSING, np.int32), np.full(rows, MISSING, np.int32)
-    positions = np.arange(len(event), dtype=np.int32)
-    starts[event[is_start]] = positions[is_start]
-    stops[event[~is_start]] = positions[~is_start]
-    return np.where(is_start, stops[event], starts[event])
 
 
 def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> tuple[Int32, Int32, Int32]:

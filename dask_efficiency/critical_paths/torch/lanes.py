@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import named
 from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.kineto.trace import Category, RankTrace
+from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Events, RankTrace
 from dask_efficiency.trace.tables import Bool, Int64
 
 #: What the names of operators and annotations have in them on the thread of the forward pass, and of the backward one.
@@ -19,6 +21,17 @@ def pairs_ranked(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDA
     _, high = ranked(first)
     low_values, low = ranked(second)
     return ranked(high * max(len(low_values), 1) + low)[1]
+
+
+def by_thread(
+    events: Events, rows: NDArray[np.integer], others: NDArray[np.integer]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """For each thread of some rows, the positions of what is on it among these and among others."""
+    both = np.concatenate([rows, others])
+    lane = pairs_ranked(events.process[both], events.thread[both])
+    lane, of_others = lane[: len(rows)], lane[len(rows) :]
+    for number in np.unique(lane).tolist():
+        yield np.flatnonzero(lane == number), np.flatnonzero(of_others == number)
 
 
 def thread_lanes(trace: RankTrace, rows: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -44,7 +57,7 @@ def _only_thread(trace: RankTrace, rows: NDArray[np.integer], part_of_name: str)
     """The thread of the operators and annotations with that in their names, if it is a single one."""
     events = trace.events
     wanted: Bool = named(trace, lambda name: part_of_name in name)[rows]
-    wanted &= np.isin(events.category[rows], (Category.OPERATOR, Category.ANNOTATION))
+    wanted &= np.isin(events.category[rows], NAMED_BY_PROGRAMS)
     threads = np.unique(events.thread[rows][wanted])
     return int(threads[0]) if len(threads) == 1 else None
 

@@ -13,7 +13,8 @@ from dask_efficiency.critical_paths.torch.clocks import each, last_arrivals
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
 from dask_efficiency.critical_paths.torch.occupation import Occupation, time_before
 from dask_efficiency.critical_paths.torch.steps import Steps
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.kineto.lookup import first_with
+from dask_efficiency.trace.tables import Int64
 
 
 class Cause(IntEnum):
@@ -104,12 +105,7 @@ def pieces(
 
 def _began(steps: Steps, step: NDArray[np.int32], first: int) -> Int64:
     """When the rank began each step; its trace, where there is no step."""
-    if not len(steps):
-        return np.full(len(step), first)
-    order = np.argsort(steps.number, kind="stable")
-    at = np.minimum(np.searchsorted(steps.number[order], step), len(order) - 1)
-    known = (step != MISSING) & (steps.number[order][at] == step)
-    return np.where(known, steps.start[order][at], first)
+    return np.append(steps.start, first)[first_with(steps.number, step)]
 
 
 def excess(arrivals: Arrivals, rows: NDArray[np.intp], found: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,11 +9,12 @@ import numpy as np
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.calls import matching
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lanes import by_thread
 from dask_efficiency.kineto.trace import Category
 from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
 
-#: What PyTorch's DataLoader calls a request for a batch, with and without processes of its own.
-DATA_LOADING = (r"^enumerate\(DataLoader\)#.*\.__next__",)
+#: What PyTorch's loaders name the time in which a program takes its next batch.
+DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
 _ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category.OTHER)
 #: What a thread does in these events is loading data.
@@ -40,8 +41,8 @@ class Pieces(NamedTuple):
 
 
 def loading_rows(graph: TorchGraph) -> Int32:
-    """Rows of the events on threads that load data: those of the graph's patterns, and by default of DataLoader's."""
-    wanted = matching(graph.trace, graph.data_loading or DATA_LOADING)
+    """Rows of the events on threads that load data: those of the graph's patterns, and of PyTorch's own loaders."""
+    wanted = matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
     return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
 
 
@@ -57,11 +58,9 @@ def with_loading(graph: TorchGraph, pieces: Pieces) -> Pieces:
         return pieces
     pieces = pieces.cut(np.concatenate([events.start[rows], events.stop[rows]]))
     kind, event = pieces.kind.copy(), pieces.event.copy()
-    candidates = np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING)
-    process, thread = events.process[pieces.on_thread_of], events.thread[pieces.on_thread_of]
-    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
-        here = np.flatnonzero(candidates & (process == one) & (thread == other))
-        mine = rows[(events.process[rows] == one) & (events.thread[rows] == other)]
+    candidates = np.flatnonzero(np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING))
+    for which, there in by_thread(events, rows, pieces.on_thread_of[candidates]):
+        here, mine = candidates[there], rows[which]
         mine = mine[np.argsort(events.start[mine], kind="stable")]
         # Of those that have begun, the one that ends last.
         longest = _running_argmax(events.stop[mine])

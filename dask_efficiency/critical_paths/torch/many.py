@@ -13,7 +13,7 @@ from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.causes import last_causes
 from dask_efficiency.critical_paths.torch.clocks import Clocks, each, last_arrivals
 from dask_efficiency.critical_paths.torch.collectives import Collectives
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.graph import TorchGraph, starts_and_stops
 from dask_efficiency.critical_paths.torch.instants import Instants
 from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
 from dask_efficiency.critical_paths.torch.ranks import last_rows
@@ -48,8 +48,9 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: C
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
-    start = min(rank.start for rank in ranks)
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
+    # A rank without events has a region of no length at no time.
+    start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
     at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
     while True:
         rank = ranks[number]
@@ -77,9 +78,7 @@ class _Rank:
         self._own = own_kinds(graph.trace)
         self._parts: list[Pieces] = []
         #: By row of an event, the instant at which it starts.
-        self.start_of = np.full(len(graph.trace.events), MISSING, np.int64)
-        starts = np.flatnonzero(self.instants.is_start)
-        self.start_of[self.instants.event[starts]] = starts
+        self.start_of, _ = starts_and_stops(self.instants.event, self.instants.is_start, len(graph.trace.events))
 
     def add(self, path: Int64, start: int, stop: int) -> None:
         """Take the time between two instants on the clock of the job, before all that was taken, as a path says."""

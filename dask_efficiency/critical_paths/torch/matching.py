@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dask_efficiency.critical_paths.torch.clocks import align_clocks, hosts_of
 from dask_efficiency.critical_paths.torch.collectives import POINT_TO_POINT, Arrivals, Collectives
 from dask_efficiency.critical_paths.torch.communication import Communication, communication_of
+from dask_efficiency.critical_paths.torch.ordering import places_in
 from dask_efficiency.critical_paths.torch.pairs import pair_up
 from dask_efficiency.critical_paths.torch.process_groups import process_groups
 from dask_efficiency.critical_paths.torch.sequences import NOWHERE, places
@@ -138,8 +139,7 @@ def _in_order(arrivals: Arrivals, offset: Int64) -> Arrivals:
     if not len(arrivals):
         return arrivals
     over = np.maximum.reduceat(arrivals.stop + offset[arrivals.rank], arrivals.begins)
-    place = np.empty(len(over), np.int64)
-    place[np.argsort(over, kind="stable")] = np.arange(len(over))
+    place = places_in(np.argsort(over, kind="stable"))
     collective = place[arrivals.collective]
     order = np.lexsort((arrivals.rank, collective))
     columns = {**arrivals.columns(), "collective": collective}

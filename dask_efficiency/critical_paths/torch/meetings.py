@@ -10,6 +10,7 @@ import numpy as np
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.retime import Waits
+from dask_efficiency.kineto.lookup import first_with
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 
@@ -52,13 +53,7 @@ class Meetings:
 
     def _own(self, nodes: int, waits: Waits) -> Int64:
         """By row, the wait from the node at which the rank comes to the one at which it leaves."""
-        keys = waits.source * nodes + waits.target
-        order = np.argsort(keys, kind="stable")
-        wanted = self.start * nodes + self.stop
-        place = np.minimum(np.searchsorted(keys[order], wanted), max(len(keys) - 1, 0))
-        if not len(keys):
-            return np.full(len(wanted), MISSING)
-        return np.where(keys[order[place]] == wanted, order[place], MISSING)
+        return first_with(waits.source * nodes + waits.target, self.start * nodes + self.stop)
 
 
 def meetings_of(
@@ -77,11 +72,9 @@ def meetings_of(
     for graph, rank, first in zip(graphs, position, base.tolist(), strict=False):
         nodes = graph.nodes
         rows = np.flatnonzero(arrivals.rank == rank)
-        for found, is_start in ((start, True), (stop, False)):
-            node_of = np.full(len(graph.trace.events), MISSING, np.int64)
-            mine = np.flatnonzero(nodes.is_start == is_start)
-            node_of[nodes.event[mine]] = mine + first
-            found[rows] = node_of[arrivals.event[rows]]
+        for found, node_of in zip((start, stop), nodes.positions(len(graph.trace.events)), strict=True):
+            node = node_of[arrivals.event[rows]].astype(np.int64)
+            found[rows] = np.where(node != MISSING, node + first, MISSING)
     there = (start != MISSING) & (stop != MISSING)
     start, stop, collective = start[there], stop[there], arrivals.collective[there]
     number, meeting, count = np.unique(collective, return_inverse=True, return_counts=True)

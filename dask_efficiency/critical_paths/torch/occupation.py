@@ -7,20 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, matching, named
-from dask_efficiency.critical_paths.torch.communication import Communication
-from dask_efficiency.critical_paths.torch.steps import NAMED_BY_PROGRAMS
+from dask_efficiency.critical_paths.torch.calls import call_kinds, matching, named
+from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
+from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
+from dask_efficiency.critical_paths.torch.roles import WAITS
 from dask_efficiency.gpu.intervals import Intervals, difference, union
-from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
+from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.trace.tables import Bool, Int64
-
-#: What PyTorch's loaders name the time in which a program takes its next batch.
-DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
 #: Operators that ask for a collective or wait for one.
 _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
-#: Calls in which a thread waits for the GPU.
-_WAITING = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +33,7 @@ class Occupation:
     first: int
 
 
-def occupation_of(
-    trace: RankTrace, communication: Communication, *, data_loading: Sequence[str] = DATA_LOADING
-) -> Occupation:
+def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADING) -> Occupation:
     """What a rank did.
 
     Where it did several things at once, what its GPU computes comes first, as that holds up its next kernel; then data
@@ -49,20 +43,17 @@ def occupation_of(
     ----------
     trace
         Of the rank.
-    communication
-        What it exchanged with others.
     data_loading
         Regular expressions that are found in names of annotations and operators that load data.
     """
     events = trace.events
-    exchanges = np.zeros(len(events), np.bool_)
-    exchanges[communication.event] = True
-    on_gpu = _covered(trace, np.isin(events.category, GPU_WORK) & ~exchanges)
+    exchanges = gpu_collectives(trace) | cpu_collectives(trace)
+    on_gpu = _covered(trace, events.is_gpu_work & ~exchanges)
     loads = np.isin(events.category, NAMED_BY_PROGRAMS) & matching(trace, data_loading)
     loading = difference(_covered(trace, loads), on_gpu)
     asking = (events.category == Category.OPERATOR) & named(trace, lambda name: name.startswith(_ASKING))
     operators = (events.category == Category.OPERATOR) & ~asking
-    waiting = _covered(trace, np.isin(call_kinds(trace), _WAITING))
+    waiting = _covered(trace, np.isin(call_kinds(trace), WAITS))
     on_cpu = difference(difference(_covered(trace, operators), waiting), loading)
     compute = union(np.concatenate([on_gpu.start, on_cpu.start]), np.concatenate([on_gpu.stop, on_cpu.stop]))
     exchanged = difference(difference(_covered(trace, exchanges | asking), compute), loading)

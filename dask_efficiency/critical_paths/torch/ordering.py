@@ -12,6 +12,13 @@ class CycleError(ValueError):
     """Edges lead in a circle, so that nothing in it could have been first."""
 
 
+def places_in(order: NDArray[np.integer]) -> Int64:
+    """For each of what an order has, its place in it."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
     """For each node its place in an order in which every edge leads forward: that of time, where it can be.
 
@@ -34,9 +41,7 @@ def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.int
     else:
         together = at[source] == at[target]
         order = np.lexsort((_places(len(at), source[together], target[together]), at))
-    ranks = np.empty(len(at), np.intp)
-    ranks[order] = np.arange(len(at))
-    return ranks
+    return places_in(order)
 
 
 def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
@@ -48,7 +53,20 @@ def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
 
 
 def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Positions of nodes in an order for these edges (Kahn, Communications of the ACM 5, 1962)."""
+    """Positions of nodes in an order for these edges."""
+    order = before_any_circle(nodes, source, target)
+    if len(order) < nodes:
+        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
+    return order
+
+
+def before_any_circle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Nodes in an order for these edges, without those that are in a circle or behind one.
+
+    References
+    ----------
+    Kahn, Communications of the ACM 5, 1962.
+    """
     targets = target[np.argsort(source, kind="stable")].tolist()
     first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
     waiting = np.bincount(target, minlength=nodes).tolist()
@@ -59,6 +77,4 @@ def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer])
             waiting[after] -= 1
             if not waiting[after]:
                 order.append(after)
-    if len(order) < nodes:
-        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
     return np.array(order, np.intp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -17,36 +17,24 @@ from dask_efficiency.critical_paths.torch.chrome import Overlay
 from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
 from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.many import tile_ranks
 from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
 from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
-from dask_efficiency.critical_paths.torch.stalls import stalls
+from dask_efficiency.critical_paths.torch.spent import seconds_by
+from dask_efficiency.critical_paths.torch.stalls import Stall, added_up, stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Straggler, verdict
-from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, Straggler, straggler_within, verdict
+from dask_efficiency.kineto.trace import KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.trace.tables import Int32
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
-
-#: What stretches can be grouped by.
-GROUPS = ("kind", "name", "rank")
-
-
-class Stall(NamedTuple):
-    """Calls or events of one name that manage memory or load data."""
-
-    times: int
-    #: Of all threads, and of it what is on the path.
-    total_seconds: float
-    path_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,44 +172,19 @@ class TorchPathValues:
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the window by kind, by name of the event or by rank; largest first. Their sum is the window.
 
-        Time that belongs to no event, or to no rank, is under :data:`NOBODY`.
+        Time that belongs to no event, or to no rank, is under ``"-"``.
 
         Raises
         ------
         ValueError
-            If ``by`` is none of :data:`GROUPS`.
+            If ``by`` is none of :data:`~dask_efficiency.critical_paths.torch.spent.GROUPS`.
         """
-        if by not in GROUPS:
-            raise ValueError(f"by is {by!r}; expected one of {', '.join(GROUPS)}")
-        return self._seconds(by, np.ones(len(self.stretches), np.bool_))
+        return seconds_by(by, self.stretches, self.trace)
 
     def seconds_of(self, kinds: Collection[Kind], by: str = "name") -> dict[str, float]:
         """The same of some kinds only."""
-        return self._seconds(by, np.isin(self.stretches.kind, [KINDS.index(kind) for kind in kinds]))
-
-    def _seconds(self, by: str, among: Bool) -> dict[str, float]:
-        position, names = self._grouped(by)
-        length = np.where(among, self.stretches.stop - self.stretches.start, 0)
-        added = np.zeros(len(names) + 1, np.int64)
-        np.add.at(added, position, length)
-        found = {name: ns for name, ns in zip([*names, NOBODY], added.tolist(), strict=True) if ns}
-        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
-
-    def _grouped(self, by: str) -> tuple[Int64, list[str]]:
-        """By stretch, the position of its group in a list of names; -1 where it is in none."""
-        if by == "kind":
-            return self.stretches.kind.astype(np.int64), [str(kind) for kind in KINDS]
-        if by == "rank":
-            return self.stretches.rank.astype(np.int64), [str(rank.rank) for rank in self.trace.ranks]
-        numbers: dict[str, int] = {}
-        found = np.full(len(self.stretches), MISSING, np.int64)
-        for position, rank in enumerate(self.trace.ranks):
-            rows = np.flatnonzero((self.stretches.rank == position) & (self.stretches.event != MISSING))
-            of_rank = rank.events.name[self.stretches.event[rows]]
-            distinct, which = np.unique(of_rank, return_inverse=True)
-            known = [numbers.setdefault(rank.names[name], len(numbers)) for name in distinct.tolist()]
-            found[rows] = np.array(known, np.int64)[which] if known else MISSING
-        return found, list(numbers)
+        chosen = np.isin(self.stretches.kind, [KINDS.index(kind) for kind in kinds])
+        return seconds_by(by, self.stretches.take(chosen), self.trace)
 
     @property
     def inferred_seconds(self) -> float:
@@ -307,16 +270,12 @@ class TorchPathValues:
 
     def stalls(self) -> dict[str, Stall]:
         """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
-        found: dict[str, Stall] = {}
+        found = []
         for graph, position in zip(self.graphs, self._positions, strict=True):
             mine = self.stretches.take(self.stretches.rank == position)
             shift = self.offset[position]
-            table = stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))
-            columns = (table.name, table.count, table.total_seconds, table.path_seconds)
-            for number, *row in zip(*(column.tolist() for column in columns), strict=True):
-                before = found.get(name := graph.trace.names[number], Stall(0, 0.0, 0.0))
-                found[name] = Stall(*(one + other for one, other in zip(before, row, strict=True)))
-        return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
+            found.append((graph, stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))))
+        return added_up(found)
 
     @cached_property
     def verdict(self) -> str:
@@ -326,25 +285,19 @@ class TorchPathValues:
             kinds=self.seconds("kind"),
             names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
             has_gpu=self.has_gpu,
-            straggler=self._straggler(),
+            straggler=self._straggler,
         )
 
     @property
     def has_gpu(self) -> bool:
         """Whether any rank of the path has work on a GPU."""
-        return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
+        return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
 
+    @property
     def _straggler(self) -> Straggler | None:
-        late, waits = self.job.late, self.job.waits
-        if len(self.graphs) < 2 or self.job.straggler is None:
+        if len(self.graphs) < 2 or not len(self.stretches):
             return None
-        position = int(waits.caused.argmax())
-        by_cause = np.zeros(len(Cause))
-        mine = late.rank == position
-        np.add.at(by_cause, late.cause[mine], late.waits[mine])
-        seconds = int(waits.caused[position]) / 1e9
-        share = seconds / (self.window_seconds * (len(waits) - 1))
-        return Straggler(self.job.straggler, REASONS[Cause(int(by_cause.argmax()))], share, seconds)
+        return straggler_within(self.job, int(self.stretches.start[0]), int(self.stretches.stop[-1]))
 
     def overlay(self) -> Overlay:
         """What is drawn on top of the trace."""
@@ -427,7 +380,8 @@ class TorchPathValues:
         CycleError
             If nodes would have to wait for one another; it names them.
         ValueError
-            If there is no such node or edge, or an edge is to weigh less than nothing.
+            If there is no such node or edge, an edge is to weigh less than nothing, or one to be added is there
+            already.
         """
         more, fewer, other = list(add), list(remove), dict(reweight or {})
         changed = list(self._as_it_was)

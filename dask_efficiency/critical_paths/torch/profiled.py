@@ -65,7 +65,7 @@ def read_profile(profile: Profile, name: str) -> ProfiledRun | None:
     ahead = profile.start - profile.started
     start, stop = profile.started, profile.stop - ahead
     events = trace.events
-    own_thread = (events.thread == profile.thread) & ~np.isin(events.category, GPU_WORK)
+    own_thread = (events.thread == profile.thread) & ~events.is_gpu_work
     own_thread &= np.isin(events.category, (*_BY_THREAD, *CALLS))
     if not own_thread.any():
         return None
@@ -98,7 +98,7 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
     begins = (events.start >= start) & (events.start <= stop) & (events.stop > events.start)
     category = events.category
     on_threads: Bool = begins & (own_thread | np.isin(category, _BY_THREAD))
-    foreign = begins & ~own_thread & np.isin(category, CALLS)
+    foreign = begins & ~own_thread & events.is_call
     for thread in np.unique(events.thread[on_threads & ~own_thread]).tolist():
         operators = events.take(on_threads & (events.thread == thread))
         busy = union(operators.start, operators.stop)
@@ -108,5 +108,5 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
         on_threads[calls[inside]] = True
     others = bool((foreign & ~on_threads).any())
     asked_for = (events.call != MISSING) & on_threads[events.call]
-    unasked = begins & (events.call == MISSING) & np.isin(category, GPU_WORK) & (not others)
+    unasked = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
     return np.flatnonzero(on_threads | asked_for | unasked).astype(np.int32)

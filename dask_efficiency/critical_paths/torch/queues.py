@@ -1,4 +1,4 @@
-"""How much work each stream of a GPU has been asked for and has not begun, or not ended, over time."""
+"""How much work each stream of a GPU has been asked for and has not begun, over time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.roles import gpu_work
 from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
 
@@ -37,18 +36,9 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
     HTA (``traceinsight`` 0.6.1), ``get_queue_length_time_series``. We differ: streams of different devices are apart,
     and all calls that asked for work count, not only those of some names.
     """
-    return _lengths(trace, trace.events.start)
-
-
-def unfinished_lengths(trace: RankTrace) -> QueueLengths:
-    """How much work each stream had been asked for and had not ended: as :func:`queue_lengths`, with what runs."""
-    return _lengths(trace, trace.events.stop)
-
-
-def _lengths(trace: RankTrace, until: Int64) -> QueueLengths:
     events = trace.events
-    rows = np.flatnonzero(gpu_work(trace) & (events.call != MISSING))
-    at = np.concatenate([events.start[events.call[rows]], until[rows]])
+    rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
+    at = np.concatenate([events.start[events.call[rows]], events.start[rows]])
     change = np.repeat(np.array([1, -1], np.int32), len(rows))
     device, stream = np.tile(events.device[rows], 2), np.tile(events.stream[rows], 2)
     order = np.lexsort((-change, at, stream, device))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
 from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
-from dask_efficiency.critical_paths.torch.communication import communication_of
 from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
+from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
 from dask_efficiency.critical_paths.torch.matching import match_collectives
-from dask_efficiency.critical_paths.torch.occupation import DATA_LOADING, occupation_of
+from dask_efficiency.critical_paths.torch.occupation import occupation_of
 from dask_efficiency.critical_paths.torch.steps import steps_of
 from dask_efficiency.gpu.intervals import Intervals, overlaps, union
 from dask_efficiency.kineto.trace import KinetoTrace
@@ -71,11 +71,6 @@ class LateArrivals(Table):
     data_loading: Annotated[Int64, Column(unit="nanoseconds")]
     communication: Annotated[Int64, Column(unit="nanoseconds")]
     unknown: Annotated[Int64, Column(unit="nanoseconds")]
-
-    @property
-    def waits_seconds(self) -> Float64:
-        """How long the others waited, in sum."""
-        return self.waits / _NANOSECONDS
 
     def excess(self) -> NDArray[np.int64]:
         """What the last rank did more than its peers, a column for each :class:`Cause`."""
@@ -201,7 +196,7 @@ def _late_arrivals(
 ) -> LateArrivals:
     if not len(arrivals):
         return LateArrivals.empty()
-    occupations = [occupation_of(rank, communication_of(rank), data_loading=data_loading) for rank in trace.ranks]
+    occupations = [occupation_of(rank, data_loading=data_loading) for rank in trace.ranks]
     steps = [steps_of(rank) for rank in trace.ranks]
     rows, begins = last_rows(arrivals, offset), arrivals.begins
     since = since_together(arrivals, offset, occupations)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.ordering import CycleError
+from dask_efficiency.critical_paths.torch.ordering import CycleError, before_any_circle, places_in
 from dask_efficiency.trace.tables import Bool, Int64
 
 #: Nodes of a circle that a message names.
@@ -52,8 +52,7 @@ def earliest(at: Int64, unexplained: Int64, waits: Waits, order: Int64) -> Int64
     array, shape (nodes,)
         Nanoseconds. A node that waits for nothing is when it was; under the waits as they were, every one is.
     """
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     by_target = np.argsort(place[waits.target], kind="stable")
     found = at.tolist()
     more = unexplained.tolist()
@@ -85,30 +84,22 @@ def topological(at: Int64, waits: Waits, name_of: Callable[[int], str] = str) ->
         If nodes would have to wait for one another; it names them.
     """
     order = np.argsort(at, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     if (place[waits.source] < place[waits.target]).all():
         return order
-    return _sorted(len(at), waits, name_of)
+    order = before_any_circle(len(at), waits.source, waits.target).astype(np.int64)
+    if len(order) < len(at):
+        raise _circle(len(at), order, waits, name_of)
+    return order
 
 
-def _sorted(nodes: int, waits: Waits, name_of: Callable[[int], str]) -> Int64:
-    """Kahn's: nodes that wait for nothing any more, until there are none."""
-    by_source = np.argsort(waits.source, kind="stable")
-    first = np.searchsorted(waits.source[by_source], np.arange(nodes + 1)).tolist()
-    targets = waits.target[by_source].tolist()
-    waiting = np.bincount(waits.target, minlength=nodes).tolist()
-    found = [node for node in range(nodes) if not waiting[node]]
-    for node in found:  # grows while it is walked
-        for target in targets[first[node] : first[node + 1]]:
-            waiting[target] -= 1
-            if not waiting[target]:
-                found.append(target)
-    if len(found) < nodes:
-        circle = _cycle(np.array(waiting) > 0, waits)
-        shown = " -> ".join(map(name_of, circle[:MAX_NAMED])) + (" -> ..." if len(circle) > MAX_NAMED else "")
-        raise CycleError(f"these nodes would wait for one another: {shown}; expected edges without a circle")
-    return np.array(found, np.int64)
+def _circle(nodes: int, order: Int64, waits: Waits, name_of: Callable[[int], str]) -> CycleError:
+    """What is wrong where nodes are not in the order, as they wait for one another."""
+    left = np.ones(nodes, np.bool_)
+    left[order] = False
+    circle = _cycle(left, waits)
+    shown = " -> ".join(map(name_of, circle[:MAX_NAMED])) + (" -> ..." if len(circle) > MAX_NAMED else "")
+    return CycleError(f"these nodes would wait for one another: {shown}; expected edges without a circle")
 
 
 def _cycle(left: Bool, waits: Waits) -> list[int]:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.breakdown import is_communication
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, named
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, RankTrace
-from dask_efficiency.trace.tables import Bool, Int8
-
-#: What torch.distributed's backends for the CPU call their work, on threads of their own: ``gloo:all_reduce``.
-_CPU_COLLECTIVE = re.compile("(?:gloo|mpi|ucc):")
+from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
+from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
+from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.trace.tables import Int8
 
 #: Calls that do nothing but wait for the GPU, and copies that wait.
 WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
 #: Calls in which a thread waits mostly for something else: the driver's locks, and pages of memory.
 ALLOCATES = (CallKind.ALLOCATE, CallKind.FREE)
-
-
-def gpu_work(trace: RankTrace) -> Bool:
-    """Whether each event is work on a GPU."""
-    return np.isin(trace.events.category, GPU_WORK)
-
-
-def cpu_collectives(trace: RankTrace) -> Bool:
-    """Whether each event is a collective that a thread of the CPU does."""
-    elsewhere = np.isin(trace.events.category, (*GPU_WORK, *CALLS))
-    return ~elsewhere & named(trace, lambda name: _CPU_COLLECTIVE.match(name) is not None)
 
 
 def own_kinds(trace: RankTrace) -> Int8:
@@ -38,8 +22,8 @@ def own_kinds(trace: RankTrace) -> Int8:
     A call that waits for the GPU is ``gpu-sync``, and one that takes memory or gives it back ``compute-noncpu``.
     """
     kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
-    kinds[gpu_work(trace)] = KINDS.index(Kind.GPU_COMPUTE)
-    kinds[is_communication(trace) | cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
+    kinds[trace.events.is_gpu_work] = KINDS.index(Kind.GPU_COMPUTE)
+    kinds[gpu_collectives(trace) | cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)
     of_call = call_kinds(trace)
     kinds[np.isin(of_call, WAITS)] = KINDS.index(Kind.GPU_SYNC)
     kinds[np.isin(of_call, ALLOCATES)] = KINDS.index(Kind.COMPUTE_NONCPU)

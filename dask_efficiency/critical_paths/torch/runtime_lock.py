@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.calls import HOLD_THE_RUNTIMES_LOCK, named
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.kineto.trace import CALLS, RankTrace
+from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 
 def holds_lock(trace: RankTrace) -> Bool:
     """Whether each event is a call that holds the lock."""
-    return np.isin(trace.events.category, CALLS) & named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
+    return trace.events.is_call & named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
 
 
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:

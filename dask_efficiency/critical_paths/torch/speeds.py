@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.breakdown import is_communication
-from dask_efficiency.critical_paths.torch.calls import matching
+from dask_efficiency.critical_paths.torch.exchanges import gpu_collectives
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
 from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
+from dask_efficiency.critical_paths.torch.loading import loading_rows
 from dask_efficiency.gpu.intervals import union
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
+from dask_efficiency.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32
 
@@ -95,9 +95,11 @@ def factors(graph: TorchGraph, changes: Changes) -> Float64:
     if "kernel-gap" in changes.without:
         found[kind == EdgeKind.KERNEL_DELAY] = 0.0
     if "gpu-communication" in changes.without:
-        found[_own_time(graph, is_communication(graph.trace))] = 0.0
+        found[_own_time(graph, gpu_collectives(graph.trace))] = 0.0
     if "data-loading" in changes.without:
-        found[_within(graph, matching(graph.trace, graph.data_loading))] = 0.0
+        loads = np.zeros(len(graph.trace.events), np.bool_)
+        loads[loading_rows(graph)] = True
+        found[_within(graph, loads)] = 0.0
     return found
 
 
@@ -105,14 +107,8 @@ def gone(graph: TorchGraph, changes: Changes, source: NDArray[np.integer], targe
     """By pair of nodes, whether the second does not wait for the first any more: a call for work on the GPU."""
     if "gpu-sync" not in changes.without:
         return np.zeros(len(source), np.bool_)
-    works = on_gpu(graph)[graph.nodes.event]
+    works = graph.trace.events.is_gpu_work[graph.nodes.event]
     found: Bool = works[source] & ~works[target]
-    return found
-
-
-def on_gpu(graph: TorchGraph) -> Bool:
-    """By row of the trace's events, whether it is work on a GPU."""
-    found: Bool = np.isin(graph.trace.events.category, GPU_WORK)
     return found
 
 
@@ -125,8 +121,8 @@ def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
     events = graph.trace.events
     there = np.zeros(len(events), np.bool_)
     there[_events_of(graph)] = True
-    there[graph.region.rows] |= np.isin(events.category[graph.region.rows], (Category.OPERATOR, Category.ANNOTATION))
-    there &= np.isin(events.category, (*GPU_WORK, *CALLS, Category.OPERATOR, Category.ANNOTATION))
+    there[graph.region.rows] |= np.isin(events.category[graph.region.rows], NAMED_BY_PROGRAMS)
+    there &= np.isin(events.category, (*GPU_WORK, *CALLS, *NAMED_BY_PROGRAMS))
     found: Bool = there & _matching(graph.trace.names, pattern)[events.name]
     return found
 
@@ -145,7 +141,7 @@ def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
     edges = graph.edges
     there = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING)
     event = np.where(there, edges.event, 0)
-    found: Bool = there & (rows & on_gpu(graph))[event]
+    found: Bool = there & (rows & graph.trace.events.is_gpu_work)[event]
     return found
 
 
@@ -153,12 +149,14 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
     """By edge, whether it is a stretch of a thread within one of these events, which are on the CPU."""
     events, nodes, edges = graph.trace.events, graph.nodes, graph.edges
     found = np.zeros(len(edges), np.bool_)
-    chosen = np.flatnonzero(rows & ~on_gpu(graph))
+    chosen = np.flatnonzero(rows & ~graph.trace.events.is_gpu_work)
     if not len(chosen):
         return found
     source, target = nodes.event[edges.source], nodes.event[edges.target]
     lane = pairs_ranked(events.process, events.thread)
-    stretch = (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~on_gpu(graph)[source]
+    stretch = (
+        (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~graph.trace.events.is_gpu_work[source]
+    )
     for number in np.unique(lane[chosen]).tolist():
         of_lane = chosen[lane[chosen] == number]
         covered = union(events.start[of_lane], events.stop[of_lane])

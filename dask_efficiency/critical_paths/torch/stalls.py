@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dask_efficiency.critical_paths.kinds import KINDS, Kind
 from dask_efficiency.critical_paths.torch.calls import call_kinds
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
+from dask_efficiency.critical_paths.torch.lanes import by_thread
 from dask_efficiency.critical_paths.torch.loading import loading_rows
 from dask_efficiency.critical_paths.torch.roles import ALLOCATES
 from dask_efficiency.critical_paths.torch.stretches import Stretches
@@ -30,6 +32,26 @@ class Stalls(Table):
     #: Of all threads, and of it what is on the critical path.
     total_seconds: Annotated[Float64, Column(unit="seconds")]
     path_seconds: Annotated[Float64, Column(unit="seconds")]
+
+
+class Stall(NamedTuple):
+    """Calls or events of one name that manage memory or load data."""
+
+    times: int
+    #: Of all threads, and of it what is on the path.
+    total_seconds: float
+    path_seconds: float
+
+
+def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
+    """By name, over the ranks of several graphs; longest first."""
+    found: dict[str, Stall] = {}
+    for graph, table in parts:
+        columns = (table.name, table.count, table.total_seconds, table.path_seconds)
+        for number, *row in zip(*(column.tolist() for column in columns), strict=True):
+            before = found.get(name := graph.trace.names[number], Stall(0, 0.0, 0.0))
+            found[name] = Stall(*(one + other for one, other in zip(before, row, strict=True)))
+    return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
 
 
 def stalls(graph: TorchGraph, stretches: Stretches) -> Stalls:
@@ -59,9 +81,8 @@ def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: Stretches) ->
     events, region = graph.trace.events, graph.region
     on_path = stretches.take((stretches.kind == kind) & (stretches.event != MISSING))
     kept, within = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for one, other in sorted(set(zip(events.process[rows].tolist(), events.thread[rows].tolist(), strict=True))):
-        mine = _outermost(graph, rows[(events.process[rows] == one) & (events.thread[rows] == other)])
-        here = (events.process[on_path.event] == one) & (events.thread[on_path.event] == other)
+    for which, here in by_thread(events, rows, on_path.event):
+        mine = _outermost(graph, rows[which])
         kept.append(mine)
         within.append(_within(events.start[mine], events.stop[mine], on_path.take(here)))
     rows, path = np.concatenate(kept), np.concatenate(within)

@@ -8,14 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import Category, RankTrace
+from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
 from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
 
-#: What a program names. Old versions have it among the operators.
-NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
-
-#: ``torch.profiler`` names each step so, if it was given a schedule.
-_STEP = re.compile(r"ProfilerStep#(\d+)$")
+#: ``torch.profiler`` names each step so, if it was given a schedule. Longer numbers do not fit into 32 bits.
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
 @dataclass(frozen=True, slots=True)

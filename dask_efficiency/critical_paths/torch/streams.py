@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked
-from dask_efficiency.kineto.trace import GPU_WORK, RankTrace
+from dask_efficiency.kineto.trace import RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 
@@ -31,7 +31,7 @@ class StreamWork(NamedTuple):
 def stream_work(trace: RankTrace) -> StreamWork:
     """All work on GPUs of a trace."""
     events = trace.events
-    rows = np.flatnonzero(np.isin(events.category, GPU_WORK))
+    rows = np.flatnonzero(events.is_gpu_work)
     stream = pairs_ranked(events.device[rows], events.stream[rows])
     start = events.start[rows]
     order = np.lexsort((start, stream))

@@ -12,6 +12,7 @@ from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked
 from dask_efficiency.critical_paths.torch.streams import StreamWork
+from dask_efficiency.kineto.lookup import first_with
 from dask_efficiency.kineto.trace import Category, RankTrace
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
@@ -182,9 +183,8 @@ def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:
     calls = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
     if not calls.size:
         return np.full(len(correlation), MISSING, np.int64)
-    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
-    place = np.minimum(np.searchsorted(events.correlation[calls], correlation), len(calls) - 1)
-    return np.where(events.correlation[calls[place]] == correlation, events.start[calls[place]], MISSING)
+    place = first_with(events.correlation[calls], correlation)
+    return np.where(place != MISSING, events.start[calls[place]], MISSING)
 
 
 def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:

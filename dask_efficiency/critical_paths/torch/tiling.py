@@ -9,6 +9,7 @@ from dask_efficiency.critical_paths.torch.causes import Causes, last_causes
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.instants import Instants, stably
 from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
+from dask_efficiency.critical_paths.torch.ordering import places_in
 from dask_efficiency.critical_paths.torch.roles import own_kinds
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.kineto.trace import CALLS, Category
@@ -70,8 +71,7 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
         return np.empty(0, np.int64)
     # Instants that waited for the one before them on their thread or stream are passed through in one step.
     order = stably(instants.lane)
-    place = np.empty(len(order), np.intp)
-    place[order] = np.arange(len(order))
+    place = places_in(order)
     leads = np.append(True, causes.cause[order[1:]] != order[:-1])
     lead = np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))
     until = int(np.searchsorted(instants.at, start, side="right"))

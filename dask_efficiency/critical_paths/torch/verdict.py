@@ -6,8 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.torch.lateness import Cause
+from dask_efficiency.critical_paths.torch.ranks import JobRanks
 
 #: By what a sentence calls it: the kinds that one measure helps against, and that measure. ``{}`` is the name that
 #: takes most of it.
@@ -73,6 +76,25 @@ class Straggler:
     #: How long the others waited for it, in sum, as a share of all ranks' time.
     share: float
     seconds: float
+
+
+def straggler_within(job: JobRanks, start: int, stop: int) -> Straggler | None:
+    """The rank that the others waited for most in a window that takes time; None if none waited.
+
+    Parameters
+    ----------
+    start, stop
+        Nanoseconds on the clock of the job; of collectives to which the last rank came in between.
+    """
+    late = job.late.take((job.late.at >= start) & (job.late.at <= stop))
+    caused = np.zeros((len(job.numbers), len(Cause)), np.int64)
+    np.add.at(caused, (late.rank, late.cause), late.waits)
+    if not caused.any():
+        return None
+    position = int(caused.sum(axis=1).argmax())
+    waited = int(caused[position].sum())
+    share = waited / ((stop - start) * (len(job.numbers) - 1))
+    return Straggler(job.numbers[position], REASONS[Cause(int(caused[position].argmax()))], share, waited / 1e9)
 
 
 def verdict(

@@ -9,7 +9,6 @@ from dask_efficiency.critical_paths.torch.breakdown import (
     BOUNDS,
     Bound,
     breakdown,
-    is_communication,
     path_edges,
     summary,
 )
@@ -78,21 +77,3 @@ def test_nodes_that_no_edge_joins_are_no_path() -> None:
     graph = build_graph(trace, find_region(trace))
     with pytest.raises(ValueError, match="no edge of the path leaves node 0"):
         path_edges(graph, np.array([0, len(graph.nodes) - 1], np.int32))
-
-
-@pytest.mark.parametrize(
-    ("name", "communicates"),
-    [
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", True),
-        ("void ncclKernel<4>(int)", True),
-        ("rccl_main_kernel", True),
-        ("hipLaunchedSomething", False),
-        ("void gemm<float>(int)", False),
-    ],
-)
-def test_collectives_are_known_by_their_kernels_names(name: str, communicates: bool) -> None:
-    small = SmallTrace()
-    small.work(10, 20, small.call("cudaLaunchKernel", 0, 2), name=name)
-    small.operator(name, 0, 1)
-    assert is_communication(small.trace()).tolist() == [False, communicates, False]

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from dask_efficiency import torch_critical_path
+from dask_efficiency.critical_paths.torch.build import build_graph
 from dask_efficiency.critical_paths.torch.changes import Job, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.critical_paths.torch.collectives import Arrivals
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.ordering import CycleError
+from dask_efficiency.critical_paths.torch.region import find_region
 from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
 from dask_efficiency.trace.errors import UnknownNameError
+from tests.critical_paths.torch.programs import on_cpu, rank_of
 from tests.critical_paths.torch.samples import node, recorded, two_kernels
 
 SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
@@ -200,3 +203,10 @@ def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_what_if_too() -> None:
     assert path.saved_seconds(without=["gpu-communication"]) < 0.01 * path.window_seconds
     alone = torch_critical_path(path.trace, rank=path.rank)
     assert alone.saved_seconds(without=["gpu-communication"]) > 0.1 * path.window_seconds
+
+
+def test_without_data_loading_what_torchs_loaders_do_takes_no_time() -> None:
+    loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
+    trace = rank_of([loading, on_cpu("aten::stack", 0, 20), on_cpu("aten::mm", 20, 30)])
+    graph = changed(build_graph(trace, find_region(trace)), Changes({}, ("data-loading",)))
+    assert graph.region.stop - graph.region.start == 10_000

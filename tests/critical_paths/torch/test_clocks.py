@@ -102,3 +102,12 @@ def test_what_clocks_cannot_explain_is_counted(late: list[int]):
 
 def test_no_ranks_have_no_clocks():
     assert len(align_clocks(Arrivals.empty(), [])) == 0
+
+
+def test_ranks_of_one_host_have_one_clock_also_where_one_of_them_leaves_unevenly():
+    """The second host is 50 us behind, and one of its ranks leaves up to 60 us early or late."""
+    uneven = np.resize([60_000, -60_000, 0], 9)
+    stops = (np.arange(9) * 10 * MILLISECOND + BEGIN)[:, None] - np.array([0, 50_000, 50_000])
+    stops[:, 1] += uneven
+    offset = align_clocks(together(stops), ["one", "other", "other"]).offset
+    assert offset[1] == offset[2]

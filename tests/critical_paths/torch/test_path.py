@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from dask_efficiency import load_kineto, torch_critical_path
-from dask_efficiency.critical_paths.torch.path import GROUPS, NOBODY
+from dask_efficiency.critical_paths.torch.spent import GROUPS
+from dask_efficiency.critical_paths.torch.verdict import NOBODY
 from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
+from dask_efficiency.kineto.trace import Category
 from dask_efficiency.trace.errors import EmptyTraceError
+from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, Plan, Recording, job
 from tests.critical_paths.torch.samples import ALEX, RECORDED, recorded
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
@@ -131,3 +134,38 @@ def test_a_verdict_says_what_takes_most() -> None:
     assert "'cudaMalloc' first" in recorded("simple_add").verdict
     assert "rank 7 kept the others waiting" in recorded("dlrm").verdict
     assert NOBODY in recorded("h100").seconds("name")
+
+
+def test_a_straggler_is_that_of_the_window() -> None:
+    """The first step waits 99 ms for rank 1, the second one 9 ms for rank 0."""
+    trace = job(
+        Plan((0, 0), ((MILLISECOND, 100 * MILLISECOND), (10 * MILLISECOND, MILLISECOND)), ((0, 0),) * 2).recordings()
+    )
+    said = torch_critical_path(trace, annotation="ProfilerStep", instance=1).verdict
+    assert "rank 0 kept the others waiting for 9 ms, 90 % of their time" in said
+
+
+def test_a_window_without_length_has_a_verdict() -> None:
+    recordings = Plan((0, 0), ((MILLISECOND, 2 * MILLISECOND),), ((0, 0),)).recordings()
+    for recording in recordings:
+        recording.add(Category.ANNOTATION, "now", BEGIN, BEGIN)
+    path = torch_critical_path(job(recordings), annotation="now")
+    assert (path.window_seconds, path.verdict) == (0.0, "Nothing took any time")
+
+
+def test_a_rank_without_events_does_not_widen_the_window() -> None:
+    recordings = Plan((0, 0), ((MILLISECOND, 2 * MILLISECOND),), ((0, 0),)).recordings()
+    path = torch_critical_path(job([*recordings, Recording(2)]))
+    assert path.window_seconds == pytest.approx(0.00201)
+
+
+def test_an_edge_that_is_there_is_not_added_again() -> None:
+    path = recorded("event_sync")
+    source, target = (int(column[5]) for column in (path.graph.edges.source, path.graph.edges.target))
+    said = rf"from node {source} to node {target}"
+    with pytest.raises(ValueError, match=said):
+        path.with_edges(add=[(source, target, 1.0)])
+    again = path.with_edges(add=[(source, target, 1.0)], remove=[5])
+    with pytest.raises(ValueError, match=said):
+        path.with_edges(add=[(source, target, 1.0), (source, target, 2.0)], remove=[5])
+    assert again.longest_path_seconds > path.longest_path_seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths, unfinished_lengths
+from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
 from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import GPU_WORK, RankTrace
+from dask_efficiency.kineto.trace import GPU_WORK
 from tests.critical_paths.torch.programs import Program, call, rank_of, work
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
@@ -43,10 +42,6 @@ def test_what_is_asked_for_counts_before_what_begins_at_the_same_time() -> None:
     assert rows(queue_lengths(rank_of(begins_at_once)), 7) == [(0, 1), (0, 0)]
 
 
-def test_what_runs_is_not_finished() -> None:
-    assert rows(unfinished_lengths(rank_of(EVENTS)), 7) == [(0, 1), (3, 2), (9, 1), (12, 0)]
-
-
 def test_a_trace_without_work_has_no_queues() -> None:
     assert len(queue_lengths(rank_of([call("cudaLaunchKernel", 0, 2, 1)]))) == 0
 
@@ -71,19 +66,18 @@ def test_recorded_queues_are_those_that_hta_finds(file: str, expected: dict[int,
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
-@pytest.mark.parametrize(("series", "until"), [(queue_lengths, "start"), (unfinished_lengths, "stop")])
-def test_the_series_are_a_count_by_hand(series: Callable[[RankTrace], QueueLengths], until: str, seed: int) -> None:
+def test_the_series_are_a_count_by_hand(seed: int) -> None:
     program = Program(seed)
     program.train(1)
     trace = rank_of(program.events)
-    events, lengths = trace.events, series(trace)
+    events, lengths = trace.events, queue_lengths(trace)
     assert (lengths.length >= 0).all()
     works = [row for row in range(len(events)) if events.category[row] in GPU_WORK]
     assert Counter(lengths.stream.tolist()) == Counter(int(events.stream[row]) for row in works for _ in range(2))
     for at, stream, length in list(zip(lengths.at.tolist(), lengths.stream.tolist(), lengths.length, strict=True))[::7]:
         mine = [row for row in works if events.stream[row] == stream]
         asked = sum(events.start[events.call[row]] <= at for row in mine)
-        gone = sum(getattr(events, until)[row] <= at for row in mine)
+        begun = sum(events.start[row] <= at for row in mine)
         last = lengths.length[(lengths.stream == stream) & (lengths.at == at)][-1]
-        assert last == asked - gone
+        assert last == asked - begun
         assert length >= last

@@ -38,10 +38,10 @@ def test_the_rank_that_computes_longest_is_the_straggler_of_its_step(plan: Plan)
     assert set(ranks.stragglers.cause.tolist()) == {Cause.COMPUTE}
     assert ranks.stragglers.step.tolist() == list(range(len(arrivals)))
     waits = (arrivals.max(axis=1)[:, None] - arrivals).sum(axis=1)
-    # Differences of clocks of up to a microsecond are not seen.
-    assert np.abs(ranks.late.waits - waits).max() <= 1000 * len(plan.offsets)
+    # That a clock is off by up to a microsecond is not seen, and two may be off to either side.
+    assert np.abs(ranks.late.waits - waits).max() <= 2000 * len(plan.offsets)
     second = np.sort(arrivals, axis=1)[:, -2]
-    assert np.abs(ranks.stragglers.behind - (arrivals.max(axis=1) - second)).max() <= 1000
+    assert np.abs(ranks.stragglers.behind - (arrivals.max(axis=1) - second)).max() <= 2000
 
 
 def late_by(cause: Cause, *, late: int = 2) -> list[Recording]:

@@ -171,6 +171,13 @@ def test_the_kernels_of_a_cuda_graph_wait_for_each_other_on_any_stream() -> None
     ]
 
 
+def test_patterns_of_data_loading_are_beside_those_of_torchs_loaders() -> None:
+    loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
+    trace = rank_of([loading, on_cpu("read_file", 20, 30), on_cpu("aten::mm", 30, 40)])
+    graph = build_graph(trace, find_region(trace), data_loading=("read_",))
+    assert [row[0] for row in rows_of(graph)] == ["data-loading", "data-loading", "compute-cpu"]
+
+
 def test_memory_management_is_not_computing_and_data_loading_is_data_loading() -> None:
     loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
     inside = [on_cpu("aten::stack", 5, 15), call("cudaHostAlloc", 6, 8, 1)]
