@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,7 +108,10 @@ class TorchPathValues:
             If there is no such rank, annotation or instance.
         EmptyTraceError
             If nothing that takes time is in what was asked for.
+        ValueError
+            If an instance is asked for without an annotation, or a pattern is no regular expression.
         """
+        _check(question)
         ranks = trace.ranks if question.rank is None else (trace.rank(question.rank),)
         graphs = []
         for rank in ranks:
@@ -478,6 +482,17 @@ class TorchPathValues:
             If networkx is not installed.
         """
         return to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def _check(question: TorchQuestion) -> None:
+    """Refuse what would otherwise be ignored, or end in a traceback far from here."""
+    if question.instance is not None and not question.annotation:
+        raise ValueError(f"instance is {question.instance}, but no annotation is named of which that would be one")
+    for pattern in question.data_loading:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"data_loading has {pattern!r}, which is no regular expression: {error}") from error
 
 
 def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:

@@ -59,6 +59,16 @@ def test_an_annotation_that_is_not_there_is_refused() -> None:
         torch_critical_path(recorded("simple_add").trace, annotation=ALEX, instance=99)
 
 
+def test_an_instance_of_no_annotation_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^instance is 3, but no annotation is named"):
+        torch_critical_path(recorded("h100").trace, instance=3)
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^data_loading has '\[', which is no regular expression"):
+        torch_critical_path(recorded("h100").trace, data_loading="[")
+
+
 def test_a_window_without_anything_is_refused() -> None:
     trace = load_kineto(RECORDED["event_sync"])
     rank = trace.ranks[0]
