@@ -21,6 +21,7 @@ from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.meanwhile import gpu_seconds_during, has_waits
 from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
 from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
@@ -28,7 +29,7 @@ from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
 from dask_efficiency.critical_paths.torch.stalls import stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Straggler, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, NOBODY, REASONS, Begins, Straggler, verdict
 from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -331,12 +332,27 @@ class TorchPathValues:
             names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
             has_gpu=self.has_gpu,
             straggler=self._straggler(),
+            begins=self._begins(),
+            of_ranks=len(self.graphs),
+            gpu_meanwhile=self.gpu_seconds_during(Kind.COMPUTE_CPU) if self.has_gpu else None,
+            has_waits=any(has_waits(graph.trace) for graph in self.graphs),
         )
+
+    def gpu_seconds_during(self, kind: Kind) -> float:
+        """For how much of the path's time of a kind the GPUs of the rank that it was on had work that ran."""
+        return gpu_seconds_during(kind, self.stretches, self.graphs, self._positions, self.offset)
 
     @property
     def has_gpu(self) -> bool:
         """Whether any rank of the path has work on a GPU."""
         return any(bool(np.isin(graph.trace.events.category, GPU_WORK).any()) for graph in self.graphs)
+
+    def _begins(self) -> Begins | None:
+        stretches = self.stretches
+        if len(self.graphs) < 2 or stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
+            return None
+        seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
+        return Begins(self.trace.ranks[int(stretches.rank[0])].rank, seconds)
 
     def _straggler(self) -> Straggler | None:
         late, waits = self.job.late, self.job.waits

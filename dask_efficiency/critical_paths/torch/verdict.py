@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.torch.lateness import Cause
 
+#: What a sentence calls the largest cause of most programs.
+ON_CPU = "on the CPU, which did not wait for the GPU"
+IN_COLLECTIVES = "in collectives"
+
 #: By what a sentence calls it: the kinds that one measure helps against, and that measure. ``{}`` is the name that
 #: takes most of it.
 CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
-    "on the CPU, which did not wait for the GPU": (
+    ON_CPU: (
         (Kind.COMPUTE_CPU,),
         "fewer and larger operators, CUDA graphs or torch.compile{}",
     ),
@@ -21,7 +25,7 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
         "memory that is taken once and kept, by torch's allocator or before the loop{}",
     ),
     "computing on the GPU": ((Kind.GPU_COMPUTE,), "faster kernels{}"),
-    "in collectives": ((Kind.GPU_COMMUNICATION,), "less to exchange, or computing meanwhile{}"),
+    IN_COLLECTIVES: ((Kind.GPU_COMMUNICATION,), "less to exchange, or computing meanwhile{}"),
     "between kernels, with the GPU idle": (
         (Kind.KERNEL_LAUNCH, Kind.KERNEL_GAP),
         "CUDA graphs, torch.compile, or larger kernels{}",
@@ -45,6 +49,9 @@ REASONS = {
 #: The same of a trace without work on a GPU.
 ON_CPU_ONLY = "on the CPU", "faster operators{}"
 
+#: Of one rank alone it is not known how much of a collective was waiting for others.
+ALONE = "less to exchange, computing meanwhile, or ranks that come together, which a path over all ranks tells apart"
+
 _COMPILED = ": CUDA graphs or torch.compile"
 
 #: From this share of the window on, a name is worth to be said, and what is between operators is.
@@ -53,11 +60,17 @@ WORTH_NAMING, BETWEEN = 0.05, 0.5
 #: From this share of all ranks' time on, waiting for one rank is said.
 WORTH_SAYING = 0.02
 
+#: A GPU that works for a smaller share was idle nearly all the time.
+HARDLY_WORKED = 0.01
+
 #: A single call that takes most of a window, and asks for no work.
 _SETS_UP = re.compile(r"(cuda|hip|cu(?=[A-Z]))(?!.*(Launch|Memcpy|Memset|Malloc|Free|Synchronize))")
 
 #: A longer name is cut.
 MAX_NAME = 60
+
+#: A single call in which a CPU asks for work, of which there are many.
+_ASKS = re.compile("Launch")
 
 #: Stands for no event.
 NOBODY = "-"
@@ -75,6 +88,15 @@ class Straggler:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """The rank with which a path over several begins, where the window began before it."""
+
+    rank: int
+    #: From the start of the window, which nothing on the path explains.
+    seconds: float
+
+
 def verdict(
     *,
     window: float,
@@ -82,6 +104,10 @@ def verdict(
     names: Mapping[str, Mapping[str, float]],
     has_gpu: bool = True,
     straggler: Straggler | None = None,
+    begins: Begins | None = None,
+    of_ranks: int = 1,
+    gpu_meanwhile: float | None = None,
+    has_waits: bool = True,
 ) -> str:
     """What a window was spent on, and what would help most.
 
@@ -97,6 +123,14 @@ def verdict(
         Whether the trace has any work on a GPU.
     straggler
         The rank that the others waited for, where there are several.
+    begins
+        The rank with which the path begins, if that is later than the window.
+    of_ranks
+        How many ranks the path runs over.
+    gpu_meanwhile
+        Seconds of ``compute-cpu`` in which the GPU had work that ran; None if nothing is to be said of that.
+    has_waits
+        Whether the trace has any call that waits for the GPU.
 
     Returns
     -------
@@ -108,23 +142,69 @@ def verdict(
     spent = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, (members, _) in CAUSES.items()}
     cause, seconds = max(spent.items(), key=lambda item: item[1])
     took = f"The window is {_length(window)}"
-    if kinds.get(Kind.UNATTRIBUTED, 0.0) >= seconds:
-        unknown = _share(kinds[Kind.UNATTRIBUTED], window)
-        return f"{took}, {unknown} of it cannot be explained from what was recorded"
-    said, advice = cause, CAUSES[cause][1]
-    if not has_gpu and CAUSES[cause][0][0] is Kind.COMPUTE_CPU:
-        said, advice = ON_CPU_ONLY
-    longest, between = _longest(names.get(cause, {}), window), names.get(cause, {}).get(NOBODY, 0.0)
-    call = next((name for name, most in names.get(cause, {}).items() if most > BETWEEN * window), "")
-    if _SETS_UP.match(call):
-        advice = "to look at a later step, as the first calls of a process set the GPU up{}"
-    elif between > BETWEEN * window:
-        advice = f"less Python, as {_share(between, window)} of the window is between operators{_COMPILED * has_gpu}"
     late = ""
     if straggler is not None and straggler.share >= WORTH_SAYING:
         waited = f"{_length(straggler.seconds)}, {_share(straggler.share, 1.0)} of their time"
         late = f", and rank {straggler.rank} kept the others waiting for {waited} ({straggler.reason})"
-    return f"{took}, {_share(seconds, window)} of it {said}{late}: what helps most is {advice.format(longest)}"
+    named = names.get(cause, {})
+    unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
+    hides = _not_explained(unknown, begins, window)
+    if begins is not None and begins.seconds > max(WORTH_NAMING * window, *named.values(), 0.0):
+        # A late start is one thing; what a thread does is the sum of many.
+        first = f"why rank {begins.rank}, or its profiler, began {_length(begins.seconds)} after the first rank"
+        spent_on = f", {_share(seconds, window)} of it {cause}" if seconds >= WORTH_NAMING * window else ""
+        return f"{took}{spent_on}{hides}{late}: what to look at first is {first}"
+    if unknown >= seconds:
+        return f"{took}{hides}{late}"
+    said, advice = cause, CAUSES[cause][1]
+    if cause == ON_CPU and not has_gpu:
+        said, advice = ON_CPU_ONLY
+    elif cause == ON_CPU and gpu_meanwhile is not None:
+        works = gpu_meanwhile / seconds
+        if not has_waits and works > WORTH_NAMING:
+            said = "on the CPU as far as is known, as no call that waits for the GPU was recorded"
+            worked = f"the GPU worked for {_share(works, 1.0)} of that time"
+            return f"{took}, {_share(seconds, window)} of it {said}{hides}{late}: {worked}, so what helps is not known"
+        said += f" ({_meanwhile(works)})"
+        if works > BETWEEN:
+            advice = "a faster CPU and a faster GPU together: fewer and larger operators, and faster kernels{}"
+    if cause == IN_COLLECTIVES and of_ranks == 1:
+        advice = ALONE
+    return (
+        f"{took}, {_share(seconds, window)} of it {said}{hides}{late}: {_helps(cause, advice, named, window, has_gpu)}"
+    )
+
+
+def _helps(cause: str, advice: str, named: Mapping[str, float], window: float, has_gpu: bool) -> str:
+    """The end of the sentence; where one name takes most of a window on the CPU, it is about that."""
+    between, longest = named.get(NOBODY, 0.0), _longest(named, window)
+    name = next((name for name, most in named.items() if most > BETWEEN * window and name != NOBODY), "")
+    if _SETS_UP.match(name):
+        advice = "to look at a later step, as the first calls of a process set the GPU up{}"
+    elif between > BETWEEN * window:
+        advice = f"less Python, as {_share(between, window)} of the window is between operators{_COMPILED * has_gpu}"
+        longest = ""
+    elif cause == ON_CPU and name and not _ASKS.search(name):
+        advice, longest = f"less time in {_cut(name)!r} ({_share(named[name], window)} of the window)", ""
+    return f"what helps most is {advice.replace('{}', longest)}"
+
+
+def _not_explained(unknown: float, begins: Begins | None, window: float) -> str:
+    """How much of the window is not explained, as a part of the sentence; nothing of little."""
+    before = begins.seconds if begins is not None else 0.0
+    said = ""
+    if begins is not None and before >= WORTH_NAMING * window:
+        said = f", {_share(before, window)} before rank {begins.rank} began"
+    if unknown - before >= WORTH_NAMING * window:
+        said += f", {_share(unknown - before, window)} of it cannot be explained from what was recorded"
+    return said
+
+
+def _meanwhile(works: float) -> str:
+    if works < HARDLY_WORKED:
+        return "the GPU was idle for nearly all of that time"
+    said, share = ("worked", works) if works > BETWEEN else ("was idle", 1 - works)
+    return f"the GPU {said} for {_share(share, 1.0)} of that time"
 
 
 def _longest(names: Mapping[str, float], window: float) -> str:

@@ -141,3 +141,14 @@ def test_a_verdict_says_what_takes_most() -> None:
     assert "'cudaMalloc' first" in recorded("simple_add").verdict
     assert "rank 7 kept the others waiting" in recorded("dlrm").verdict
     assert NOBODY in recorded("h100").seconds("name")
+
+
+def test_a_verdict_says_what_is_not_known_of_a_late_rank() -> None:
+    said = recorded("dlrm").verdict
+    assert "36 % before rank 7 began" in said
+    assert "what to look at first is why rank 7, or its profiler, began 7.51 ms after the first rank" in said
+
+
+def test_a_verdict_says_what_the_gpu_did_meanwhile() -> None:
+    assert "(the GPU was idle for 94 % of that time)" in recorded("h100").verdict
+    assert "GPU" not in recorded("cpu_only").verdict
