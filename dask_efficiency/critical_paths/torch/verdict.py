@@ -72,6 +72,9 @@ MAX_NAME = 60
 #: A single call in which a CPU asks for work, of which there are many.
 _ASKS = re.compile("Launch")
 
+#: What rounds to a second, and to a hundred of anything, in three figures.
+MIN_SECOND, MIN_WHOLE = 0.9995, 99.95
+
 #: Stands for no event.
 NOBODY = "-"
 
@@ -141,17 +144,17 @@ def verdict(
         return "Nothing took any time"
     spent = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, (members, _) in CAUSES.items()}
     cause, seconds = max(spent.items(), key=lambda item: item[1])
-    took = f"The window is {_length(window)}"
+    took = f"The window is {in_figures(window)}"
     late = ""
     if straggler is not None and straggler.share >= WORTH_SAYING:
-        waited = f"{_length(straggler.seconds)}, {_share(straggler.share, 1.0)} of their time"
+        waited = f"{in_figures(straggler.seconds)}, {_share(straggler.share, 1.0)} of their time"
         late = f", and rank {straggler.rank} kept the others waiting for {waited} ({straggler.reason})"
     named = names.get(cause, {})
     unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
     hides = _not_explained(unknown, begins, window)
     if begins is not None and begins.seconds > max(WORTH_NAMING * window, *named.values(), 0.0):
         # A late start is one thing; what a thread does is the sum of many.
-        first = f"why rank {begins.rank}, or its profiler, began {_length(begins.seconds)} after the first rank"
+        first = f"why rank {begins.rank}, or its profiler, began {in_figures(begins.seconds)} after the first rank"
         spent_on = f", {_share(seconds, window)} of it {cause}" if seconds >= WORTH_NAMING * window else ""
         return f"{took}{spent_on}{hides}{late}: what to look at first is {first}"
     if unknown >= seconds:
@@ -221,5 +224,7 @@ def _share(seconds: float, window: float) -> str:
     return f"{100 * seconds / window:.0f} %"
 
 
-def _length(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+def in_figures(seconds: float) -> str:
+    """A duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
+    value, unit = (seconds, "s") if seconds >= MIN_SECOND else (1e3 * seconds, "ms")
+    return f"{value:.0f} {unit}" if value >= MIN_WHOLE else f"{value:.3g} {unit}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, Begins, Straggler, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, Begins, Straggler, in_figures, verdict
 
 GRAPHS = "CUDA graphs or torch.compile"
 
@@ -137,3 +137,18 @@ def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
         for names in ({"-": 0.9}, {"aten::mm": 0.9}, {}):
             found = verdict(window=1.0, kinds={kind: 0.9}, names=dict.fromkeys(CAUSES, names), has_gpu=False)
             assert not re.search("GPU|CUDA", found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.009571, "9.57 ms"),
+        (0.09999, "100 ms"),
+        (0.9998, "1 s"),
+        (43.42, "43.4 s"),
+        (4321.0, "4321 s"),
+        (3e-7, "0.0003 ms"),
+    ],
+)
+def test_durations_have_figures_enough_to_compare_them(seconds: float, said: str) -> None:
+    assert in_figures(seconds) == said
