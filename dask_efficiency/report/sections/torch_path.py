@@ -23,7 +23,7 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.kernel_name import kernel_name
-from dask_efficiency.report.path_kinds import TORCH_MEANINGS
+from dask_efficiency.report.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
 from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section
 from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.report.torch_path_data import to_dict
@@ -109,13 +109,14 @@ def changed(path: TorchPathValues) -> Section:
 def kinds(path: TorchPathValues) -> Section:
     """The window along time, and by kind, the largest first."""
     seconds, stretches = path.seconds("kind"), path.stretches
+    meanings = TORCH_MEANINGS if path.has_gpu else TORCH_CPU_MEANINGS
     worth = sum(value >= HARDLY * path.window_seconds for value in seconds.values())
     shown = top(seconds, max(worth, 1))
-    labels = {name: kind_label(name, TORCH_MEANINGS) for name in shown}
+    labels = {name: kind_label(name, meanings) for name in shown}
     drawn = []
     if len(stretches):
         window = int(stretches.start[0]), int(stretches.stop[-1])
-        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, TORCH_MEANINGS)]
+        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, meanings)]
     table = replace(seconds_table("kind", shown, labels), hint_head="what it is")
     return section("What the window was spent on", *drawn, table)
 
