@@ -171,6 +171,13 @@ def verdict(
         said += f" ({_meanwhile(works)})"
         if works > BETWEEN:
             advice = "a faster CPU and a faster GPU together: fewer and larger operators, and faster kernels{}"
+            # A faster CPU saves little where the GPU is busy: what else takes more than the rest comes first.
+            other, more = max(
+                ((name, most) for name, most in spent.items() if name != ON_CPU), key=lambda item: item[1]
+            )
+            if more > max(seconds - gpu_meanwhile, WORTH_NAMING * window):
+                cause, said = other, f"{said}, {_share(more, window)} {other}"
+                advice, named = CAUSES[other][1], names.get(other, {})
     if cause == IN_COLLECTIVES and of_ranks == 1:
         advice = ALONE
     return (

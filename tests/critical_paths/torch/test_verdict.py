@@ -152,3 +152,10 @@ def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
 )
 def test_durations_have_figures_enough_to_compare_them(seconds: float, said: str) -> None:
     assert in_figures(seconds) == said
+
+
+def test_another_cause_comes_first_where_the_gpu_worked_while_the_cpu_took_the_time() -> None:
+    kinds = {"compute-cpu": 0.7, "data-loading": 0.3}
+    found = verdict(window=1.0, kinds=kinds, names={}, gpu_meanwhile=0.6)
+    assert "(the GPU worked for 86 % of that time), 30 % loading data: what helps most is more workers of" in found
+    assert "a faster CPU and a faster GPU" in verdict(window=1.0, kinds=kinds, names={}, gpu_meanwhile=0.37)
