@@ -39,7 +39,8 @@ def speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[
             name = ""
         if not name:
             what = (parameter.metavar or "NAME=FACTOR").partition("=")[0].lower()
-            raise click.BadParameter(f"{value!r} is not a {what} and a factor such as 'read-parquet=2.0'")
+            example = "gemm" if what == "name" else "read-parquet"
+            raise click.BadParameter(f"{value!r} is not a {what} and a factor such as '{example}=2.0'")
     return found
 
 

@@ -75,7 +75,9 @@ class Pieces:
         elif character == "{":
             yield from self._members()
             if not self._found:
-                raise self._error(f"there is no {self.key} in it")
+                # All of it was read, so that it does not end early.
+                where = self._before + self._at
+                raise KinetoFileError(f"{self.path}: there is no {self.key} in it, at character {where}")
         else:
             raise self._error("no JSON" if character else "the file is empty")
         if self._next():

@@ -79,6 +79,12 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
 }
 
 
+#: The same where the trace has no work on a GPU.
+TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
+    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python",
+}
+
+
 def colour_of(kind: str) -> str:
     """The colour of a kind."""
     return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)

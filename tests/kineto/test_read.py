@@ -323,3 +323,8 @@ def test_a_file_is_never_in_memory_as_a_whole() -> None:
     columns = sum(column.nbytes for column in trace.events.columns().values())
     assert len(trace.events) == 10_000
     assert peak - 3 * columns < len(text) / 2
+
+
+def test_a_whole_file_without_events_is_not_said_to_end_early() -> None:
+    with pytest.raises(KinetoFileError, match=r"^rank\.json: there is no traceEvents in it, at character"):
+        read('{"nodes": []}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_f
 from dask_efficiency.critical_paths.torch.graph import TorchGraph
 from dask_efficiency.critical_paths.torch.longest import longest_path
 from dask_efficiency.critical_paths.torch.many import tile_ranks
+from dask_efficiency.critical_paths.torch.meanwhile import gpu_seconds_during, has_waits
 from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
 from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
 from dask_efficiency.critical_paths.torch.region import find_region
@@ -27,7 +29,7 @@ from dask_efficiency.critical_paths.torch.spent import seconds_by
 from dask_efficiency.critical_paths.torch.stalls import Stall, added_up, stalls
 from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, Straggler, straggler_within, verdict
+from dask_efficiency.critical_paths.torch.verdict import CAUSES, Begins, Straggler, straggler_within, verdict
 from dask_efficiency.kineto.trace import KinetoTrace
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.tables import Int32
@@ -95,7 +97,10 @@ class TorchPathValues:
             If there is no such rank, annotation or instance.
         EmptyTraceError
             If nothing that takes time is in what was asked for.
+        ValueError
+            If an instance is asked for without an annotation, or a pattern is no regular expression.
         """
+        _check(question)
         ranks = trace.ranks if question.rank is None else (trace.rank(question.rank),)
         graphs = []
         for rank in ranks:
@@ -286,12 +291,27 @@ class TorchPathValues:
             names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
             has_gpu=self.has_gpu,
             straggler=self._straggler,
+            begins=self._begins(),
+            of_ranks=len(self.graphs),
+            gpu_meanwhile=self.gpu_seconds_during(Kind.COMPUTE_CPU) if self.has_gpu else None,
+            has_waits=any(has_waits(graph.trace) for graph in self.graphs),
         )
+
+    def gpu_seconds_during(self, kind: Kind) -> float:
+        """For how much of the path's time of a kind the GPUs of the rank that it was on had work that ran."""
+        return gpu_seconds_during(kind, self.stretches, self.graphs, self._positions, self.offset)
 
     @property
     def has_gpu(self) -> bool:
         """Whether any rank of the path has work on a GPU."""
         return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
+
+    def _begins(self) -> Begins | None:
+        stretches = self.stretches
+        if len(self.graphs) < 2 or not len(stretches) or stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
+            return None
+        seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
+        return Begins(self.trace.ranks[int(stretches.rank[0])].rank, seconds)
 
     @property
     def _straggler(self) -> Straggler | None:
@@ -432,6 +452,17 @@ class TorchPathValues:
             If networkx is not installed.
         """
         return to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def _check(question: TorchQuestion) -> None:
+    """Refuse what would otherwise be ignored, or end in a traceback far from here."""
+    if question.instance is not None and not question.annotation:
+        raise ValueError(f"instance is {question.instance}, but no annotation is named of which that would be one")
+    for pattern in question.data_loading:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"data_loading has {pattern!r}, which is no regular expression: {error}") from error
 
 
 def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:

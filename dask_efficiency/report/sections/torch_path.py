@@ -13,7 +13,7 @@ from dask_efficiency.critical_paths.kinds import Kind
 from dask_efficiency.critical_paths.torch.lateness import Cause
 from dask_efficiency.critical_paths.torch.path import TorchPathValues
 from dask_efficiency.critical_paths.torch.speeds import WITHOUT
-from dask_efficiency.critical_paths.torch.verdict import NOBODY
+from dask_efficiency.critical_paths.torch.verdict import NOBODY, in_figures
 from dask_efficiency.report.figures import (
     format_count,
     format_seconds,
@@ -23,7 +23,7 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.kernel_name import kernel_name
-from dask_efficiency.report.path_kinds import TORCH_MEANINGS
+from dask_efficiency.report.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
 from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section
 from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.report.torch_path_data import to_dict
@@ -70,7 +70,7 @@ def context(path: TorchPathValues) -> str:
         instance = path.question.instance
         said = f"{instance[0]} to {instance[1]}" if isinstance(instance, tuple) else str(instance)
         parts.append(f"instance {said}")
-    return f"{', '.join(parts)}; window: {format_seconds(path.window_seconds)}"
+    return f"{', '.join(parts)}; window: {in_figures(path.window_seconds)}"
 
 
 def document(path: TorchPathValues) -> Document:
@@ -80,11 +80,11 @@ def document(path: TorchPathValues) -> Document:
 
 def page(path: TorchPathValues) -> Document:
     """The same for a page of its own, with its figures; where the graph is small, also what would help."""
-    stats = [("window", format_seconds(path.window_seconds))]
-    stats.append(("longest path", format_seconds(path.longest_path_seconds)))
+    stats = [("window", in_figures(path.window_seconds))]
+    stats.append(("longest path", in_figures(path.longest_path_seconds)))
     waited = int(path.job.waits.suffered.sum()) / 1e9
     if waited:
-        stats.append(("ranks waited for one another", format_seconds(waited)))
+        stats.append(("ranks waited for one another", in_figures(waited)))
     said = tuple(part for part in (*sections(path), quick_improvements(path)) if part.blocks)
     return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
 
@@ -109,13 +109,14 @@ def changed(path: TorchPathValues) -> Section:
 def kinds(path: TorchPathValues) -> Section:
     """The window along time, and by kind, the largest first."""
     seconds, stretches = path.seconds("kind"), path.stretches
+    meanings = TORCH_MEANINGS if path.has_gpu else TORCH_CPU_MEANINGS
     worth = sum(value >= HARDLY * path.window_seconds for value in seconds.values())
     shown = top(seconds, max(worth, 1))
-    labels = {name: kind_label(name, TORCH_MEANINGS) for name in shown}
+    labels = {name: kind_label(name, meanings) for name in shown}
     drawn = []
     if len(stretches):
         window = int(stretches.start[0]), int(stretches.stop[-1])
-        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, TORCH_MEANINGS)]
+        drawn = [along(stretches.kind, stretches.start, stretches.stop, window, meanings)]
     table = replace(seconds_table("kind", shown, labels), hint_head="what it is")
     return section("What the window was spent on", *drawn, table)
 
@@ -150,17 +151,24 @@ def by_rank(path: TorchPathValues) -> Section:
     """The window by the rank that the path was on."""
     if len(path.graphs) < 2:
         return Section("")
-    seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in path.seconds("rank").items()}
+    # What is before the first rank on the path began was not spent on that rank.
+    unknown = path.seconds_of([Kind.UNATTRIBUTED], "rank")
+    found = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
+    seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in found.items()}
+    seconds[UNKNOWN] = sum(unknown.values())
+    seconds = {name: value for name, value in sorted(seconds.items(), key=lambda item: -item[1]) if round(1e9 * value)}
     return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
 
 
 def longest(path: TorchPathValues) -> Section:
     """The longest path, and what bounds it."""
     length, window = path.longest_path_seconds, _window_of_chosen(path)
-    of_rank = f" of rank {path.rank}" if len(path.graphs) > 1 else ""
+    of_rank, its = (
+        (f" of rank {path.rank}", f"its {in_figures(window)}") if len(path.graphs) > 1 else ("", "the window")
+    )
     said = (
         f"The longest path{of_rank} through what its events had to wait for, as HTA defines it, takes "
-        f"{format_seconds(length)}, {format_share(length / window) if window else '0 %'} of the window."
+        f"{in_figures(length)}, {format_share(length / window) if window else '0 %'} of {its}."
     )
     shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
     table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
@@ -234,7 +242,7 @@ def waits(path: TorchPathValues) -> Section:
     heads = ("rank", f"made wait, {scale.unit}", f"waited, {scale.unit}", "came last")
     said = (
         f"In {format_count(len(path.job.collectives), 'collective')} the ranks waited "
-        f"{format_seconds(int(found.suffered.sum()) / 1e9)} for one another, in sum."
+        f"{in_figures(int(found.suffered.sum()) / 1e9)} for one another, in sum."
     )
     more = f"{len(found) - len(order)} more ranks made the others wait less." if len(order) < len(found) else ""
     bars = tuple(Share(float(found.caused[row]) / largest if largest else 0.0) for row in order.tolist())
@@ -301,7 +309,7 @@ def _notes(path: TorchPathValues) -> Iterator[str]:
 def what_if(before: TorchPathValues, after: TorchPathValues) -> tuple[Section, ...]:
     """What changes would do."""
     was, now = before.window_seconds, after.window_seconds
-    said = f"{sentence(after.changes[-1])}: {format_seconds(now)} instead of {format_seconds(was)}"
+    said = f"{sentence(after.changes[-1])}: {in_figures(now)} instead of {in_figures(was)}"
     change = now / was - 1 if was else 0.0
     than = "shorter" if change < 0 else "longer"
     said += f", {format_share(abs(change))} {than}." if abs(change) > HARDLY else ", no shorter."

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+#: Room for the mark of a label that has a colour.
+MARK = "  "
+
 
 @dataclass(frozen=True, slots=True)
 class _Coloured:
@@ -132,7 +135,7 @@ def _blocks(section: Section, width: int, coloured: bool) -> Iterator[Renderable
             case Aside(text):
                 yield Text(text, style="dim")
             case Table():
-                yield _table(with_bars(block, "█"), width)
+                yield _table(with_bars(block, "█", width - len(MARK)), width)
             case Losses():
                 yield from _losses(block, width, coloured)
 
@@ -164,7 +167,7 @@ def _table(table: Table, width: int, *, coloured: bool = False) -> RichTable:
     # rules under the head and between sections, one space between columns and one of padding
     ruled = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
     drawn = RichTable(box=ruled, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    mark = "  " if coloured else ""
+    mark = MARK if coloured else ""
     texts = [(mark + written_out(row[0]), *map(str, row[1:])) for row in table.rows]
     widths = column_widths((table.heads, *texts), table.words, width, cell_len)
     for column, (head, size) in enumerate(zip(table.heads, widths, strict=True)):

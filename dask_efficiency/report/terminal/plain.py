@@ -122,18 +122,26 @@ def placed(losses: Losses, width: int) -> tuple[Table, bool]:
     return replace(table, heads=(*table.heads, "what to do"), rows=rows, words=(0, len(table.heads))), False
 
 
-def with_bars(table: Table, character: str) -> Table:
-    """The table with its plain bars as a last column of characters; other drawings no text can show."""
+def with_bars(table: Table, character: str, width: int, measure: Callable[[str], int] = len) -> Table:
+    """The table with its plain bars as a last column of characters; other drawings no text can show.
+
+    All bars are shorter where there is less room: one that was cut would look like another.
+    """
     bars = [drawing.share for drawing in table.drawings if isinstance(drawing, Share)]
     if not bars:
         return table
-    drawn = (character * math.ceil(BAR_LENGTH * share) for share in bars)
+    rest = sum(
+        max(measure(written_out(row[column])) + 2 for row in (table.heads, *table.rows))
+        for column in range(len(table.heads))
+    )
+    longest = min(BAR_LENGTH, max(SHORTEST_WORD, width - rest))
+    drawn = (character * math.ceil(longest * share) for share in bars)
     rows = tuple((*row, bar) for row, bar in zip(table.rows, drawn, strict=True))
     return replace(table, heads=(*table.heads, ""), rows=rows, words=(*table.words, len(table.heads)))
 
 
 def _ruled(table: Table, width: int) -> list[str]:
-    lines = _table(with_bars(table, "#"), width)
+    lines = _table(with_bars(table, "#", width), width)
     for position in sorted(table.sums, reverse=True):
         lines.insert(position + 1, "-" * len(lines[0]))
     return lines

@@ -62,6 +62,16 @@ def test_an_annotation_that_is_not_there_is_refused() -> None:
         torch_critical_path(recorded("simple_add").trace, annotation=ALEX, instance=99)
 
 
+def test_an_instance_of_no_annotation_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^instance is 3, but no annotation is named"):
+        torch_critical_path(recorded("h100").trace, instance=3)
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^data_loading has '\[', which is no regular expression"):
+        torch_critical_path(recorded("h100").trace, data_loading="[")
+
+
 def test_a_window_without_anything_is_refused() -> None:
     trace = load_kineto(RECORDED["event_sync"])
     rank = trace.ranks[0]
@@ -169,3 +179,14 @@ def test_an_edge_that_is_there_is_not_added_again() -> None:
     with pytest.raises(ValueError, match=said):
         path.with_edges(add=[(source, target, 1.0), (source, target, 2.0)], remove=[5])
     assert again.longest_path_seconds > path.longest_path_seconds
+
+
+def test_a_verdict_says_what_is_not_known_of_a_late_rank() -> None:
+    said = recorded("dlrm").verdict
+    assert "36 % before rank 7 began" in said
+    assert "what to look at first is why rank 7, or its profiler, began 7.51 ms after the first rank" in said
+
+
+def test_a_verdict_says_what_the_gpu_did_meanwhile() -> None:
+    assert "(the GPU was idle for 94 % of that time)" in recorded("h100").verdict
+    assert "GPU" not in recorded("cpu_only").verdict

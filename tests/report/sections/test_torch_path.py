@@ -9,6 +9,7 @@ import pytest
 
 from dask_efficiency import TorchCriticalPath
 from dask_efficiency.report.figures import format_seconds
+from dask_efficiency.report.html.render import fragment
 from dask_efficiency.report.sections import torch_path as sections
 from dask_efficiency.report.sections.document import Along
 from dask_efficiency.report.terminal.plain import plain
@@ -144,3 +145,23 @@ def test_nothing_is_broken_by_an_empty_walk() -> None:
     path = recorded("event_sync")
     empty = replace(path, stretches=path.stretches.take(np.zeros(0, np.int64)))
     assert "Nothing took any time" in plain(sections.document(empty))
+
+
+def test_time_before_a_rank_began_is_not_spent_on_that_rank() -> None:
+    rows = {row[0]: row[1] for row in sections.by_rank(recorded("dlrm")).rows}
+    assert rows == {"rank 7": "5.99", "rank 4": "7.36", "(unattributed)": "7.51"}
+
+
+def test_the_longest_path_is_compared_with_the_window_of_its_rank() -> None:
+    (said, *_) = sections.longest(recorded("dlrm")).lines
+    assert said.endswith("takes 9.57 ms, 53 % of its 18 ms.")
+    (said, *_) = sections.longest(recorded("h100")).lines
+    assert said.endswith("% of the window.")
+
+
+def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
+    path = recorded("cpu_only")
+    said = fragment(sections.document(path))
+    assert "a thread of the program runs operators or Python" in said
+    assert "GPU" not in said
+    assert "GPU" not in plain(sections.document(path))

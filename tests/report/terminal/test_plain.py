@@ -1,5 +1,6 @@
 import builtins
 import io
+import math
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -13,9 +14,10 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.sections.document import Document, Share, Table, section
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.terminal import coloured
-from dask_efficiency.report.terminal.plain import plain, wrapped
+from dask_efficiency.report.terminal.plain import BAR_LENGTH, plain, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
 
 
@@ -34,7 +36,7 @@ class Screen(io.TextIOWrapper):
         return buffer.getvalue().decode(self.encoding)
 
 
-def rich_text(report: EfficiencyReport, width: int, colours: str | None = None) -> str:
+def rich_text(report: Any, width: int, colours: str | None = None) -> str:
     console = pytest.importorskip("rich.console")
     screen = Screen()
     console.Console(file=screen, width=width, color_system=colours, legacy_windows=False).print(report)
@@ -284,3 +286,16 @@ def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("width", range(40, 120, 3))
 def test_no_line_ends_within_a_word_with_a_hyphen(width: int) -> None:
     assert not any(line.endswith("-") for line in wrapped(by_hand().verdict, width))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("colours", [None, "truecolor"])
+def test_bars_are_shorter_on_a_narrow_screen_and_never_cut(width: int, colours: str | None) -> None:
+    name = "(between operators: Python, or nothing recorded)"
+    shares = (1.0, 0.5, 0.25)
+    table = Table(("name", "time"), tuple((name, "10.2") for _ in shares), drawings=tuple(map(Share, shares)))
+    with_table = Document("t", "c", "v", (section("s", table),))
+    said = plain(with_table, width) if colours is None else rich_text(coloured._Coloured(with_table), width, colours)
+    bars = [len(found) for found in re.findall("[#█]+", said)]
+    assert bars == [math.ceil(bars[0] * share) for share in shares]
+    assert bars[0] == (BAR_LENGTH if width == 120 else bars[0]) <= BAR_LENGTH
