@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.trace.batch import RUN
 from dask_efficiency.trace.part import since_start
-from dask_efficiency.trace.profiles import Profile
+from dask_efficiency.trace.profiles import Profile, cost_note
 from dask_efficiency.trace.recording import Recording
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 from dask_efficiency.trace.schema import (
@@ -123,7 +123,7 @@ def build(
         config=facts["config"],
         versions=facts["versions"],
         dropped=dict(dropped),
-        notes=(*facts["notes"], *late, *moved, *_not_profiled(facts.get("not_profiled", {}))),
+        notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
         profiles=profiles,
     )
     return trace if begin == facts["started"] else since_start(trace)

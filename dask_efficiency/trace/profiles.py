@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 #: Bytes of a profile, compressed: some 300,000 events. A larger one is left out and counted.
@@ -29,3 +30,11 @@ class Profile:
     started: int
     #: Kineto's JSON, compressed by gzip.
     content: bytes = field(repr=False)
+
+
+def cost_note(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """What a reader of figures must know of runs that were profiled, as a sentence; nothing where none was."""
+    if not profiles:
+        return ()
+    runs = "1 run of a task" if len(profiles) == 1 else f"{len(profiles)} runs of tasks"
+    return (f"{runs} took longer, as torch.profiler was asked for: the first in each process most, which sets it up",)

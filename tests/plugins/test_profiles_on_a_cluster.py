@@ -93,6 +93,7 @@ def test_so_many_tasks_of_each_prefix_are_profiled_on_each_worker(training):
     assert [count for (prefix, _), count in counts.items() if prefix == "train_step"] == [2, 2]
     assert sum(count for (prefix, _), count in counts.items() if prefix == "last") == 1
     assert not {prefix for prefix, _ in counts} & {"nothing", "trains_in_a_coroutine"}
+    assert any("took longer, as torch.profiler was asked for" in note for note in report.notes)
 
 
 def test_making_an_actor_is_a_task_and_what_it_does_is_not(training):

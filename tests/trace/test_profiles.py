@@ -120,6 +120,13 @@ def test_a_trace_says_what_was_not_profiled() -> None:
     assert traced(recorded()).profiles == ()
 
 
+def test_a_trace_says_that_profiles_cost_time() -> None:
+    (one, _) = traced(recorded(PROFILE)).notes
+    assert one.startswith("1 run of a task took longer, as torch.profiler was asked for")
+    (two, _) = traced(recorded(PROFILE, replace(PROFILE, run=6))).notes
+    assert two.startswith("2 runs of tasks took longer")
+
+
 def test_profiles_beyond_a_limit_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_ALL_PROFILES_BYTES", 2 * len(PROFILE.content))
     found = recorded(PROFILE)

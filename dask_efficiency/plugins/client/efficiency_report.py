@@ -35,6 +35,7 @@ from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.trace.build import build
 from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.profiles import cost_note
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -290,7 +291,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, online)),
             ]
         )
-        known = replace(report, trace=trace, notes=(*report.notes, *missing), **said)
+        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
         saved, missing = decorate(
             [Decoration("without_largest_seconds", "replay without the largest loss", lambda: saving(known))]
         )
