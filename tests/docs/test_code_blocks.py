@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,17 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, client: Client, tm
     monkeypatch.chdir(tmp_path)
     with dask.config.set({"dataframe.convert-string": False}):
         df = dask.datasets.timeseries(end="2000-01-03", seed=1)
+        if page.stem == "waiting":  # long enough to be sampled, however busy the machine is
+            df = df.map_partitions(slowly, meta=df._meta)
         namespace: dict[str, Any] = {"__name__": page.stem, "client": client, "df": df}
         for block in BLOCKS[page]:
             if block.language == "python":
                 run(block, page, namespace)
+
+
+def slowly(partition: Any) -> Any:
+    time.sleep(1)
+    return partition
 
 
 def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
