@@ -22,20 +22,18 @@ if TYPE_CHECKING:
         CriticalPath,
         EfficiencyReport,
         RunTrace,
-        TorchCriticalPath,
         compare,
         compare_paths,
         critical_path,
-        load_path,
         load_report,
         load_trace,
-        torch_critical_path,
     )
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.minder.detector import load_minder
     from dask_efficiency.straggler.minder.train import train_minder
     from dask_efficiency.straggler.offline import find_stragglers
     from dask_efficiency.straggler.outliers import find_outliers
+    from dask_efficiency.torch_results import TorchCriticalPath, load_path, torch_critical_path
 
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
@@ -46,7 +44,7 @@ _HOMES = {
     "Finding": "dask_efficiency.straggler.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
     "RunTrace": "dask_efficiency.results",
-    "TorchCriticalPath": "dask_efficiency.results",
+    "TorchCriticalPath": "dask_efficiency.torch_results",
     "compare": "dask_efficiency.results",
     "compare_paths": "dask_efficiency.results",
     "critical_path": "dask_efficiency.results",
@@ -57,12 +55,12 @@ _HOMES = {
     "get_trace": "dask_efficiency.plugins.client.calls",
     "load_kineto": "dask_efficiency.kineto.load",
     "load_minder": "dask_efficiency.straggler.minder.detector",
-    "load_path": "dask_efficiency.results",
+    "load_path": "dask_efficiency.torch_results",
     "load_report": "dask_efficiency.results",
     "load_trace": "dask_efficiency.results",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
-    "torch_critical_path": "dask_efficiency.results",
+    "torch_critical_path": "dask_efficiency.torch_results",
     "train_minder": "dask_efficiency.straggler.minder.train",
     "unregister": "dask_efficiency.plugins.client.calls",
 }

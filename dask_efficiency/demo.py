@@ -235,7 +235,7 @@ Saved to {output}. Where to look next:
 
     measures your own code: `from dask_efficiency import EfficiencyPlugin, efficiency_report`.
 
-  README.md explains each bucket.""")
+  docs/buckets.md explains each bucket.""")
     return report
 
 

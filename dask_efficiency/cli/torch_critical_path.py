@@ -13,7 +13,7 @@ from dask_efficiency.cli.options import speed_ups
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.results import TorchCriticalPath
+    from dask_efficiency.torch_results import TorchCriticalPath
 
 #: As :data:`dask_efficiency.critical_paths.torch.speeds.WITHOUT` has them; a test compares the two.
 WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data-loading")
@@ -126,7 +126,7 @@ def _found(
     execution_trace: str | None,
 ) -> TorchCriticalPath:
     from dask_efficiency.kineto.load import load_kineto
-    from dask_efficiency.results import load_path, torch_critical_path
+    from dask_efficiency.torch_results import load_path, torch_critical_path
 
     saved = _look(files)
     if saved is not None:
