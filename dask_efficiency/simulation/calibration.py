@@ -31,6 +31,8 @@ class Calibration:
 
     #: By task: its time in the thread, on a worker that is as fast as the middle of all recorded ones.
     compute: Int64
+    #: By task: CPU of its thread, as a share of that time.
+    cpu: Float64
     #: By task: from when it has a slot until its start in the thread, without reading inputs back from disk.
     prepare: Int64
     #: By task: from its end in the thread until its slot is free, without writing to disk.
@@ -73,6 +75,7 @@ def calibrate(trace: TraceTables) -> Calibration:
     transfer, network = _transfers(trace)
     return Calibration(
         compute=_known(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _AROUND),
+        cpu=np.clip(_part(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         prepare=_known(np.where(prepare != MISSING, np.maximum(prepare - unspill, 0), MISSING), prefix, _AROUND),
         finish=_known(np.where(finish != MISSING, np.maximum(finish - spill, 0), MISSING), prefix, _AROUND),
         secede=secede,
