@@ -21,7 +21,7 @@ def main(folder: Path, seeds: list[int]) -> None:
     job_file = json.loads((folder / "job.json").read_text())
     job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
     trace = read_trace(folder / "run.trace")
-    calibration, workload = calibrate(trace), Workload(trace)
+    calibration, workload = calibrate(trace, job.gil), Workload(trace)
     for seed in seeds:
         simulated = asyncio.run(Engine(workload, calibration, job, seed).run())
         if seed in kept and simulated.trace is not None:

@@ -8,10 +8,12 @@ from itertools import count
 from typing import Any
 
 import dask
+import numpy as np
 from distributed import scheduler as upstream
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.adapters.dask_engine.client import VirtualClients
+from dask_efficiency.adapters.dask_engine.memory import WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
@@ -103,6 +105,7 @@ class Engine:
             work=self._work,
             network=self._network,
             peers=self.workers,
+            memory=self._memory(spec),
             validate=job.validate,
         )
         self.workers[address] = worker
@@ -129,6 +132,12 @@ class Engine:
         stream: Any = self.scheduler.stream_comms[address]
         stream.connect(costs.to_worker * self._messages, worker.receive)
         worker.stream.connect(costs.to_scheduler * self._messages, lambda batch: self._hear(address, batch))
+
+    def _memory(self, spec: WorkerSpec) -> WorkerMemory:
+        names = [recorded.name for recorded in self._workload.trace.workers]
+        unmanaged = self._costs.unmanaged
+        of = int(unmanaged[names.index(spec.name)] if spec.name in names else np.median(unmanaged)) if names else 0
+        return WorkerMemory(spec.memory_limit, of, None if "spill" in self._job.without else self._costs.disk)
 
     # -- the scheduler's loop ------------------------------------------------------------------
 
@@ -194,6 +203,8 @@ class Engine:
             nbytes=int(costs.nbytes[task]),
             fails=fails,
             cpu=float(costs.cpu[task]),
+            held=float(costs.held[task]),
+            gpu=float(costs.gpu[task]),
         )
 
     # -- time ----------------------------------------------------------------------------------
@@ -229,7 +240,8 @@ class Engine:
                 still = clock.now
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
-        trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
+        rows = {address: worker.rows for address, worker in self.workers.items()}
+        trace = self.recorder.trace(rows, config, [NOTE, *self._costs.notes])
         return Simulated(self.seed, (clock.now - self._workload.trace.start) / 1e9, trace)
 
     def _heartbeat(self, worker: VirtualWorker) -> None:
