@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.simulation.recently_used import moved
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 #: Bytes a second that are assumed where a trace shows no spilling: pickled into the page cache of one core, measured
 #: with arrays of 10 MB.
@@ -51,28 +52,30 @@ class Disk:
 def disk_of(trace: TraceTables) -> Disk:
     """Read from a trace how fast results were spilled and read back.
 
-    A trace says how long a run waited, not how much was moved meanwhile. Once memory is full, each new result pushes
-    out about as many bytes as it has; a task that has to read its inputs back mostly has to read the largest.
+    A trace says for how long a run waited for the disk, not what was moved meanwhile: that is found by keeping its
+    results, worker by worker, as Dask does (:mod:`~dask_efficiency.simulation.recently_used`).
     """
-    runs, nbytes = trace.runs, trace.tasks.nbytes
-    wrote = np.flatnonzero((runs.spill_ns >= MIN_NS) & (runs.task != MISSING))
-    read = np.flatnonzero((runs.unspill_ns >= MIN_NS) & (runs.task != MISSING))
-    largest = np.array([_largest_input(trace, int(task)) for task in runs.task[read].tolist()], np.int64)
-    return Disk(
-        _rate(np.maximum(nbytes[runs.task[wrote]], 0), runs.spill_ns[wrote]), _rate(largest, runs.unspill_ns[read])
-    )
+    runs = trace.runs
+    waited = (runs.spill_ns >= MIN_NS) | (runs.unspill_ns >= MIN_NS)
+    if not waited.any():
+        return Disk()
+    moves = moved(trace, np.unique(runs.worker[waited]).tolist())
+    write = _rate(moves.stored_bytes, moves.stored, np.where(runs.spill_ns >= MIN_NS, runs.spill_ns, 0))
+    # Reading inputs back pushes others out.
+    out = moves.pushed * LATENCY + moves.pushed_bytes / write * 1e9
+    back = np.where(runs.unspill_ns >= MIN_NS, runs.unspill_ns, 0)
+    left = max(float(back.sum() - out[back > 0].sum()), 0.1 * float(back.sum()))
+    scaled = back * (left / max(float(back.sum()), 1.0))
+    return Disk(write, _rate(moves.read_bytes, moves.read, scaled))
 
 
-def _largest_input(trace: TraceTables, task: int) -> int:
-    inputs = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
-    return max(0, int(trace.tasks.nbytes[inputs].max())) if len(inputs) else 0
-
-
-def _rate(nbytes: Int64, ns: Int64) -> float:
-    used = (nbytes > 0) & (ns > LATENCY)
-    if not used.any():
+def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
+    """Bytes a second, of all that were moved while somebody waited."""
+    used = (count > 0) & (ns > 0)
+    moved_bytes, took = float(nbytes[used].sum()), float(ns[used].sum() - LATENCY * count[used].sum())
+    if not moved_bytes or took <= 0:
         return BANDWIDTH
-    return float(nbytes[used].sum() / (ns[used] - LATENCY).sum() * 1e9)
+    return moved_bytes / took * 1e9
 
 
 def unmanaged_of(trace: TraceTables) -> Int64:
