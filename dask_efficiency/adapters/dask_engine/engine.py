@@ -15,7 +15,7 @@ from dask_efficiency.adapters.dask_engine.client import VirtualClients
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
-from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_versions
+from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.calibration import Calibration
@@ -60,7 +60,7 @@ class Engine:
         """Run to the end."""
         replace_clocks(self._now)
         replace_hashes(self.seed)
-        replace_versions()
+        replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
         trace = self._workload.trace
         config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
