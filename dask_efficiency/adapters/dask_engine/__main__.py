@@ -30,7 +30,9 @@ def main(folder: Path, seeds: list[int]) -> None:
         if seed in kept and simulated.trace is not None:
             save_trace(simulated.trace, folder / f"{seed}.trace")
         gc.collect()
-        print(json.dumps({"seed": seed, "makespan_seconds": simulated.makespan_seconds}), flush=True)  # noqa: T201
+        row = {"seed": seed, "makespan_seconds": simulated.makespan_seconds, "kinds": simulated.kinds}
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualSchedu
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
 from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
@@ -230,7 +232,8 @@ class Engine:
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
         trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
-        return Simulated(self.seed, (clock.now - self._workload.trace.start) / 1e9, trace)
+        path = PathValues.of(trace, Question())
+        return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _heartbeat(self, worker: VirtualWorker) -> None:
         self.scheduler.heartbeat_worker(
