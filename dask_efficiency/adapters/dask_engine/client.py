@@ -7,7 +7,7 @@ from typing import Any
 
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload, restrictions
+from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload
 from dask_efficiency.simulation.events import EventHeap
 
 
@@ -22,7 +22,7 @@ class VirtualClients:
 
     def __init__(self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload) -> None:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
-        self._annotations = restrictions(workload.trace.constraints, workload.keys)
+        self._annotations = workload.annotations()
         #: By a key that a client still waits for: what it lets go of after it.
         self._late: dict[Any, list[Release]] = {}
         #: By client: how many of the results that it wants are there, and what happens after how many.

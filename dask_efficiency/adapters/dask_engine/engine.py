@@ -27,7 +27,7 @@ from dask_efficiency.simulation.network import Instant
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
-STILL = 60_000_000_000
+STILL = 10_000_000_000
 
 #: Between two runs of the active memory manager, where it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
