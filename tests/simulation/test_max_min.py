@@ -166,16 +166,20 @@ def test_what_ends_may_start_the_next_transfer() -> None:
     assert ends == [10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9]
 
 
-def test_transfers_of_one_instant_share_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = []
-    monkeypatch.setattr(
-        "dask_efficiency.simulation.max_min.max_min_rates",
-        lambda *given: shared.append(1) or max_min_rates(*given),
-    )
+def test_transfers_of_one_instant_share_once() -> None:
+    clock = EventHeap()
+    links = SharedLinks(clock, [100.0] * 6)
+    for i in range(50):
+        clock.at(0, links.start, (0, i % 5 + 1), 100, lambda: None)
 
-    ends_of([(0, (0, i % 5 + 1), 100) for i in range(50)], [100.0] * 6)
+    while clock.step() and clock.now == 0:
+        pass
 
-    assert len(shared) == 1
+    # Once at the start, and once when all have ended together.
+    assert links.sharings == 1
+    while clock.step():
+        pass
+    assert links.sharings == 2
 
 
 # -- beside SimGrid --------------------------------------------------------------------------------

@@ -38,7 +38,12 @@ def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
     )
     links = [Link((s, switches[draw(st.integers(0, i))]), draw(bandwidths)) for i, s in enumerate(switches[1:])]
     links += [
-        Link((host.name, draw(st.sampled_from(switches))), draw(bandwidths), draw(latencies), draw(st.none() | bandwidths))
+        Link(
+            (host.name, draw(st.sampled_from(switches))),
+            draw(bandwidths),
+            draw(latencies),
+            draw(st.none() | bandwidths),
+        )
         for host in hosts
     ]
     pairs = st.lists(st.sampled_from(switches), min_size=2, max_size=2, unique=True)
