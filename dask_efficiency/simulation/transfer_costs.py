@@ -56,23 +56,30 @@ def _stretches(trace: TraceTables) -> tuple[Float64, Float64]:
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
     if not known.any():
         return np.empty(0), np.empty((0, 4))
-    # Results that travelled together have the same instants.
-    rows = np.stack([transfers.receiver, transfers.start, transfers.stop, transfers.sender])[:, known].astype(np.int64)
-    messages, of = np.unique(rows, axis=1, return_inverse=True)
-    receiver, start, stop = messages[:3]
-    results = np.bincount(of.ravel(), minlength=len(receiver))
-    nbytes = np.bincount(of.ravel(), transfers.nbytes[known], minlength=len(receiver))
-    first = _firsts(receiver, start, stop)
-    ones = np.ones(len(receiver))
-    parts = np.stack([np.add.reduceat(column, first) for column in (ones, results, nbytes)], axis=1)
-    took = np.maximum.reduceat(stop, first) - start[first]
-    return took.astype(np.float64), np.column_stack([np.ones(len(first)), parts])
+    rows = np.flatnonzero(known)
+    receiver, sender, start, stop, nbytes = (
+        column[rows].astype(np.int64)
+        for column in (transfers.receiver, transfers.sender, transfers.start, transfers.stop, transfers.nbytes)
+    )
+    # A worker asks another one for one message at a time: results whose times overlap travelled together.
+    pair = receiver * (int(sender.max()) + 2) + sender
+    order = np.lexsort((start, pair))
+    first = _firsts(pair[order], start[order], stop[order])
+    receiver, start = receiver[order][first], start[order][first]
+    stop = np.maximum.reduceat(stop[order], first)
+    counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), nbytes[order])]
+    # Messages of several senders whose times overlap waited for each other.
+    order = np.lexsort((start, receiver))
+    first = _firsts(receiver[order], start[order], stop[order])
+    parts = [np.add.reduceat(column[order], first) for column in (np.ones(len(receiver)), *counted)]
+    took = np.maximum.reduceat(stop[order], first) - start[order][first]
+    return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts])
 
 
-def _firsts(receiver: Int64, start: Int64, stop: Int64) -> Int64:
-    """The messages with which a stretch begins; messages are in order of receiver and start."""
-    # On one time line, so that receivers do not touch.
-    shift = (receiver - receiver.min()) * (int(stop.max() - start.min()) + 1)
+def _firsts(of: Int64, start: Int64, stop: Int64) -> Int64:
+    """The rows with which a stretch begins in which intervals overlap; rows are in order of ``of`` and start."""
+    # On one time line, so that what is of another one does not touch.
+    shift = (of - of.min()) * (int(stop.max() - start.min()) + 1)
     until = np.maximum.accumulate(stop + shift)
     found: Int64 = np.flatnonzero(np.r_[True, (start + shift)[1:] >= until[:-1]])
     return found

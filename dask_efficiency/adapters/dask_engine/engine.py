@@ -16,10 +16,11 @@ from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
-from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_versions
+from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
 from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.critical_paths.scope import whole
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.client_phases import with_phases
 from dask_efficiency.simulation.events import EventHeap
@@ -28,7 +29,7 @@ from dask_efficiency.simulation.network import Instant
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
-STILL = 60_000_000_000
+STILL = 10_000_000_000
 
 #: Between two runs of the active memory manager, where it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
@@ -63,7 +64,7 @@ class Engine:
         """Run to the end."""
         replace_clocks(self._now)
         replace_hashes(self.seed)
-        replace_versions()
+        replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
         trace = self._workload.trace
         config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
@@ -239,8 +240,8 @@ class Engine:
                 raise StandsStill(self._waiting())
         trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
         trace = with_phases(trace, self._workload.trace)
-        scope = whole(trace)
-        return Simulated(self.seed, (scope.stop - scope.start) / 1e9, trace)
+        path = PathValues.of(trace, Question())
+        return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _heartbeat(self, worker: VirtualWorker) -> None:
         self.scheduler.heartbeat_worker(

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed.protocol import Serialize
 from distributed.worker_state_machine import (
     AcquireReplicasEvent,
     CancelComputeEvent,
@@ -298,7 +299,7 @@ def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str)
         run_id=run_id,
         start=start,
         stop=stop,
-        exception=None,  # type: ignore[arg-type]  # nobody looks at it
+        exception=Serialize(RuntimeError("it failed in the recorded run")),
         traceback=None,
         exception_text="it failed in the recorded run",
         traceback_text="",
