@@ -232,7 +232,8 @@ class Engine:
                 still = clock.now
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
-        trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [SIMULATED])
+        rows = {address: worker.rows for address, worker in self.workers.items()}
+        trace = self.recorder.trace(rows, config, [SIMULATED])
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 

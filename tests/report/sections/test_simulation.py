@@ -41,6 +41,14 @@ def test_the_interval_is_written_with_its_larger_half() -> None:
     assert plus_minus(found) == f"{1000 * found.makespan_seconds:.1f} ms +- {1000 * half:.1f}"
 
 
+def test_tasks_that_wait_are_told_from_idle_threads() -> None:
+    found = elsewhere()
+    assert "of the thread time" not in verdict(found)
+    trace = replace(found.trace, runs=replace(found.trace.runs, cpu_ns=found.trace.runs.cpu_ns // 10))
+    waits = replace(found, trace=trace)
+    assert f"% efficient with tasks in {round(100 * found.busy)} % of the thread time; " in verdict(waits)
+
+
 def test_a_single_run_has_no_interval() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), ClusterSpec.from_trace(recorded()).with_workers(8), seeds=1)
