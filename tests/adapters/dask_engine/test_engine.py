@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -97,10 +96,12 @@ def test_one_worker_of_one_thread_begins_its_tasks_in_the_recorded_order() -> No
 def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the process's allocator, environment, and seeds that came before."""
+    """Whatever the process's allocator, hashes and configuration, and the seeds that came before."""
     monkeypatch.setenv("PYTHONMALLOC", "malloc")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    monkeypatch.setitem(os.environ, "SOMETHING", "x" * 5000)
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__UNKNOWN_TASK_DURATION", "10s")
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", '["no_such_module"]')
     job = Job(ClusterSpec.from_trace(recorded))
     other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
     assert again.trace is not None
