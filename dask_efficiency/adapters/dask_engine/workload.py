@@ -1,0 +1,206 @@
+"""Workload: the graphs of a trace as Dask takes them in, and what its clients did with their results."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask.typing import Key
+
+from dask_efficiency.replay.constraints import constraints
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.clients import heard_by_clients
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import STATES, Outcome
+from dask_efficiency.trace.tables import MISSING
+
+_RELEASED = STATES.index("released")
+
+#: What is said of a task's constraints in a trace, and the annotation that a scheduler reads it from.
+_ANNOTATIONS = {
+    "restrictions": "workers",
+    "loose_restrictions": "allow_other_workers",
+    "resources": "resources",
+    "retries": "retries",
+}
+
+
+def key_of(text: str) -> Key:
+    """A task's key from its text: a tuple where it was one, so that Dask finds the same groups."""
+    if text.startswith("("):
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return text
+        if isinstance(found, tuple) and str(found) == text:
+            return found
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a scheduler looks at of a task's definition."""
+
+    dependencies: frozenset[Key]
+    data_producer: bool = False
+    is_coro: bool = False
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph that a client submits."""
+
+    client: str
+    tasks: list[int]
+    #: Numbers of the tasks whose results it asks for.
+    wanted: list[int]
+    #: When it was received, where it did not wait for anything.
+    received: int
+    #: Nanoseconds that the scheduler took to take it in.
+    taking_in: int
+    generation: int
+    #: Of how many results its client heard before it sent this, and how much later than the last of them; 0 is none.
+    after: int = 0
+    thinking: int = 0
+
+
+@dataclass(slots=True)
+class Release:
+    """Results that a client wants no more, some time after it had heard of so many."""
+
+    client: str
+    tasks: list[int]
+    after: int
+    delay: int
+
+
+class Workload:
+    """The graphs of a trace, and what its clients did.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    """
+
+    def __init__(self, trace: TraceTables) -> None:
+        self.trace = trace
+        self.keys = [key_of(text) for text in trace.keys]
+        self.number = {key: i for i, key in enumerate(self.keys)}
+        self.prefixes = [trace.prefixes[i] if i != MISSING else "" for i in trace.tasks.prefix.tolist()]
+        self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
+        needed, starts = trace.dependencies.tolist(), trace.dependency_starts.tolist()
+        self.dependencies = [needed[starts[i] : starts[i + 1]] for i in range(len(self.keys))]
+        self._tasks = self._members()
+        wanted = trace.tasks.wanted.tolist()
+        self._wanted = [[task for task in tasks if wanted[task]] for tasks in self._tasks]
+        self._heard = self._results()
+        self.graphs = self._graphs()
+        self.releases = self._releases()
+        #: Tasks that were there before the recording: data.
+        self.data = np.flatnonzero(trace.tasks.graph == MISSING).tolist()
+
+    def spec(self, task: int) -> Spec:
+        """What a scheduler looks at of a task's definition."""
+        return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
+
+    def annotations(self) -> dict[str, dict[Key, Any]]:
+        """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
+        found: dict[str, dict[Key, Any]] = {}
+        for task, constraint in self.trace.constraints.items():
+            for name, annotation in _ANNOTATIONS.items():
+                if name in constraint:
+                    found.setdefault(annotation, {})[self.keys[task]] = constraint[name]
+        runs, count = self.trace.runs, len(self.keys)
+        failed, succeeded = (
+            np.bincount(runs.task[(runs.outcome == outcome) & (runs.task >= 0)], minlength=count)
+            for outcome in (Outcome.FAILED, Outcome.SUCCEEDED)
+        )
+        # What failed and succeeded then had tries left, whatever is known of them.
+        for task in np.flatnonzero((failed > 0) & (succeeded > 0)).tolist():
+            retries = found.setdefault("retries", {})
+            retries[self.keys[task]] = max(retries.get(self.keys[task], 0), int(failed[task]))
+        return found
+
+    def _results(self) -> dict[str, list[int]]:
+        """By client: when it heard of each result that it asked for, in order."""
+        trace, runs = self.trace, self.trace.runs
+        heard: dict[int, list[int]] = {}
+        rows = np.flatnonzero(heard_by_clients(trace))
+        for task, at in zip(runs.task[rows].tolist(), runs.reported[rows].tolist(), strict=True):
+            heard.setdefault(task, []).append(at)
+        found: dict[str, list[int]] = {}
+        for graph, tasks in enumerate(self._wanted):
+            received = int(trace.graphs.received[graph])
+            for task in tasks:
+                later = [at for at in heard.get(task, ()) if at >= received]
+                if later or task in heard:  # else it was there already
+                    found.setdefault(self._client(graph), []).append(min(later, default=received))
+        return {client: sorted(ats) for client, ats in found.items()}
+
+    def _members(self) -> list[list[int]]:
+        """By graph: the tasks that it brought, and those that it made run again."""
+        trace, transitions = self.trace, self.trace.transitions
+        count = len(trace.graphs)
+        members: list[dict[int, None]] = [{} for _ in range(count)]
+        for task, graph in enumerate(trace.tasks.graph.tolist()):
+            if graph != MISSING:
+                members[graph][task] = None
+        begun = np.flatnonzero((transitions.stimulus != MISSING) & (transitions.start == _RELEASED))
+        graphs = trace.stimuli.graph[transitions.stimulus[begun]].tolist()
+        for task, graph in zip(transitions.task[begun].tolist(), graphs, strict=True):
+            if graph != MISSING:
+                members[graph][task] = None
+        return [list(tasks) for tasks in members]
+
+    def _client(self, graph: int) -> str:
+        number = int(self.trace.graphs.client[graph])
+        return self.trace.clients[number] if number != MISSING else "client"
+
+    def _graphs(self) -> list[Graph]:
+        trace = self.trace
+        causes = Causes(trace)
+        limits = constraints(trace, causes, causes.inputs(trace))
+        found: list[Graph] = []
+        for i, tasks in enumerate(self._tasks):
+            received, client = int(trace.graphs.received[i]), self._client(i)
+            graph = Graph(
+                client=client,
+                tasks=tasks,
+                wanted=self._wanted[i],
+                received=received,
+                taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
+                generation=self._generation(i, found[-1].generation if found else 0),
+            )
+            run = int(limits.waited_for[i])
+            if run != MISSING:
+                graph.after = self._heard_by(client, int(trace.runs.reported[run]))
+                graph.thinking = max(int(limits.thinking[i]), 0)
+            found.append(graph)
+        return found
+
+    def _generation(self, graph: int, before: int) -> int:
+        """The number that the scheduler gave to a graph: a part of its tasks' priorities."""
+        own = self.trace.tasks.priority_graph[self.trace.tasks.graph == graph]
+        return int(own[0]) if len(own) else before + 1
+
+    def _heard_by(self, client: str, at: int) -> int:
+        """Of how many results a client had heard at an instant."""
+        return bisect_right(self._heard.get(client, ()), at)
+
+    def _releases(self) -> list[Release]:
+        found: dict[tuple[int, int], Release] = {}
+        releases, trace = self.trace.releases, self.trace
+        rows = zip(releases.at.tolist(), releases.client.tolist(), releases.task.tolist(), strict=True)
+        for at, number, task in rows:
+            client = trace.clients[number] if number != MISSING else "client"
+            release = found.get((at, number))
+            if release is None:
+                after = self._heard_by(client, at)
+                last = self._heard[client][after - 1] if after else trace.start
+                release = found[at, number] = Release(client, [], after, at - last)
+            release.tasks.append(task)
+        return list(found.values())
