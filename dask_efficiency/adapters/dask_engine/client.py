@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload, restrictions
+from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload
 from dask_efficiency.simulation.events import EventHeap
 
 
@@ -18,19 +19,24 @@ class VirtualClients:
     ----------
     loop
         The scheduler's event loop.
+    costs
+        What it takes for a graph.
     """
 
-    def __init__(self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload) -> None:
+    def __init__(
+        self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload, costs: Costs
+    ) -> None:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
-        self._annotations = restrictions(workload.trace.constraints, workload.keys)
+        self._costs = costs
+        self._annotations = workload.annotations()
         #: By a key that a client still waits for: what it lets go of after it.
         self._late: dict[Any, list[Release]] = {}
         #: By client: how many of the results that it wants are there, and what happens after how many.
         self._heard: Counter[str] = Counter()
         self._graphs: dict[tuple[str, int], list[Graph]] = {}
         self._releases: dict[tuple[str, int], list[Release]] = {}
-        #: Keys that were asked for and are not there yet; the run ends when nothing is left of both.
-        self.wanted: set[Any] = set()
+        #: Keys that were asked for and are not there yet, and who asked; the run ends when nothing is left of both.
+        self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(workload.graphs)
         for client in {
             *(graph.client for graph in workload.graphs),
@@ -44,12 +50,12 @@ class VirtualClients:
             if graph.after:
                 self._graphs.setdefault((graph.client, graph.after), []).append(graph)
             else:
-                self._clock.at(graph.received, self._receive, graph)
+                self._clock.at(self._clock.now + graph.received, self._receive, graph)
         for release in self._workload.releases:
             if release.after:
                 self._releases.setdefault((release.client, release.after), []).append(release)
             else:
-                self._clock.at(release.delay, self._release, release)
+                self._clock.at(self._clock.now + release.delay, self._release, release)
 
     @property
     def done(self) -> bool:
@@ -58,42 +64,40 @@ class VirtualClients:
 
     def hear(self, key: Any) -> None:
         """A result is there, or failed for good."""
-        if key not in self.wanted:
-            return
-        self.wanted.discard(key)
-        workload = self._workload
-        client = workload.client_of(workload.number[key])
-        self._heard[client] += 1
-        place = client, self._heard[client]
-        for graph in self._graphs.pop(place, ()):
-            self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
-        for release in self._releases.pop(place, ()):
-            self._clock.at(self._clock.now + release.delay, self._release, release)
+        for client in self.wanted.pop(key, ()):
+            self._heard[client] += 1
+            place = client, self._heard[client]
+            for graph in self._graphs.pop(place, ()):
+                self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
+            for release in self._releases.pop(place, ()):
+                self._clock.at(self._clock.now + release.delay, self._release, release)
         for release in self._late.pop(key, ()):
             self._clock.at(self._clock.now, self._release, release)
 
     def _receive(self, graph: Graph) -> None:
-        self._loop.do(graph.taking_in, self._take_in, graph, self._clock.now)
+        self._loop.do(self._costs.taking_in(graph.taking_in), self._take_in, graph, self._clock.now)
 
     def _take_in(self, graph: Graph, received: int) -> None:
         scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
         self.graphs_left -= 1
-        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in graph.tasks}
+        members = self._with_what_is_missing(graph.tasks)
+        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in members}
         wanted = {keys[task] for task in graph.wanted}
-        self.wanted |= wanted
+        for key in wanted:
+            self.wanted.setdefault(key, []).append(graph.client)
         stimulus = f"update-graph-{received / 1e9:.9f}"
         # Its number of the graph is the recorded one.
         scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
         tasks, priority = workload.trace.tasks, {}
         user: dict[Any, int] = {}
-        for task in graph.tasks:
+        for task in members:
             priority[keys[task]] = int(tasks.priority_order[task])
             if tasks.priority_user[task]:
                 user[keys[task]] = -int(tasks.priority_user[task])
         scheduler._create_taskstate_from_graph(
             start=self._clock.now / 1e9,
             dsk=dsk,
-            keys=wanted,
+            keys=set(wanted),
             ordered=priority,
             client=graph.client,
             annotations_by_type={
@@ -107,6 +111,22 @@ class VirtualClients:
             user_priority=user,
             fifo_timeout=0.0,
         )
+        self._loop.spend(self._costs.settling(graph.number))
+        for key in wanted:
+            if scheduler.tasks[key].state == "memory":
+                self.hear(key)
+
+    def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
+        """Tasks, and what they need that the scheduler has let go of."""
+        workload, known = self._workload, self._scheduler.tasks
+        found, look = dict.fromkeys(tasks), list(tasks)
+        while look:
+            for needed in workload.dependencies[look.pop()]:
+                ts = known.get(workload.keys[needed])
+                if needed not in found and (ts is None or ts.state == "released"):
+                    found[needed] = None
+                    look.append(needed)
+        return found
 
     def _release(self, release: Release) -> None:
         keys = [self._workload.keys[task] for task in release.tasks]

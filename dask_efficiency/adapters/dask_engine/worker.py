@@ -9,6 +9,7 @@ from typing import Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed.protocol import Serialize
 from distributed.worker_state_machine import (
     AcquireReplicasEvent,
     CancelComputeEvent,
@@ -35,6 +36,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
+from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
@@ -92,8 +94,8 @@ class VirtualWorker:
     ----------
     spec, address
         What it is, and how the scheduler calls it.
-    message_ns, transfer_ns
-        What its loop takes for a message from the scheduler; what a transfer takes beside the network.
+    costs
+        What messages and transfers cost.
     work
         Gives what the worker needs to know of the run of a task that begins, by key.
     network
@@ -110,8 +112,7 @@ class VirtualWorker:
         spec: WorkerSpec,
         address: str,
         *,
-        message_ns: int,
-        transfer_ns: int,
+        costs: Costs,
         work: Callable[[VirtualWorker, Any], Work],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
@@ -119,9 +120,11 @@ class VirtualWorker:
         validate: bool,
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
-        self._message_ns, self._transfer_ns = message_ns, transfer_ns
+        self._costs = costs
         self._work, self._network, self._peers = work, network, peers
         self.loop = Loop(clock)
+        #: Takes in what other workers send.
+        self._incoming = Loop(clock)
         self.stream = Stream(clock, TO_SCHEDULER)
         self.rows = WorkerRows(clock)
         self.memory = memory
@@ -158,7 +161,7 @@ class VirtualWorker:
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """A batch of the scheduler's messages came."""
         for message in batch:
-            self.loop.do(self._message_ns, self._take, message)
+            self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def close(self) -> None:
         """Whatever it was doing ends without a word."""
@@ -317,12 +320,12 @@ class VirtualWorker:
         sender = self._peers.get(asked.worker)
         start = self._clock.now
         if sender is None or sender.closed:
-            self._clock.at(start + self._transfer_ns, self._lost, asked)
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._lost, asked)
         elif sender._busy(self.spec.host):
             event = GatherDepBusyEvent(
                 worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=self._stimulus("gather-dep-busy")
             )
-            self._clock.at(start + self._transfer_ns, self._handle, event)
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._handle, event)
         else:
             sender._outgoing += 1
             sender._serve(asked, self, start)
@@ -336,14 +339,10 @@ class VirtualWorker:
         data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
         self._wait_for_disk()
         nbytes = sum(result.nbytes for result in data.values())
-        arrived = lambda: self._clock.at(  # noqa: E731  # what comes after the network
-            self._clock.now + receiver._transfer_ns, receiver._arrived, asked, self, data, nbytes, start
-        )
-        send = (self.spec.host, receiver.spec.host, nbytes, arrived)
-        if self._clock.now < self._blocked:
-            self._clock.at(self._blocked, self._network.transfer, *send)
-        else:
-            self._network.transfer(*send)
+        latency, taking = self._costs.transfer(len(data), nbytes)
+        arrived = lambda: receiver._incoming.do(taking, receiver._arrived, asked, self, data, nbytes, start)  # noqa: E731
+        ready = max(self._clock.now, self._blocked) + latency
+        self._clock.at(ready, self._network.transfer, self.spec.host, receiver.spec.host, nbytes, arrived)
 
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
@@ -408,7 +407,7 @@ def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str)
         run_id=run_id,
         start=start,
         stop=stop,
-        exception=None,  # type: ignore[arg-type]  # nobody looks at it
+        exception=Serialize(RuntimeError("it failed in the recorded run")),
         traceback=None,
         exception_text="it failed in the recorded run",
         traceback_text="",
