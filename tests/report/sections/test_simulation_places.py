@@ -33,7 +33,9 @@ def test_one_placement_is_just_that() -> None:
 def test_each_placement_has_a_row() -> None:
     found = placed()
     assert [row[0] for row in ranking(found).rows] == ["near.hosts", "far.hosts"]
-    assert ranking(found).rows[0][1] == "8 workers of 2 threads"
+    assert [row[1] for row in ranking(found).rows] == ["8", "2"]
+    once = PlacementsValues((placement("a.hosts", 3.0),))
+    assert ranking(once).rows[0][2:4] == ("3.00", "-")
 
 
 def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
