@@ -14,7 +14,7 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section
-from dask_efficiency.report.sections.simulation import notes, title, was
+from dask_efficiency.report.sections.simulation import notes, of_cluster, title, was
 from dask_efficiency.report.simulation_data import placements as to_dict
 from dask_efficiency.simulation.placements import Placement, PlacementsValues
 
@@ -97,6 +97,11 @@ def why(placements: PlacementsValues, placement: Placement) -> str:
     later = placement.makespan_seconds - best.makespan_seconds
     moving = placement.moving_seconds - best.moving_seconds
     said = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
+    if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
+        fewer = of_cluster(placement.prediction.cluster)
+        return (
+            f"{said}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
+        )
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
         return f"{said}, mostly not because inputs move: its critical path waits for them {waits}."

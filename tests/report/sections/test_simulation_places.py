@@ -47,6 +47,13 @@ def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.Mo
     assert "The fullest link, a - b, moves bytes for" in said
 
 
+def test_a_smaller_placement_is_slower_for_that() -> None:
+    found = placed()
+    assert why(found, found.ranked[1]).endswith(
+        "as it is smaller: 2 workers of 2 threads, where near.hosts has 8 workers of 2 threads."
+    )
+
+
 def test_a_placement_can_be_slower_for_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     best, slow = placement("near", *around(3.0)), placement("far", *around(4.0))
     monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: 0.2))
