@@ -93,7 +93,7 @@ class Membership:
         manager.add_policy(policy)
         self._scheduler.handle_worker_status_change(Status.closing_gracefully, state, stimulus)
         message = {"op": "worker-status-change", "status": "closing_gracefully", "stimulus_id": stimulus}
-        self._scheduler.stream_comms[address].send(message)  # type: ignore[arg-type]
+        self._scheduler.stream_comms[address].send(message)
         self._recorder.changed(address, WorkerChange.RETIRING)
         self._manage(address, manager)
         self._look(address, policy)
@@ -111,6 +111,6 @@ class Membership:
         elif policy.no_recipients:
             stimulus = f"worker-status-change-{self._clock.now / 1e9:.9f}"
             message = {"op": "worker-status-change", "status": "running", "stimulus_id": stimulus}
-            self._scheduler.stream_comms[address].send(message)  # type: ignore[arg-type]
+            self._scheduler.stream_comms[address].send(message)
         else:
             self._leave(address, True)

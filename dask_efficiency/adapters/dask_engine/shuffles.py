@@ -17,7 +17,7 @@ from dask_efficiency.simulation.network import NetworkModel
 from dask_efficiency.simulation.p2p import Shuffle, shuffles
 
 
-class Shuffles(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is untyped
+class Shuffles(SchedulerPlugin):
     """Binds outputs of P2P shuffles to workers, as Dask does, and moves the parts of their inputs.
 
     A trace has neither: outputs are bound when the first input is given out, in the order of their numbers, and every
