@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import signal
 import statistics
 import tempfile
 import time
@@ -192,7 +193,7 @@ def losing(client: Client) -> None:
     second = client.map(nap, [0.1] * 40, first, pure=False)
     wait(first)
     lost = min(client.scheduler_info(n_workers=-1)["workers"])
-    client.run(os._exit, 1, workers=[lost], wait=False)
+    os.kill(client.run(os.getpid, workers=[lost])[lost], signal.SIGKILL)
     client.gather(second)
 
 
