@@ -31,7 +31,7 @@ class RunFigures:
     efficiency, busy
         As of :func:`efficiency` and :func:`busy`, on the slots that were there on average.
     kinds
-        Seconds of its critical path by kind, largest first.
+        Seconds of its critical path by kind, largest first; their sum is the makespan.
     """
 
     name: str
@@ -60,31 +60,36 @@ class RunFigures:
             nthreads,
             efficiency(trace, there),
             busy(trace, there),
-            PathValues.of(trace, Question()).seconds("kind"),
+            PathValues.of(trace, Question(window=makespan_window(trace))).seconds("kind"),
         )
 
 
 def makespan_seconds(trace: TraceTables) -> float:
     """Seconds from the first graph's arrival on the scheduler to the report of the last task that a client wanted.
 
-    What clients do before and after is not in it: it does not depend on the cluster. Where nobody wanted any task, the
-    last report of all counts.
+    What clients do before and after is not in it, as it does not depend on the cluster; what they do between two
+    computations is. Where nobody wanted any task, the last report of all counts.
 
     Raises
     ------
     EmptyTraceError
         If no task ended in the trace.
     """
+    start, stop = makespan_window(trace)
+    return (stop - start) / 1e9
+
+
+def makespan_window(trace: TraceTables) -> tuple[int, int]:
+    """Between which instants that is, in nanoseconds since the epoch."""
     scope = whole(trace)
     runs = trace.runs
     done = (runs.reported != MISSING) & (runs.outcome == Outcome.SUCCEEDED)
     inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
     wanted = done & inside & trace.tasks.wanted[np.where(inside, runs.task, 0)] if len(trace.tasks) else done & False
-    last = runs.reported[wanted if wanted.any() else runs.reported != MISSING]
+    last = int(runs.reported[wanted if wanted.any() else runs.reported != MISSING].max())
     received = trace.graphs.received[trace.graphs.received != MISSING]
-    assigned = runs.assigned[runs.assigned != MISSING]
-    start = int(received.min()) if len(received) else int(assigned.min(initial=scope.stop))
-    return max(int(last.max()) - start, 0) / 1e9
+    first = received if len(received) else runs.assigned[runs.assigned != MISSING]
+    return min(int(first.min(initial=scope.stop)), last), last
 
 
 def efficiency(trace: TraceTables, slots: float) -> float:

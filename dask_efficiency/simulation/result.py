@@ -13,7 +13,7 @@ from dask_efficiency.simulation.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency
+from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency, makespan_window
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import TraceTables
 
@@ -108,8 +108,8 @@ class PredictionValues:
 
     @cached_property
     def path(self) -> PathValues:
-        """The critical path of :attr:`trace`."""
-        return PathValues.of(self.trace, Question())
+        """The critical path of :attr:`trace`, over its makespan."""
+        return PathValues.of(self.trace, Question(window=makespan_window(self.trace)))
 
     @property
     def breakdown(self) -> dict[str, float]:

@@ -61,7 +61,8 @@ def test_the_figures_of_a_run_are_those_of_its_slots() -> None:
     found = RunFigures.of(trace)
     assert (found.workers, found.nthreads, found.name) == (4, 8, "simulated")
     assert found.efficiency == pytest.approx(efficiency(trace, 8), rel=1e-3)
-    assert found.kinds == critical_path(trace).seconds("kind")
+    assert sum(found.kinds.values()) == pytest.approx(found.makespan_seconds)
+    assert found.kinds["compute-cpu"] == critical_path(trace).seconds("kind")["compute-cpu"]
 
 
 def test_a_trace_without_tasks_is_refused() -> None:

@@ -14,7 +14,7 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.adapters.dask_engine.client import VirtualClients
 from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
-from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
+from dask_efficiency.adapters.dask_engine.recording import RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
@@ -26,6 +26,7 @@ from dask_efficiency.simulation.client_phases import with_phases
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.network import Instant
+from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
@@ -238,8 +239,8 @@ class Engine:
                 still = clock.now
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
-        trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
-        trace = with_phases(trace, self._workload.trace)
+        rows = {address: worker.rows for address, worker in self.workers.items()}
+        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED]), self._workload.trace)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 

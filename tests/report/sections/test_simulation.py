@@ -41,6 +41,14 @@ def test_the_interval_is_written_with_its_larger_half() -> None:
     assert plus_minus(found) == f"{1000 * found.makespan_seconds:.1f} ms +- {1000 * half:.1f}"
 
 
+def test_tasks_that_wait_are_told_from_idle_threads() -> None:
+    found = elsewhere()
+    assert "of the thread time" not in verdict(found)
+    trace = replace(found.trace, runs=replace(found.trace.runs, cpu_ns=found.trace.runs.cpu_ns // 10))
+    waits = replace(found, trace=trace)
+    assert f"% efficient with tasks in {round(100 * found.busy)} % of the thread time; " in verdict(waits)
+
+
 def test_a_single_run_has_no_interval() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), ClusterSpec.from_trace(recorded()).with_workers(8), seeds=1)
@@ -63,9 +71,8 @@ def test_changes_are_said() -> None:
         found = simulate(
             trace, cluster.with_network(Constant(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
         )
-    assert verdict(found).startswith(
-        "On 4 workers of 2 threads without transfer with sum 2x as fast over its own network with worker-saturation=2.0:"
-    )
+    changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
+    assert verdict(found).startswith(f"On 4 workers of 2 threads {changes}: ")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_the_kinds_of_both_runs_stand_side_by_side_and_add_up() -> None:
 
 def test_many_kinds_are_summed_up() -> None:
     found = elsewhere()
-    kinds = {kind: 1.0 for kind in ("compute-cpu", "compute-noncpu", "transfer", "spill", "unspill", "report")}
+    kinds = dict.fromkeys(("compute-cpu", "compute-noncpu", "transfer", "spill", "unspill", "report"), 1.0)
     kinds |= dict.fromkeys(("graph-update", "ready-wait", "worker-loop", "client-submit", "result-gather"), 1.0)
     kinds |= dict.fromkeys(("scheduler-queue", "scheduler-to-worker", "executor-handoff"), 1.0)
     table = kinds_table(kinds, found.breakdown)
