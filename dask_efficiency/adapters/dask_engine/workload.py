@@ -53,11 +53,13 @@ class Spec:
 class Graph:
     """A graph that a client submits."""
 
+    #: Its position in the trace.
+    number: int
     client: str
     tasks: list[int]
     #: Numbers of the tasks whose results it asks for.
     wanted: list[int]
-    #: When it was received, where it did not wait for anything.
+    #: Nanoseconds after the start at which it was received, where it did not wait for anything.
     received: int
     #: Nanoseconds that the scheduler took to take it in.
     taking_in: int
@@ -168,6 +170,7 @@ class Workload:
         for i, tasks in enumerate(self._tasks):
             received, client = int(trace.graphs.received[i]), self._client(i)
             graph = Graph(
+                number=i,
                 client=client,
                 tasks=tasks,
                 wanted=self._wanted[i],

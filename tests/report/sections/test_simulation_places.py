@@ -41,7 +41,9 @@ def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.Mo
     waits = {"near": 0.1, "far": 1.0}
     monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: waits[self.name]))
     said = why(PlacementsValues((best, slow)), slow)
-    assert said.startswith("far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other workers.")
+    assert said.startswith(
+        "far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other workers."
+    )
     assert "The fullest link, a - b, moves bytes for" in said
 
 
