@@ -1,0 +1,71 @@
+"""Job: what is to be simulated, and Simulated: what became of it, as they travel to the engine's process and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.trace.run_trace import TraceTables
+
+#: What can be left out of a simulation: moving results between workers; writing results to disk and reading them back;
+#: messages to and from the scheduler, its own time and that of the workers' event loops.
+REMOVABLE = ("transfer", "spill", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be simulated: a trace that is in a file, on a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where.
+    without
+        Parts to leave out, of :data:`REMOVABLE`.
+    prefixes
+        By prefix: the factor of its tasks' computing time.
+    validate
+        Let Dask check its own state after every step; slow.
+    """
+
+    cluster: ClusterSpec
+    without: frozenset[str] = frozenset()
+    prefixes: Mapping[str, float] | None = None
+    validate: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "cluster": self.cluster.to_dict(),
+            "without": sorted(self.without),
+            "prefixes": dict(self.prefixes or {}),
+            "validate": self.validate,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        return cls(
+            ClusterSpec.from_dict(given["cluster"]), frozenset(given["without"]), given["prefixes"], given["validate"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One simulated run.
+
+    Parameters
+    ----------
+    seed
+        Its seed.
+    makespan_seconds
+        From the first graph's arrival to the end of the last task that a client waited for.
+    trace
+        What a recorder would have recorded of it; None where it was not asked for.
+    """
+
+    seed: int
+    makespan_seconds: float
+    trace: TraceTables | None = None

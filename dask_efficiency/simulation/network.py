@@ -1,0 +1,83 @@
+"""Networks: how long bytes take from one host to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dask_efficiency.simulation.events import EventHeap
+
+#: Called when the last byte is there.
+Arrived = Callable[[], object]
+
+
+class NetworkModel(Protocol):
+    """A network at work, in the virtual time of one simulation."""
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        """Send bytes from one host to another."""
+        ...
+
+
+class Network(Protocol):
+    """A description of a network: a value."""
+
+    def model(self, clock: EventHeap) -> NetworkModel:
+        """The network at work."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as plain data; ``kind`` says which network it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Bytes take no time."""
+
+    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
+        return _Alone(clock, 0.0, 0)
+
+    def to_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {"kind": "instant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Every transfer has a bandwidth of its own, whatever else is under way.
+
+    Parameters
+    ----------
+    bandwidth
+        Bytes a second, above 0.
+    latency_seconds
+        From a message's start to its first byte.
+    """
+
+    bandwidth: float
+    latency_seconds: float = 0.0
+
+    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
+        return _Alone(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+
+    def to_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {"kind": "constant", "bandwidth": self.bandwidth, "latency_seconds": self.latency_seconds}
+
+
+class _Alone:
+    def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
+        self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
+
+
+#: Reads a description that :meth:`Network.to_dict` wrote, by its kind.
+_READ: dict[str, Callable[..., Network]] = {"instant": Instant, "constant": Constant}
+
+
+def network_of(described: dict[str, Any]) -> Network:
+    """The network that :meth:`Network.to_dict` described."""
+    given = dict(described)
+    return _READ[given.pop("kind")](**given)
