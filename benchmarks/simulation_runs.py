@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 import dask
 import distributed
 import numpy as np
+import psutil
 from distributed import Client, LocalCluster
 
 from benchmarks.simulation_work import GRAPHS, PROGRAMS, set_slowness, warm_up
@@ -72,8 +72,8 @@ class Run:
     #: Name of the worker that was slow; empty if there was none.
     slow: str
     settings: dict[str, Any]
-    #: Load average of the machine before the run.
-    load: float
+    #: Cores that other processes of the machine used meanwhile.
+    others: float
     distributed: str
 
 
@@ -103,6 +103,13 @@ def scheduler_seconds(trace: RunTrace) -> float:
     """From the first graph's receipt until the last wanted result is reported."""
     wanted = trace.tasks.wanted[trace.runs.task]
     return float(np.max(trace.runs.reported[wanted]) - trace.graphs.received[0]) / 1e9
+
+
+def _cpu_of_others() -> float:
+    """CPU seconds of the machine, without those of this process and its workers."""
+    machine, this = psutil.cpu_times(), psutil.Process()
+    own = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return float(machine.user + machine.system + machine.nice - sum(times.user + times.system for times in own))
 
 
 def order(names: list[str], repeat: int) -> list[str]:
@@ -139,8 +146,9 @@ def record(folder: Path, setup: Setup, workloads: list[str]) -> Iterator[Run]:
             client.run(set_slowness, factor=SLOWNESS, workers=[address])
         for name in order(workloads, setup.repeat):
             time.sleep(1.0)
-            load = os.getloadavg()[0]
+            began, before = time.monotonic(), _cpu_of_others()
             trace = measure(client, name)
+            others = (_cpu_of_others() - before) / (time.monotonic() - began)
             trace.save(folder / setup.file(name))
             yield Run(
                 file=setup.file(name),
@@ -151,7 +159,7 @@ def record(folder: Path, setup: Setup, workloads: list[str]) -> Iterator[Run]:
                 tasks=len(trace.tasks),
                 slow=slow,
                 settings={key: str(value) for key, value in settings.items()},
-                load=load,
+                others=others,
                 distributed=distributed.__version__,
             )
 
