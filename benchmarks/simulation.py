@@ -54,7 +54,10 @@ def _workers(before: int, after: int, *, counts: bool = True) -> Change:
 
 def _setting(name: str, variant: str, key: str, value: object) -> Change:
     return Change(
-        name, PLAIN4, (4, 1, variant), lambda cluster, slow: cluster.with_config({f"distributed.scheduler.{key}": value})
+        name,
+        PLAIN4,
+        (4, 1, variant),
+        lambda cluster, slow: cluster.with_config({f"distributed.scheduler.{key}": value}),
     )
 
 
@@ -119,7 +122,9 @@ class Runs:
 
     def of(self, workload: str, setting: Setting) -> list[Run]:
         """All runs of a workload on one kind of cluster."""
-        return [run for run in self.found if (run.workload, run.workers, run.threads, run.variant) == (workload, *setting)]
+        return [
+            run for run in self.found if (run.workload, run.workers, run.threads, run.variant) == (workload, *setting)
+        ]
 
     def trace(self, run: Run) -> RunTrace:
         """What was recorded of a run."""
