@@ -1,0 +1,33 @@
+"""The engine's process: reads a trace and jobs, and writes what became of each seed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+
+from dask_efficiency.adapters.dask_engine.engine import Engine
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.calibration import calibrate
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.trace.files import read_trace, save_trace
+
+
+def main(folder: Path, seeds: list[int]) -> None:
+    """Simulate the job of a folder with each of these seeds; print a line of JSON for each."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    job_file = json.loads((folder / "job.json").read_text())
+    job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
+    trace = read_trace(folder / "run.trace")
+    calibration, workload = calibrate(trace), Workload(trace)
+    for seed in seeds:
+        simulated = asyncio.run(Engine(workload, calibration, job, seed).run())
+        if seed in kept and simulated.trace is not None:
+            save_trace(simulated.trace, folder / f"{seed}.trace")
+        print(json.dumps({"seed": seed, "makespan_seconds": simulated.makespan_seconds}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), list(map(int, sys.argv[2:])))

@@ -1,0 +1,115 @@
+"""VirtualClients: what the clients of a recorded run did, done again as results come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from dask_efficiency.adapters.dask_engine.messages import Loop
+from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
+from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload, restrictions
+from dask_efficiency.simulation.events import EventHeap
+
+
+class VirtualClients:
+    """Sends graphs and lets go of results, after as many results as the recorded clients had heard of.
+
+    Parameters
+    ----------
+    loop
+        The scheduler's event loop.
+    """
+
+    def __init__(self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload) -> None:
+        self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
+        self._annotations = restrictions(workload.trace.constraints, workload.keys)
+        #: By a key that a client still waits for: what it lets go of after it.
+        self._late: dict[Any, list[Release]] = {}
+        #: By client: how many of the results that it wants are there, and what happens after how many.
+        self._heard: Counter[str] = Counter()
+        self._graphs: dict[tuple[str, int], list[Graph]] = {}
+        self._releases: dict[tuple[str, int], list[Release]] = {}
+        #: Keys that were asked for and are not there yet; the run ends when nothing is left of both.
+        self.wanted: set[Any] = set()
+        self.graphs_left = len(workload.graphs)
+        for client in {*(graph.client for graph in workload.graphs), *(release.client for release in workload.releases)}:
+            scheduler.add_virtual_client(client, clock)
+
+    def start(self) -> None:
+        """Send what waits for nothing."""
+        for graph in self._workload.graphs:
+            if graph.after:
+                self._graphs.setdefault((graph.client, graph.after), []).append(graph)
+            else:
+                self._clock.at(graph.received, self._receive, graph)
+        for release in self._workload.releases:
+            if release.after:
+                self._releases.setdefault((release.client, release.after), []).append(release)
+            else:
+                self._clock.at(release.delay, self._release, release)
+
+    @property
+    def done(self) -> bool:
+        """Whether every graph was sent and every result that was asked for is there."""
+        return not self.graphs_left and not self.wanted
+
+    def hear(self, key: Any) -> None:
+        """A result is there, or failed for good."""
+        if key not in self.wanted:
+            return
+        self.wanted.discard(key)
+        workload = self._workload
+        client = workload.client_of(workload.number[key])
+        self._heard[client] += 1
+        place = client, self._heard[client]
+        for graph in self._graphs.pop(place, ()):
+            self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
+        for release in self._releases.pop(place, ()):
+            self._clock.at(self._clock.now + release.delay, self._release, release)
+        for release in self._late.pop(key, ()):
+            self._clock.at(self._clock.now, self._release, release)
+
+    def _receive(self, graph: Graph) -> None:
+        self._loop.do(graph.taking_in, self._take_in, graph, self._clock.now)
+
+    def _take_in(self, graph: Graph, received: int) -> None:
+        scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
+        self.graphs_left -= 1
+        dsk = {keys[task]: workload.spec(task) for task in graph.tasks}
+        wanted = {keys[task] for task in graph.wanted}
+        self.wanted |= wanted
+        stimulus = f"update-graph-{received / 1e9:.9f}"
+        # Its number of the graph is the recorded one.
+        scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
+        tasks, priority = workload.trace.tasks, {}
+        user: dict[Any, int] = {}
+        for task in graph.tasks:
+            priority[keys[task]] = int(tasks.priority_order[task])
+            if tasks.priority_user[task]:
+                user[keys[task]] = -int(tasks.priority_user[task])
+        scheduler._create_taskstate_from_graph(
+            start=self._clock.now / 1e9,
+            dsk=dsk,
+            keys=wanted,
+            ordered=priority,
+            client=graph.client,
+            annotations_by_type={
+                name: {key: value for key, value in values.items() if key in dsk}
+                for name, values in self._annotations.items()
+            },
+            global_annotations=None,
+            stimulus_id=stimulus,
+            submitting_task=None,
+            span_metadata={"collections": []},
+            user_priority=user,
+            fifo_timeout=0.0,
+        )
+
+    def _release(self, release: Release) -> None:
+        keys = [self._workload.keys[task] for task in release.tasks]
+        # It cannot let go of what it still waits for.
+        early = next((key for key in keys if key in self.wanted), None)
+        if early is not None:
+            self._late.setdefault(early, []).append(release)
+            return
+        self._scheduler.client_releases_keys(keys=keys, client=release.client)

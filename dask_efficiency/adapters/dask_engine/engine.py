@@ -1,0 +1,252 @@
+"""Engine: one simulated run, from the first graph to the last result."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import dask
+from distributed import scheduler as upstream
+from distributed.scheduler import heartbeat_interval
+
+from dask_efficiency.adapters.dask_engine.client import VirtualClients
+from dask_efficiency.adapters.dask_engine.messages import Loop
+from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
+from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
+from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_versions
+from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.calibration import Calibration
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.simulation.network import Instant
+from dask_efficiency.trace.run_trace import WorkerSpec
+
+#: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
+STILL = 60_000_000_000
+
+#: Between two runs of the active memory manager, where it is on: as in Dask.
+MEMORY_MANAGER = 2_000_000_000
+
+
+class StandsStill(RuntimeError):
+    """A simulated run waits for something that never happens."""
+
+
+class Engine:
+    """One simulated run.
+
+    Parameters
+    ----------
+    workload, calibration
+        What is to be run, and what its parts cost.
+    job
+        Where, and with which changes.
+    seed
+        Decides the order of sets, ports, and small differences of costs.
+    """
+
+    def __init__(self, workload: Workload, calibration: Calibration, job: Job, seed: int) -> None:
+        self._workload, self._costs, self._job, self.seed = workload, calibration, job, seed
+        self.clock = EventHeap(workload.trace.start)
+        self._random = random.Random(seed)
+        self._factors = self._prefix_factors()
+        self._failed: dict[Any, int] = {}
+        self._periodic = 0
+
+    async def run(self) -> Simulated:
+        """Run to the end."""
+        replace_clocks(self._now)
+        replace_hashes(self.seed)
+        replace_versions()
+        upstream.TaskState._run_id_iterator = count()  # type: ignore[attr-defined]
+        trace = self._workload.trace
+        config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
+        bandwidth = {"distributed.scheduler.bandwidth": trace.config["bandwidth"]} if "bandwidth" in trace.config else {}
+        with dask.config.set({**config, **bandwidth}):
+            await self._build()
+            return self._turn({**trace.config, **self._job.cluster.config})
+
+    def _now(self) -> float:
+        return self.clock.now / 1e9
+
+    # -- the cluster ---------------------------------------------------------------------------
+
+    async def _build(self) -> None:
+        clock, costs, job = self.clock, self._costs, self._job
+        self._messages = 0 if "scheduler" in job.without else 1
+        self.scheduler = VirtualScheduler(clock, validate=job.validate)
+        self._loop = Loop(clock)
+        self.recorder = RunRecorder(clock, self.scheduler, self._workload)
+        self.scheduler.add_plugin(self.recorder)
+        free = "transfer" in job.without
+        network = Instant() if free else job.cluster.network or costs.network
+        self._network = network.model(clock)
+        self.workers: dict[str, VirtualWorker] = {}
+        ports = self._random.sample(range(20_000, 60_000), len(job.cluster.workers))
+        for spec, port in zip(job.cluster.workers, ports, strict=True):
+            await self._join(spec, f"tcp://{spec.host}:{port}")
+        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload)
+
+    async def _join(self, spec: WorkerSpec, address: str) -> None:
+        clock, costs, job = self.clock, self._costs, self._job
+        worker = VirtualWorker(
+            clock,
+            spec,
+            address,
+            message_ns=costs.worker * self._messages,
+            transfer_ns=0 if "transfer" in job.without else costs.transfer // 2,
+            work=self._work,
+            network=self._network,
+            peers=self.workers,
+            validate=job.validate,
+        )
+        self.workers[address] = worker
+        self.recorder.joined(address, spec)
+        await self.scheduler.add_worker(
+            comm=NoComm(),  # type: ignore[arg-type]
+            address=address,
+            status="running",
+            server_id=f"worker-{self._random.getrandbits(64)}",
+            nthreads=spec.nthreads,
+            name=spec.name,
+            resolve_address=False,
+            now=self._now(),
+            resources=dict(spec.resources),
+            memory_limit=spec.memory_limit,
+            metrics=worker.metrics(),
+            services={},
+            local_directory="",
+            versions={},
+            nanny="",
+            extra={},
+            stimulus_id=f"worker-connect-{self._now()}",
+        )
+        stream: Any = self.scheduler.stream_comms[address]
+        stream.connect(costs.to_worker * self._messages, worker.receive)
+        worker.stream.connect(costs.to_scheduler * self._messages, lambda batch: self._hear(address, batch))
+
+    # -- the scheduler's loop ------------------------------------------------------------------
+
+    def _hear(self, worker: str, batch: list[dict[str, Any]]) -> None:
+        for message in batch:
+            self._loop.do(self._costs.scheduler * self._messages, self._take, worker, message)
+
+    def _take(self, worker: str, message: dict[str, Any]) -> None:
+        key, operation, stimulus = message.get("key"), message["op"], message.get("stimulus_id", "")
+        stealing = operation == "steal-response"
+        ts = self.scheduler.tasks.get(key) if stealing else None  # type: ignore[arg-type]
+        before = ts.run_id if ts is not None else None
+        self.scheduler.take(worker, message)
+        if ts is not None and ts.run_id != before and ts.state == "processing":
+            self.recorder.stolen(key, stimulus)
+        self._look(key)
+
+    def _look(self, key: Any) -> None:
+        """Tell the clients of a result that is there, or failed for good."""
+        ts = self.scheduler.tasks.get(key)
+        if ts is not None and ts.state == "memory":
+            self.clients.hear(key)
+        elif ts is not None and ts.state == "erred":
+            for wanted in [key for key in self.clients.wanted if self.scheduler.tasks[key].state == "erred"]:
+                self.clients.hear(wanted)
+
+    # -- what tasks cost -----------------------------------------------------------------------
+
+    def _prefix_factors(self) -> list[float]:
+        prefixes = self._job.prefixes or {}
+        return [prefixes.get(name, 1.0) for name in self._workload.prefixes]
+
+    def _pace(self, worker: VirtualWorker) -> list[float]:
+        """By prefix: how many times as long as in the middle a task takes on this worker."""
+        trace, spec = self._workload.trace, worker.spec
+        speed = self._job.cluster.speeds.get(spec.name)
+        columns = self._costs.pace.shape[1]
+        if speed is not None:
+            return [1.0 / speed] * columns
+        names = [recorded.name for recorded in trace.workers]
+        if spec.name in names:
+            return list(map(float, self._costs.pace[names.index(spec.name)]))
+        return [1.0] * columns
+
+    def _work(self, worker: VirtualWorker, key: Any) -> Work:
+        task = self._workload.number[key]
+        costs = self._costs
+        pace = self._paces.get(worker.address)
+        if pace is None:
+            pace = self._paces[worker.address] = self._pace(worker)
+        factor = pace[self._prefix[task]] * self._factors[task]
+        failures = int(costs.failures[task])
+        failed = self._failed.get(key, 0)
+        fails = failures < 0 or failed < failures
+        if fails:
+            self._failed[key] = failed + 1
+        secede = int(costs.secede[task])
+        return Work(
+            prepare=int(costs.prepare[task]),
+            compute=round(int(costs.compute[task]) * factor),
+            finish=int(costs.finish[task]),
+            secede=round(secede * factor) if secede >= 0 else -1,
+            nbytes=int(costs.nbytes[task]),
+            fails=fails,
+            cpu=float(costs.cpu[task]),
+        )
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _every(self, interval: int, function: Any) -> None:
+        """Call a function again and again."""
+        self._periodic += 1
+
+        def again() -> None:
+            function()
+            self.clock.at(self.clock.now + interval, again)
+
+        self.clock.at(self.clock.now + interval, again)
+
+    def _turn(self, config: Mapping[str, Any]) -> Simulated:
+        self._paces: dict[str, list[float]] = {}
+        self._prefix = self._workload.trace.tasks.prefix.tolist()
+        stealing = self.scheduler.extensions.get("stealing")
+        if stealing is not None:
+            self._every(round(stealing._callback_time * 1e9), stealing.balance)
+        if dask.config.get("distributed.scheduler.active-memory-manager.start"):
+            self._every(MEMORY_MANAGER, self.scheduler.extensions["amm"].run_once)
+        interval = round(1e9 * heartbeat_interval(len(self.workers)))
+        for worker in self.workers.values():
+            self._every(interval, lambda worker=worker: self._heartbeat(worker))
+        self.clients.start()
+        clock, clients, step = self.clock, self.clients, self.clock.step
+        periodic, still = self._periodic, clock.now
+        while not clients.done:
+            if not step():
+                break
+            if len(clock) > periodic:
+                still = clock.now
+            elif clock.now - still > STILL:
+                raise StandsStill(self._waiting())
+        trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
+        return Simulated(self.seed, (clock.now - self._workload.trace.start) / 1e9, trace)
+
+    def _heartbeat(self, worker: VirtualWorker) -> None:
+        self.scheduler.heartbeat_worker(
+            address=worker.address,
+            resolve_address=False,
+            now=self._now(),
+            metrics=worker.metrics(),
+            executing=worker.executing(),
+        )
+
+    def _waiting(self) -> str:
+        """Which tasks wait for what."""
+        found = []
+        for key in sorted(self.clients.wanted, key=str)[:5]:
+            ts = self.scheduler.tasks.get(key)
+            if ts is None:
+                found.append(f"{key!r} is unknown to the scheduler")
+            else:
+                waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
+                found.append(f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else ""))
+        return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)

@@ -1,0 +1,191 @@
+"""What a recorder would have recorded of a simulated run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import count
+from typing import Any
+
+import distributed
+import numpy as np
+from distributed import Scheduler, SchedulerPlugin
+
+import dask_efficiency
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.trace.build import build
+from dask_efficiency.trace.recorder import MAX_KEPT, Recorder, TaskFacts
+from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.trace.tables import MISSING
+
+#: Says that a trace is of a simulation.
+NOTE = "simulated"
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A run on its worker: the columns of :data:`~dask_efficiency.trace.batch.RUN`, in their order."""
+
+    run_id: int
+    received: int = MISSING
+    ready: int = MISSING
+    executing: int = MISSING
+    submitted: int = MISSING
+    start: int = MISSING
+    stop: int = MISSING
+    ended: int = MISSING
+    seceded: int = MISSING
+    thread: int = MISSING
+    slot: int = MISSING
+    after: int = MISSING
+    cpu_ns: int = 0
+    unspill_ns: int = 0
+    spill_ns: int = 0
+
+
+class WorkerRows:
+    """What a worker's recorder notes; a plugin of its state machine."""
+
+    name = "rows"
+
+    def __init__(self, clock: EventHeap) -> None:
+        self._clock = clock
+        self._received: dict[Any, int] = {}
+        self._ready: dict[Any, int] = {}
+        self._needed: dict[Any, int] = {}
+        self.runs: list[RunRow] = []
+        self.transfers: list[tuple[int, ...]] = []
+        self.keys: list[Any] = []
+        self.senders: dict[str, int] = {}
+
+    def transition(self, key: Any, start: str, finish: str, **_kwargs: Any) -> None:
+        """A task changed state on the worker."""
+        if finish in ("ready", "constrained"):
+            self._ready[key] = self._clock.now
+        elif finish == "fetch":
+            self._needed[key] = self._clock.now
+
+    def received(self, key: Any) -> None:
+        """The scheduler's message that gives out a task came."""
+        self._received[key] = self._clock.now
+
+    def run(self, key: Any, run_id: int, slot: int) -> RunRow:
+        """A task got a slot."""
+        now = self._clock.now
+        row = RunRow(run_id, self._received.pop(key, MISSING), self._ready.pop(key, now), now, slot=slot, thread=slot + 1)
+        self.runs.append(row)
+        return row
+
+    def transferred(self, sender: str, data: Mapping[Any, Any], start: int) -> None:
+        """Results came from another worker."""
+        number = self.senders.setdefault(sender, len(self.senders))
+        now = self._clock.now
+        for key, result in data.items():
+            self.transfers.append((number, result.nbytes, self._needed.pop(key, start), start, now, 1))
+            self.keys.append(key)
+
+    def batch(self, address: str) -> Batch:
+        """All that was noted."""
+        return Batch(
+            recording="",
+            worker=address,
+            seq=1,
+            wall=0,
+            runs=np.array([astuple(row) for row in self.runs], np.int64).reshape(-1, len(RUN)),
+            transfers=np.array(self.transfers, np.int64).reshape(-1, len(TRANSFER)),
+            blocked=np.empty((0, len(BLOCKED)), np.int64),
+            keys=tuple(self.keys),
+            senders=tuple(self.senders),
+        )
+
+
+class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is untyped
+    """Records what the scheduler does."""
+
+    name = "dask-efficiency-engine"
+
+    def __init__(self, clock: EventHeap, scheduler: Scheduler, workload: Workload) -> None:
+        self._clock, self._scheduler, self._workload = clock, scheduler, workload
+        self._started = clock.now
+        self._recorder = Recorder(self._read, max_tasks=4 * len(workload.keys) + 1000)
+        self._numbers: dict[str, int] = {}
+        self._specs: list[WorkerSpec] = []
+
+    def joined(self, address: str, spec: WorkerSpec) -> None:
+        """A worker is there."""
+        self._numbers[address] = len(self._specs)
+        self._specs.append(spec)
+
+    def _read(self, keys: Sequence[Any]) -> TaskFacts:
+        tasks = [self._scheduler.tasks[key] for key in keys]
+        numbers = [self._workload.number[key] for key in keys]
+        constraints = self._workload.trace.constraints
+        return TaskFacts(
+            prefixes=[ts.prefix.name for ts in tasks],
+            spans=[self._workload.spans[task] for task in numbers],
+            priorities=[tuple(map(int, ts.priority or (0, 0, 0)))[:3] for ts in tasks],
+            dependencies=[[dependency.key for dependency in ts.dependencies] for ts in tasks],
+            constraints={i: constraints[task] for i, task in enumerate(numbers) if task in constraints},
+        )
+
+    def update_graph(
+        self, scheduler: Any, *, client: str, tasks: Sequence[Any], keys: Collection[Any], stimulus_id: str, **_kwargs: Any
+    ) -> None:
+        """A graph was taken in."""
+        received = round(float(stimulus_id.rpartition("-")[2]) * 1e9)
+        now = self._clock.now
+        self._recorder.graph(
+            tasks, keys, client=client, stimulus_id=stimulus_id, received=min(received, now), at=now
+        )
+
+    def transition(self, key: Any, start: str, finish: str, *_args: Any, **reported: Any) -> None:
+        """A task changed state."""
+        number = extra = MISSING
+        recorder = self._recorder
+        if finish == "processing":
+            ts = self._scheduler.tasks[key]
+            number, extra = self._numbers[ts.processing_on.address], ts.run_id
+        elif start == "processing":
+            number = self._numbers.get(reported.get("worker", ""), MISSING)
+            if finish == "memory":
+                extra = int(reported.get("nbytes", MISSING))
+        elif finish == "memory":
+            extra = int(self._scheduler.tasks[key].nbytes)
+        task = recorder.ids.get(key)
+        stimulus_id = reported.get("stimulus_id", "")
+        if task is None:
+            recorder.transition(self._clock.now, key, start, finish, stimulus_id, number, extra)
+            return
+        recorder.kept.append((self._clock.now, task, start, finish, stimulus_id, number, extra, None))
+        if len(recorder.kept) >= MAX_KEPT:
+            recorder.make_room()
+
+    def stolen(self, key: Any, stimulus_id: str) -> None:
+        """A task was given to another worker than it had been given to."""
+        ts = self._scheduler.tasks[key]
+        number = self._numbers[ts.processing_on.address]
+        self._recorder.processing_again(self._clock.now, key, number, ts.run_id, stimulus_id=stimulus_id)
+
+    def trace(self, rows: Mapping[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> TraceTables:
+        """The trace of all that was recorded."""
+        for address, of_worker in rows.items():
+            batch = of_worker.batch(address)
+            self._recorder.batch(self._numbers[address], [self._numbers[sender] for sender in batch.senders], batch)
+        frozen = self._recorder.freeze()
+        recorded = self._workload.trace
+        frozen.facts.update(
+            epoch=0,
+            started=self._started,
+            stopped=self._clock.now,
+            workers=[
+                {name: getattr(spec, name) for name in ("name", "address", "host", "nthreads", "memory_limit")}
+                | {"resources": dict(spec.resources), "offset": 0, "error": 0, "wall": 0}
+                for spec in self._specs
+            ],
+            config=dict(config),
+            versions={**recorded.versions, "dask-efficiency": dask_efficiency.__version__, "distributed": distributed.__version__},
+            notes=list(notes),
+        )
+        return build(frozen.pack(), name=f"{recorded.name} ({NOTE})" if recorded.name else NOTE)

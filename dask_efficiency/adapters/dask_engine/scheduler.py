@@ -1,0 +1,54 @@
+"""VirtualScheduler: Dask's scheduler, with virtual streams instead of sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import Scheduler
+from distributed import scheduler as upstream
+from distributed.scheduler import ClientState
+
+from dask_efficiency.adapters.dask_engine.messages import Stream
+from dask_efficiency.simulation.events import EventHeap
+
+#: Nanoseconds between two batches of messages to a worker, and to a client: as in Dask's scheduler.
+TO_WORKER, TO_CLIENT = 5_000_000, 2_000_000
+
+
+class VirtualScheduler(Scheduler):
+    """Dask's scheduler; it opens no port, and nothing that it would do in the background is started.
+
+    Parameters
+    ----------
+    clock
+        Virtual time.
+    validate
+        Check all state after every step.
+    """
+
+    def __init__(self, clock: EventHeap, *, validate: bool) -> None:
+        upstream.BatchedSend = lambda *_args, **_kwargs: Stream(clock, TO_WORKER)  # type: ignore[assignment, misc]
+        super().__init__(validate=validate, dashboard=False)
+
+    def start_http_server(self, *_args: Any, **_kwargs: Any) -> None:
+        """No server."""
+
+    async def handle_worker(self, *_args: Any, **_kwargs: Any) -> None:
+        """What a worker sends comes through its stream."""
+
+    def add_virtual_client(self, name: str, clock: EventHeap) -> None:
+        """A client joins; what it is told is dropped."""
+        self.clients[name] = ClientState(name)
+        self.client_comms[name] = Stream(clock, TO_CLIENT)  # type: ignore[assignment]
+
+    def take(self, worker: str, message: dict[str, Any]) -> None:
+        """Handle a message of a worker, as its stream does."""
+        given = {name: value for name, value in message.items() if name != "op"}
+        self.stream_handlers[message["op"]](worker=worker, **given)
+
+
+class NoComm:
+    """What a worker registers through; the answer is dropped."""
+
+    async def write(self, message: Any) -> None:
+        """Nobody reads it."""

@@ -1,0 +1,303 @@
+"""VirtualWorker: Dask's worker state machine, with computing and moving data in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import dask
+from dask.utils import parse_bytes
+from distributed.worker_state_machine import (
+    AcquireReplicasEvent,
+    CancelComputeEvent,
+    ComputeTaskEvent,
+    Execute,
+    ExecuteFailureEvent,
+    ExecuteSuccessEvent,
+    FreeKeysEvent,
+    GatherDep,
+    GatherDepBusyEvent,
+    GatherDepSuccessEvent,
+    Instruction,
+    RefreshWhoHasEvent,
+    RemoveReplicasEvent,
+    RemoveWorkerEvent,
+    RetryBusyWorkerEvent,
+    RetryBusyWorkerLater,
+    SecedeEvent,
+    StateMachineEvent,
+    StealRequestEvent,
+    WorkerState,
+)
+
+from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
+from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.network import NetworkModel
+from dask_efficiency.trace.run_trace import WorkerSpec
+
+#: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
+TO_SCHEDULER = 2_000_000
+
+#: Until a worker that was too busy to send is asked again.
+RETRY = 150_000_000
+
+#: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
+MEASURED, NEWEST = 1_000_000, 0.05
+
+_EVENTS: dict[str, type[StateMachineEvent]] = {
+    "cancel-compute": CancelComputeEvent,
+    "acquire-replicas": AcquireReplicasEvent,
+    "compute-task": ComputeTaskEvent,
+    "free-keys": FreeKeysEvent,
+    "remove-replicas": RemoveReplicasEvent,
+    "steal-request": StealRequestEvent,
+    "refresh-who-has": RefreshWhoHasEvent,
+    "remove-worker": RemoveWorkerEvent,
+}
+
+
+class Result:
+    """A result of a task: it has a size and nothing else."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+@dataclass(slots=True)
+class Work:
+    """What a worker needs to know of a task that it runs, in nanoseconds."""
+
+    prepare: int
+    compute: int
+    finish: int
+    #: From its start until it leaves its slot; -1 where it does not.
+    secede: int
+    nbytes: int
+    fails: bool
+    #: CPU of its thread, as a share of its time.
+    cpu: float
+
+
+class VirtualWorker:
+    """A worker of the simulated cluster.
+
+    Parameters
+    ----------
+    spec, address
+        What it is, and how the scheduler calls it.
+    message_ns, transfer_ns
+        What its loop takes for a message from the scheduler; what a transfer takes beside the network.
+    work
+        Gives what the worker needs to know of the run of a task that begins, by key.
+    network
+        Moves results between hosts.
+    peers
+        All workers, by address.
+    """
+
+    def __init__(
+        self,
+        clock: EventHeap,
+        spec: WorkerSpec,
+        address: str,
+        *,
+        message_ns: int,
+        transfer_ns: int,
+        work: Callable[[VirtualWorker, Any], Work],
+        network: NetworkModel,
+        peers: Mapping[str, VirtualWorker],
+        validate: bool,
+    ) -> None:
+        self._clock, self.spec, self.address = clock, spec, address
+        self._message_ns, self._transfer_ns = message_ns, transfer_ns
+        self._work, self._network, self._peers = work, network, peers
+        self.loop = Loop(clock)
+        self.stream = Stream(clock, TO_SCHEDULER)
+        self.rows = WorkerRows(clock)
+        self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
+        self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
+        share = dask.config.get("distributed.worker.memory.transfer")
+        self.state = WorkerState(
+            nthreads=spec.nthreads,
+            address=address,
+            resources=dict(spec.resources),
+            plugins={"rows": self.rows},
+            transfer_incoming_count_limit=dask.config.get("distributed.worker.connections.incoming"),
+            transfer_incoming_bytes_limit=spec.memory_limit * share if share and spec.memory_limit else float("inf"),
+            transfer_message_bytes_limit=parse_bytes(dask.config.get("distributed.worker.transfer.message-bytes-limit")),
+            validate=validate,
+        )
+        self._free_slots = list(range(max(spec.nthreads, 1)))
+        heapify(self._free_slots)
+        #: Runs that are in a thread, by key.
+        self.running: dict[Any, RunRow] = {}
+        self._last_freed: tuple[int, int, int] | None = None
+
+    def receive(self, batch: list[dict[str, Any]]) -> None:
+        """A batch of the scheduler's messages came."""
+        for message in batch:
+            self.loop.do(self._message_ns, self._take, message)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        # One message may be for several workers: it stays as it is.
+        given = {name: value for name, value in message.items() if name != "op"}
+        event = _EVENTS.get(message["op"])
+        if event is not None:
+            if event is ComputeTaskEvent:
+                self.rows.received(message["key"])
+            self._handle(event(**given))
+
+    def _handle(self, event: StateMachineEvent) -> None:
+        for instruction in self.state.handle_stimulus(event):
+            self._follow(instruction)
+
+    def _follow(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Execute):
+            self._execute(instruction.key)
+        elif isinstance(instruction, GatherDep):
+            self._gather(instruction)
+        elif isinstance(instruction, RetryBusyWorkerLater):
+            self._clock.at(self._clock.now + RETRY, self._retry, instruction.worker)
+        else:
+            self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
+
+    def _stimulus(self, kind: str) -> str:
+        return f"{kind}-{self._clock.now / 1e9:.9f}"
+
+    # -- computing -----------------------------------------------------------------------------
+
+    def _execute(self, key: Any) -> None:
+        work, now = self._work(self, key), self._clock.now
+        task = self.state.tasks[key]
+        task.start_time = now / 1e9
+        slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
+        row = self.rows.run(key, task.run_id, slot)
+        if self._last_freed is not None and row.ready < self._last_freed[0]:
+            row.after = self._last_freed[1]
+        self.running[key] = row
+        row.submitted = row.start = now + work.prepare
+        if work.secede >= 0 and work.secede < work.compute:
+            self._clock.at(row.start + work.secede, self._secede, key, row, work.secede)
+        self._clock.at(row.start + work.compute, self._stop, key, row, work)
+
+    def _secede(self, key: Any, row: RunRow, after: int) -> None:
+        row.seceded = self._clock.now
+        self._free(row)
+        self._handle(SecedeEvent(key=key, compute_duration=after / 1e9, stimulus_id=self._stimulus("secede")))
+
+    def _stop(self, key: Any, row: RunRow, work: Work) -> None:
+        row.stop = self._clock.now
+        row.cpu_ns = int((row.stop - row.start) * work.cpu)
+        self._clock.at(self._clock.now + work.finish, self._end, key, row, work)
+
+    def _end(self, key: Any, row: RunRow, work: Work) -> None:
+        row.ended = self._clock.now
+        del self.running[key]
+        if row.seceded < 0:
+            self._free(row)
+        start, stop = row.start / 1e9, row.stop / 1e9
+        if work.fails:
+            self._handle(_failure(key, row.run_id, start, stop, self._stimulus("task-erred")))
+            return
+        self._handle(
+            ExecuteSuccessEvent(
+                key=key,
+                run_id=row.run_id,
+                value=Result(work.nbytes),
+                start=start,
+                stop=stop,
+                nbytes=work.nbytes,
+                type=None,
+                stimulus_id=self._stimulus("task-finished"),
+            )
+        )
+
+    def _free(self, row: RunRow) -> None:
+        if row.slot < self.spec.nthreads:
+            heappush(self._free_slots, row.slot)
+        self._last_freed = self._clock.now, row.run_id, row.slot
+
+    # -- moving results ------------------------------------------------------------------------
+
+    def _gather(self, asked: GatherDep) -> None:
+        sender = self._peers.get(asked.worker)
+        start = self._clock.now
+        if sender is None or sender._busy(self.spec.host):
+            event = GatherDepBusyEvent(
+                worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=self._stimulus("gather-dep-busy")
+            )
+            self._clock.at(start + self._transfer_ns, self._handle, event)
+            return
+        sender._outgoing += 1
+        data = {key: sender.state.data[key] for key in sorted(asked.to_gather, key=str) if key in sender.state.data}
+        nbytes = sum(result.nbytes for result in data.values())
+        arrived = lambda: self._clock.at(  # noqa: E731  # what comes after the network
+            self._clock.now + self._transfer_ns, self._arrived, asked, sender, data, nbytes, start
+        )
+        self._network.transfer(sender.spec.host, self.spec.host, nbytes, arrived)
+
+    def _busy(self, host: str) -> bool:
+        return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
+
+    def _arrived(
+        self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Result], nbytes: int, start: int
+    ) -> None:
+        sender._outgoing -= 1
+        now = self._clock.now
+        if nbytes > MEASURED:
+            bandwidth = nbytes / max((now - start) / 1e9, 1e-3)
+            self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
+        self.rows.transferred(sender.address, data, start)
+        self._handle(
+            GatherDepSuccessEvent(
+                worker=asked.worker,
+                total_nbytes=asked.total_nbytes,
+                data=data,
+                stimulus_id=self._stimulus("gather-dep-success"),
+            )
+        )
+
+    def _retry(self, worker: str) -> None:
+        self._handle(RetryBusyWorkerEvent(worker=worker, stimulus_id=self._stimulus("retry-busy-worker")))
+
+    # -- heartbeats ----------------------------------------------------------------------------
+
+    def metrics(self) -> dict[str, Any]:
+        """What a heartbeat says."""
+        return {
+            "bandwidth": {"total": self.bandwidth, "workers": {}, "types": {}},
+            "memory": self.state.nbytes,
+            "spilled_bytes": {"memory": 0, "disk": 0},
+            "digests_total_since_heartbeat": {},
+            "managed_bytes": self.state.nbytes,
+            "task_counts": {},
+            "cpu": 0.0,
+            "event_loop_interval": 0.02,
+            "transfer": {},
+        }
+
+    def executing(self) -> dict[Any, float]:
+        """For how long each task has been running, in seconds."""
+        return {key: (self._clock.now - row.start) / 1e9 for key, row in self.running.items()}
+
+
+def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:
+    return ExecuteFailureEvent(
+        key=key,
+        run_id=run_id,
+        start=start,
+        stop=stop,
+        exception=None,  # type: ignore[arg-type]  # nobody looks at it
+        traceback=None,
+        exception_text="it failed in the recorded run",
+        traceback_text="",
+        stimulus_id=stimulus_id,
+    )

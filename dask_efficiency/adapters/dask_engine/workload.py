@@ -1,0 +1,172 @@
+"""Workload: the graphs of a trace as Dask takes them in, and what its clients did with their results."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_right
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_efficiency.replay.constraints import constraints
+from dask_efficiency.trace.causes import Causes
+from dask_efficiency.trace.clients import heard_by_clients
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.tables import MISSING
+
+
+def key_of(text: str) -> Hashable:
+    """A task's key from its text: a tuple where it was one, so that Dask finds the same groups."""
+    if text.startswith("("):
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return text
+        if isinstance(found, tuple) and str(found) == text:
+            return found
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a scheduler looks at of a task's definition."""
+
+    dependencies: frozenset[Hashable]
+    data_producer: bool = False
+    is_coro: bool = False
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph that a client submits."""
+
+    client: str
+    tasks: list[int]
+    #: Numbers of the tasks whose results it asks for.
+    wanted: list[int]
+    #: When it was received, where it did not wait for anything.
+    received: int
+    #: Nanoseconds that the scheduler took to take it in.
+    taking_in: int
+    generation: int
+    #: Of how many results its client heard before it sent this, and how much later than the last of them; 0 is none.
+    after: int = 0
+    thinking: int = 0
+
+
+@dataclass(slots=True)
+class Release:
+    """Results that a client wants no more, some time after it had heard of so many."""
+
+    client: str
+    tasks: list[int]
+    after: int
+    delay: int
+
+
+class Workload:
+    """The graphs of a trace, and what its clients did.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    """
+
+    def __init__(self, trace: TraceTables) -> None:
+        self.trace = trace
+        self.keys = [key_of(text) for text in trace.keys]
+        self.number = {key: i for i, key in enumerate(self.keys)}
+        self.prefixes = [trace.prefixes[i] if i != MISSING else "" for i in trace.tasks.prefix.tolist()]
+        self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
+        needed, starts = trace.dependencies.tolist(), trace.dependency_starts.tolist()
+        self.dependencies = [needed[starts[i] : starts[i + 1]] for i in range(len(self.keys))]
+        self._heard = self._results()
+        self.graphs = self._graphs()
+        self.releases = self._releases()
+        #: Tasks that were there before the recording: data.
+        self.data = np.flatnonzero(trace.tasks.graph == MISSING).tolist()
+
+    def spec(self, task: int) -> Spec:
+        """What a scheduler looks at of a task's definition."""
+        return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
+
+    def _results(self) -> dict[str, list[int]]:
+        """By client: when it first heard of each result that it asked for, in order."""
+        trace, runs = self.trace, self.trace.runs
+        first: dict[int, int] = {}
+        for run in np.flatnonzero(heard_by_clients(trace)).tolist():
+            task, at = int(runs.task[run]), int(runs.reported[run])
+            first[task] = min(at, first.get(task, at))
+        found: dict[str, list[int]] = {}
+        for task, at in first.items():
+            graph = int(trace.tasks.graph[task])
+            if graph != MISSING:
+                found.setdefault(self._client(graph), []).append(at)
+        return {client: sorted(ats) for client, ats in found.items()}
+
+    def client_of(self, task: int) -> str:
+        """Who asked for a task first."""
+        return self._client(int(self.trace.tasks.graph[task]))
+
+    def _client(self, graph: int) -> str:
+        number = int(self.trace.graphs.client[graph])
+        return self.trace.clients[number] if number != MISSING else "client"
+
+    def _graphs(self) -> list[Graph]:
+        trace = self.trace
+        causes = Causes(trace)
+        limits = constraints(trace, causes, causes.inputs(trace))
+        of_graph: list[list[int]] = [[] for _ in range(len(trace.graphs))]
+        for task, graph in enumerate(trace.tasks.graph.tolist()):
+            if graph != MISSING:
+                of_graph[graph].append(task)
+        wanted = trace.tasks.wanted.tolist()
+        found = []
+        for i, tasks in enumerate(of_graph):
+            received, client = int(trace.graphs.received[i]), self._client(i)
+            graph = Graph(
+                client=client,
+                tasks=tasks,
+                wanted=[task for task in tasks if wanted[task]],
+                received=received - trace.start,
+                taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
+                generation=int(trace.tasks.priority_graph[tasks[0]]) if tasks else 0,
+            )
+            run = int(limits.waited_for[i])
+            if run != MISSING:
+                graph.after = self._heard_by(client, int(trace.runs.reported[run]))
+                graph.thinking = max(int(limits.thinking[i]), 0)
+            found.append(graph)
+        return found
+
+    def _heard_by(self, client: str, at: int) -> int:
+        """Of how many results a client had heard at an instant."""
+        return bisect_right(self._heard.get(client, ()), at)
+
+    def _releases(self) -> list[Release]:
+        found: dict[tuple[int, int], Release] = {}
+        releases, trace = self.trace.releases, self.trace
+        rows = zip(releases.at.tolist(), releases.client.tolist(), releases.task.tolist(), strict=True)
+        for at, number, task in rows:
+            client = trace.clients[number] if number != MISSING else "client"
+            release = found.get((at, number))
+            if release is None:
+                after = self._heard_by(client, at)
+                last = self._heard[client][after - 1] if after else trace.start
+                release = found[at, number] = Release(client, [], after, at - last)
+            release.tasks.append(task)
+        return list(found.values())
+
+
+def restrictions(constraints: dict[int, dict[str, Any]], keys: list[Hashable]) -> dict[str, dict[Hashable, Any]]:
+    """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
+    annotations: dict[str, dict[Hashable, Any]] = {}
+    names = {"restrictions": "workers", "loose_restrictions": "allow_other_workers", "resources": "resources", "retries": "retries"}
+    for task, constraint in constraints.items():
+        for name, annotation in names.items():
+            if name in constraint:
+                annotations.setdefault(annotation, {})[keys[task]] = constraint[name]
+    return annotations
