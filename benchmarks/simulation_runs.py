@@ -8,6 +8,7 @@ in the scheduler depends on where objects lie and on the seed of the process's h
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -146,6 +147,10 @@ def record(folder: Path, setup: Setup, workloads: list[str]) -> Iterator[Run]:
             client.run(set_slowness, factor=SLOWNESS, workers=[address])
         for name in order(workloads, setup.repeat):
             time.sleep(1.0)
+            # A full collection of the garbage of a process that is scheduler and client takes a tenth of a second,
+            # in some runs and not in others.
+            gc.collect()
+            gc.freeze()
             began, before = time.monotonic(), _cpu_of_others()
             trace = measure(client, name)
             others = (_cpu_of_others() - before) / (time.monotonic() - began)
