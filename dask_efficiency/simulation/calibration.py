@@ -43,7 +43,8 @@ class Calibration:
     failures: Int64
     #: By task: size of its result.
     nbytes: Int64
-    #: By recorded worker and prefix: how many times as long as in the middle a task takes; shape (workers, prefixes + 1).
+    #: By recorded worker and prefix: how many times as long as in the middle a task takes;
+    #: shape (workers, prefixes + 1).
     pace: Float64
     #: A message from the scheduler to a worker and back, where nothing has to wait.
     to_worker: int
@@ -82,8 +83,8 @@ def calibrate(trace: TraceTables) -> Calibration:
         failures=_failures(trace, count),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
-        to_worker=_low(runs.received - runs.assigned, (runs.received != MISSING) & (runs.assigned != MISSING), _MESSAGE),
-        to_scheduler=_low(runs.reported - runs.ended, (runs.reported != MISSING) & (runs.ended != MISSING), _MESSAGE),
+        to_worker=_low(runs.assigned, runs.received, _MESSAGE),
+        to_scheduler=_low(runs.ended, runs.reported, _MESSAGE),
         scheduler=_gap(np.unique(runs.reported[runs.reported != MISSING]), _SCHEDULER),
         worker=_worker_gap(trace),
         transfer=transfer,
@@ -135,9 +136,10 @@ def _failures(trace: TraceTables, count: int) -> Int64:
     return np.where((failed > 0) & (succeeded == 0), -1, failed)
 
 
-def _low(ns: Int64, known: NDArray[np.bool_], otherwise: int) -> int:
+def _low(start: Int64, stop: Int64, otherwise: int) -> int:
     """What a way takes where nothing has to wait: a low quantile."""
-    return max(int(np.quantile(ns[known], 0.1)), 0) if known.any() else otherwise
+    known = (start != MISSING) & (stop != MISSING)
+    return max(int(np.quantile((stop - start)[known], 0.1)), 0) if known.any() else otherwise
 
 
 def _gap(at: Int64, otherwise: int) -> int:

@@ -32,7 +32,10 @@ class VirtualClients:
         #: Keys that were asked for and are not there yet; the run ends when nothing is left of both.
         self.wanted: set[Any] = set()
         self.graphs_left = len(workload.graphs)
-        for client in {*(graph.client for graph in workload.graphs), *(release.client for release in workload.releases)}:
+        for client in {
+            *(graph.client for graph in workload.graphs),
+            *(release.client for release in workload.releases),
+        }:
             scheduler.add_virtual_client(client, clock)
 
     def start(self) -> None:
@@ -75,7 +78,7 @@ class VirtualClients:
     def _take_in(self, graph: Graph, received: int) -> None:
         scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
         self.graphs_left -= 1
-        dsk = {keys[task]: workload.spec(task) for task in graph.tasks}
+        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in graph.tasks}
         wanted = {keys[task] for task in graph.wanted}
         self.wanted |= wanted
         stimulus = f"update-graph-{received / 1e9:.9f}"

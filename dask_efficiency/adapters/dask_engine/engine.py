@@ -61,10 +61,12 @@ class Engine:
         replace_clocks(self._now)
         replace_hashes(self.seed)
         replace_versions()
-        upstream.TaskState._run_id_iterator = count()  # type: ignore[attr-defined]
+        upstream.TaskState._run_id_iterator = count()
         trace = self._workload.trace
         config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
-        bandwidth = {"distributed.scheduler.bandwidth": trace.config["bandwidth"]} if "bandwidth" in trace.config else {}
+        bandwidth = (
+            {"distributed.scheduler.bandwidth": trace.config["bandwidth"]} if "bandwidth" in trace.config else {}
+        )
         with dask.config.set({**config, **bandwidth}):
             await self._build()
             return self._turn({**trace.config, **self._job.cluster.config})

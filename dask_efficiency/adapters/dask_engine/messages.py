@@ -34,7 +34,8 @@ class Stream:
         self._clock, self._interval = clock, interval
         self._buffer: list[Any] = []
         self._next, self._planned = 0, False
-        self._way, self._receive = 0, _nobody
+        self._way = 0
+        self._receive: Callable[[list[Any]], object] = _nobody
 
     def connect(self, way: int, receive: Callable[[list[Any]], object]) -> None:
         """Deliver batches to a receiver; they travel for so many nanoseconds."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from itertools import count
 from typing import Any
 
 import distributed
 import numpy as np
-from distributed import Scheduler, SchedulerPlugin
+from distributed import Scheduler, SchedulerPlugin, WorkerPlugin
+from distributed.scheduler import TaskState
 
-import dask_efficiency
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
@@ -45,7 +44,7 @@ class RunRow:
     spill_ns: int = 0
 
 
-class WorkerRows:
+class WorkerRows(WorkerPlugin):
     """What a worker's recorder notes; a plugin of its state machine."""
 
     name = "rows"
@@ -74,7 +73,8 @@ class WorkerRows:
     def run(self, key: Any, run_id: int, slot: int) -> RunRow:
         """A task got a slot."""
         now = self._clock.now
-        row = RunRow(run_id, self._received.pop(key, MISSING), self._ready.pop(key, now), now, slot=slot, thread=slot + 1)
+        received, ready = self._received.pop(key, MISSING), self._ready.pop(key, now)
+        row = RunRow(run_id, received, ready, now, slot=slot, thread=slot + 1)
         self.runs.append(row)
         return row
 
@@ -101,7 +101,7 @@ class WorkerRows:
         )
 
 
-class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is untyped
+class RunRecorder(SchedulerPlugin):
     """Records what the scheduler does."""
 
     name = "dask-efficiency-engine"
@@ -131,14 +131,19 @@ class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is
         )
 
     def update_graph(
-        self, scheduler: Any, *, client: str, tasks: Sequence[Any], keys: Collection[Any], stimulus_id: str, **_kwargs: Any
+        self,
+        scheduler: Any,
+        *,
+        client: str,
+        tasks: Sequence[Any],
+        keys: Collection[Any],
+        stimulus_id: str,
+        **_kwargs: Any,
     ) -> None:
         """A graph was taken in."""
         received = round(float(stimulus_id.rpartition("-")[2]) * 1e9)
         now = self._clock.now
-        self._recorder.graph(
-            tasks, keys, client=client, stimulus_id=stimulus_id, received=min(received, now), at=now
-        )
+        self._recorder.graph(tasks, keys, client=client, stimulus_id=stimulus_id, received=min(received, now), at=now)
 
     def transition(self, key: Any, start: str, finish: str, *_args: Any, **reported: Any) -> None:
         """A task changed state."""
@@ -146,7 +151,7 @@ class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is
         recorder = self._recorder
         if finish == "processing":
             ts = self._scheduler.tasks[key]
-            number, extra = self._numbers[ts.processing_on.address], ts.run_id
+            number, extra = self._on(ts)
         elif start == "processing":
             number = self._numbers.get(reported.get("worker", ""), MISSING)
             if finish == "memory":
@@ -165,8 +170,13 @@ class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is
     def stolen(self, key: Any, stimulus_id: str) -> None:
         """A task was given to another worker than it had been given to."""
         ts = self._scheduler.tasks[key]
-        number = self._numbers[ts.processing_on.address]
-        self._recorder.processing_again(self._clock.now, key, number, ts.run_id, stimulus_id=stimulus_id)
+        number, run_id = self._on(ts)
+        self._recorder.processing_again(self._clock.now, key, number, run_id, stimulus_id=stimulus_id)
+
+    def _on(self, ts: TaskState) -> tuple[int, int]:
+        """The worker that a task was given to, and the run that it begins there."""
+        assert ts.processing_on is not None
+        return self._numbers[ts.processing_on.address], ts.run_id or 0
 
     def trace(self, rows: Mapping[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> TraceTables:
         """The trace of all that was recorded."""
@@ -185,7 +195,7 @@ class RunRecorder(SchedulerPlugin):  # type: ignore[misc]  # upstream's class is
                 for spec in self._specs
             ],
             config=dict(config),
-            versions={**recorded.versions, "dask-efficiency": dask_efficiency.__version__, "distributed": distributed.__version__},
+            versions={**recorded.versions, "distributed": distributed.__version__},
             notes=list(notes),
         )
         return build(frozen.pack(), name=f"{recorded.name} ({NOTE})" if recorded.name else NOTE)

@@ -49,10 +49,10 @@ def replace_hashes(seed: int) -> None:
         return int(task._hash) ^ mixed
 
     worker_state_machine.TaskState.__hash__ = of_worker  # type: ignore[assignment, method-assign]
-    scheduler.TaskState.__hash__ = of_scheduler  # type: ignore[method-assign]
+    scheduler.TaskState.__hash__ = of_scheduler  # type: ignore[assignment, method-assign]
 
 
 def replace_versions() -> None:
     """Nobody compares versions of packages: reading them takes a tenth of a second for each worker."""
     versions.get_versions = dict  # type: ignore[assignment]
-    versions.error_message = lambda *_args, **_kwargs: {}  # type: ignore[assignment]
+    versions.error_message = lambda *_args, **_kwargs: {}

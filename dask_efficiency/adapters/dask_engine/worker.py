@@ -132,7 +132,9 @@ class VirtualWorker:
             plugins={"rows": self.rows},
             transfer_incoming_count_limit=dask.config.get("distributed.worker.connections.incoming"),
             transfer_incoming_bytes_limit=spec.memory_limit * share if share and spec.memory_limit else float("inf"),
-            transfer_message_bytes_limit=parse_bytes(dask.config.get("distributed.worker.transfer.message-bytes-limit")),
+            transfer_message_bytes_limit=parse_bytes(
+                dask.config.get("distributed.worker.transfer.message-bytes-limit")
+            ),
             validate=validate,
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
@@ -237,7 +239,9 @@ class VirtualWorker:
             self._clock.at(start + self._transfer_ns, self._handle, event)
             return
         sender._outgoing += 1
-        data = {key: sender.state.data[key] for key in sorted(asked.to_gather, key=str) if key in sender.state.data}
+        data: dict[Any, Any] = {
+            key: sender.state.data[key] for key in sorted(asked.to_gather, key=str) if key in sender.state.data
+        }
         nbytes = sum(result.nbytes for result in data.values())
         arrived = lambda: self._clock.at(  # noqa: E731  # what comes after the network
             self._clock.now + self._transfer_ns, self._arrived, asked, sender, data, nbytes, start
@@ -247,9 +251,7 @@ class VirtualWorker:
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
 
-    def _arrived(
-        self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Result], nbytes: int, start: int
-    ) -> None:
+    def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
         sender._outgoing -= 1
         now = self._clock.now
         if nbytes > MEASURED:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from dask.typing import Key
 
 from dask_efficiency.replay.constraints import constraints
 from dask_efficiency.trace.causes import Causes
@@ -16,8 +17,16 @@ from dask_efficiency.trace.clients import heard_by_clients
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING
 
+#: What is said of a task's constraints in a trace, and the annotation that a scheduler reads it from.
+_ANNOTATIONS = {
+    "restrictions": "workers",
+    "loose_restrictions": "allow_other_workers",
+    "resources": "resources",
+    "retries": "retries",
+}
 
-def key_of(text: str) -> Hashable:
+
+def key_of(text: str) -> Key:
     """A task's key from its text: a tuple where it was one, so that Dask finds the same groups."""
     if text.startswith("("):
         try:
@@ -33,7 +42,7 @@ def key_of(text: str) -> Hashable:
 class Spec:
     """What a scheduler looks at of a task's definition."""
 
-    dependencies: frozenset[Hashable]
+    dependencies: frozenset[Key]
     data_producer: bool = False
     is_coro: bool = False
 
@@ -161,12 +170,11 @@ class Workload:
         return list(found.values())
 
 
-def restrictions(constraints: dict[int, dict[str, Any]], keys: list[Hashable]) -> dict[str, dict[Hashable, Any]]:
+def restrictions(constraints: Mapping[int, Mapping[str, Any]], keys: Sequence[Key]) -> dict[str, dict[Key, Any]]:
     """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
-    annotations: dict[str, dict[Hashable, Any]] = {}
-    names = {"restrictions": "workers", "loose_restrictions": "allow_other_workers", "resources": "resources", "retries": "retries"}
+    annotations: dict[str, dict[Key, Any]] = {}
     for task, constraint in constraints.items():
-        for name, annotation in names.items():
+        for name, annotation in _ANNOTATIONS.items():
             if name in constraint:
                 annotations.setdefault(annotation, {})[keys[task]] = constraint[name]
     return annotations
