@@ -61,11 +61,14 @@ class Simulated:
     seed
         Its seed.
     makespan_seconds
-        From the first graph's arrival to the end of the last task that a client waited for.
+        Of its critical path, as :func:`~dask_efficiency.critical_path` finds it.
+    kinds
+        What the seconds of that were spent on, by kind of segment.
     trace
         What a recorder would have recorded of it; None where it was not asked for.
     """
 
     seed: int
     makespan_seconds: float
+    kinds: Mapping[str, float]
     trace: TraceTables | None = None

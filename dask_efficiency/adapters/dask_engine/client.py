@@ -29,8 +29,8 @@ class VirtualClients:
         self._heard: Counter[str] = Counter()
         self._graphs: dict[tuple[str, int], list[Graph]] = {}
         self._releases: dict[tuple[str, int], list[Release]] = {}
-        #: Keys that were asked for and are not there yet; the run ends when nothing is left of both.
-        self.wanted: set[Any] = set()
+        #: Keys that were asked for and are not there yet, and who asked; the run ends when nothing is left of both.
+        self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(workload.graphs)
         for client in {
             *(graph.client for graph in workload.graphs),
@@ -58,17 +58,13 @@ class VirtualClients:
 
     def hear(self, key: Any) -> None:
         """A result is there, or failed for good."""
-        if key not in self.wanted:
-            return
-        self.wanted.discard(key)
-        workload = self._workload
-        client = workload.client_of(workload.number[key])
-        self._heard[client] += 1
-        place = client, self._heard[client]
-        for graph in self._graphs.pop(place, ()):
-            self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
-        for release in self._releases.pop(place, ()):
-            self._clock.at(self._clock.now + release.delay, self._release, release)
+        for client in self.wanted.pop(key, ()):
+            self._heard[client] += 1
+            place = client, self._heard[client]
+            for graph in self._graphs.pop(place, ()):
+                self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
+            for release in self._releases.pop(place, ()):
+                self._clock.at(self._clock.now + release.delay, self._release, release)
         for release in self._late.pop(key, ()):
             self._clock.at(self._clock.now, self._release, release)
 
@@ -78,22 +74,24 @@ class VirtualClients:
     def _take_in(self, graph: Graph, received: int) -> None:
         scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
         self.graphs_left -= 1
-        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in graph.tasks}
+        members = self._with_what_is_missing(graph.tasks)
+        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in members}
         wanted = {keys[task] for task in graph.wanted}
-        self.wanted |= wanted
+        for key in wanted:
+            self.wanted.setdefault(key, []).append(graph.client)
         stimulus = f"update-graph-{received / 1e9:.9f}"
         # Its number of the graph is the recorded one.
         scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
         tasks, priority = workload.trace.tasks, {}
         user: dict[Any, int] = {}
-        for task in graph.tasks:
+        for task in members:
             priority[keys[task]] = int(tasks.priority_order[task])
             if tasks.priority_user[task]:
                 user[keys[task]] = -int(tasks.priority_user[task])
         scheduler._create_taskstate_from_graph(
             start=self._clock.now / 1e9,
             dsk=dsk,
-            keys=wanted,
+            keys=set(wanted),
             ordered=priority,
             client=graph.client,
             annotations_by_type={
@@ -107,6 +105,22 @@ class VirtualClients:
             user_priority=user,
             fifo_timeout=0.0,
         )
+
+        for key in wanted:
+            if scheduler.tasks[key].state == "memory":
+                self.hear(key)
+
+    def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
+        """Tasks, and what they need that the scheduler has let go of."""
+        workload, known = self._workload, self._scheduler.tasks
+        found, look = dict.fromkeys(tasks), list(tasks)
+        while look:
+            for needed in workload.dependencies[look.pop()]:
+                ts = known.get(workload.keys[needed])
+                if needed not in found and (ts is None or ts.state == "released"):
+                    found[needed] = None
+                    look.append(needed)
+        return found
 
     def _release(self, release: Release) -> None:
         keys = [self._workload.keys[task] for task in release.tasks]

@@ -15,9 +15,11 @@ from dask_efficiency.adapters.dask_engine.client import VirtualClients
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
-from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_versions
+from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
 from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
@@ -60,7 +62,7 @@ class Engine:
         """Run to the end."""
         replace_clocks(self._now)
         replace_hashes(self.seed)
-        replace_versions()
+        replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
         trace = self._workload.trace
         config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
@@ -230,7 +232,8 @@ class Engine:
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
         trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
-        return Simulated(self.seed, (clock.now - self._workload.trace.start) / 1e9, trace)
+        path = PathValues.of(trace, Question())
+        return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _heartbeat(self, worker: VirtualWorker) -> None:
         self.scheduler.heartbeat_worker(

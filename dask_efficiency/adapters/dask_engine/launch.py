@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.trace.files import read_trace, save_trace
@@ -56,13 +57,18 @@ def simulate_seeds(
         (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
         running = [_start(folder, seeds[i::at_once]) for i in range(at_once)]
         try:
-            makespans = {seed: seconds for process in running for seed, seconds in _read(process)}
+            rows = {row["seed"]: row for process in running for row in _read(process)}
         finally:
             for process in running:
                 process.kill()
                 process.communicate()
         return [
-            Simulated(seed, makespans[seed], read_trace(folder / f"{seed}.trace") if seed in traces else None)
+            Simulated(
+                seed,
+                rows[seed]["makespan_seconds"],
+                rows[seed]["kinds"],
+                read_trace(folder / f"{seed}.trace") if seed in traces else None,
+            )
             for seed in seeds
         ]
 
@@ -76,10 +82,9 @@ def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[str]:
     )
 
 
-def _read(process: subprocess.Popen[str]) -> list[tuple[int, float]]:
+def _read(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     out, err = process.communicate()
     if process.returncode:
         *_, last = err.strip().splitlines() or ["it said nothing"]
         raise SimulationError(f"a simulation ended with code {process.returncode}: {last}")
-    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return [(row["seed"], row["makespan_seconds"]) for row in rows]
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]

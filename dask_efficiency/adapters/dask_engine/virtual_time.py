@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import distributed.metrics
@@ -52,7 +54,28 @@ def replace_hashes(seed: int) -> None:
     scheduler.TaskState.__hash__ = of_scheduler  # type: ignore[assignment, method-assign]
 
 
-def replace_versions() -> None:
-    """Nobody compares versions of packages: reading them takes a tenth of a second for each worker."""
+def replace_what_is_unused() -> None:
+    """Leave out what Dask does for people who debug it, and what reads its environment.
+
+    Versions of packages take a tenth of a second for each worker; the lists of all tasks ever made, copies of events
+    for a log, and addresses that are taken apart again and again, a fifth of all time.
+    """
     versions.get_versions = dict  # type: ignore[assignment]
     versions.error_message = lambda *_args, **_kwargs: {}
+    for kind in (scheduler.TaskState, worker_state_machine.TaskState):
+        kind._instances = _Nothing()  # type: ignore[assignment]
+    for event in _events(worker_state_machine.StateMachineEvent):
+        event.to_loggable = lambda self, *, handled: self
+    if not hasattr(scheduler.get_address_host, "cache_info"):
+        scheduler.get_address_host = lru_cache(maxsize=None)(scheduler.get_address_host)
+
+
+class _Nothing:
+    """A set that forgets."""
+
+    def add(self, _member: Any) -> None:
+        """Nothing is kept."""
+
+
+def _events(kind: type[Any]) -> list[type[Any]]:
+    return [kind, *chain.from_iterable(map(_events, kind.__subclasses__()))]

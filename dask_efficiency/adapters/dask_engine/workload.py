@@ -15,7 +15,10 @@ from dask_efficiency.replay.constraints import constraints
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import heard_by_clients
 from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import STATES
 from dask_efficiency.trace.tables import MISSING
+
+_RELEASED = STATES.index("released")
 
 #: What is said of a task's constraints in a trace, and the annotation that a scheduler reads it from.
 _ANNOTATIONS = {
@@ -92,6 +95,9 @@ class Workload:
         self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
         needed, starts = trace.dependencies.tolist(), trace.dependency_starts.tolist()
         self.dependencies = [needed[starts[i] : starts[i + 1]] for i in range(len(self.keys))]
+        self._tasks = self._members()
+        wanted = trace.tasks.wanted.tolist()
+        self._wanted = [[task for task in tasks if wanted[task]] for tasks in self._tasks]
         self._heard = self._results()
         self.graphs = self._graphs()
         self.releases = self._releases()
@@ -103,22 +109,35 @@ class Workload:
         return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
 
     def _results(self) -> dict[str, list[int]]:
-        """By client: when it first heard of each result that it asked for, in order."""
+        """By client: when it heard of each result that it asked for, in order."""
         trace, runs = self.trace, self.trace.runs
-        first: dict[int, int] = {}
-        for run in np.flatnonzero(heard_by_clients(trace)).tolist():
-            task, at = int(runs.task[run]), int(runs.reported[run])
-            first[task] = min(at, first.get(task, at))
+        heard: dict[int, list[int]] = {}
+        rows = np.flatnonzero(heard_by_clients(trace))
+        for task, at in zip(runs.task[rows].tolist(), runs.reported[rows].tolist(), strict=True):
+            heard.setdefault(task, []).append(at)
         found: dict[str, list[int]] = {}
-        for task, at in first.items():
-            graph = int(trace.tasks.graph[task])
-            if graph != MISSING:
-                found.setdefault(self._client(graph), []).append(at)
+        for graph, tasks in enumerate(self._wanted):
+            received = int(trace.graphs.received[graph])
+            for task in tasks:
+                later = [at for at in heard.get(task, ()) if at >= received]
+                if later or task in heard:  # else it was there already
+                    found.setdefault(self._client(graph), []).append(min(later, default=received))
         return {client: sorted(ats) for client, ats in found.items()}
 
-    def client_of(self, task: int) -> str:
-        """Who asked for a task first."""
-        return self._client(int(self.trace.tasks.graph[task]))
+    def _members(self) -> list[list[int]]:
+        """By graph: the tasks that it brought, and those that it made run again."""
+        trace, transitions = self.trace, self.trace.transitions
+        count = len(trace.graphs)
+        members: list[dict[int, None]] = [{} for _ in range(count)]
+        for task, graph in enumerate(trace.tasks.graph.tolist()):
+            if graph != MISSING:
+                members[graph][task] = None
+        begun = np.flatnonzero((transitions.stimulus != MISSING) & (transitions.start == _RELEASED))
+        graphs = trace.stimuli.graph[transitions.stimulus[begun]].tolist()
+        for task, graph in zip(transitions.task[begun].tolist(), graphs, strict=True):
+            if graph != MISSING:
+                members[graph][task] = None
+        return [list(tasks) for tasks in members]
 
     def _client(self, graph: int) -> str:
         number = int(self.trace.graphs.client[graph])
@@ -128,21 +147,16 @@ class Workload:
         trace = self.trace
         causes = Causes(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
-        of_graph: list[list[int]] = [[] for _ in range(len(trace.graphs))]
-        for task, graph in enumerate(trace.tasks.graph.tolist()):
-            if graph != MISSING:
-                of_graph[graph].append(task)
-        wanted = trace.tasks.wanted.tolist()
-        found = []
-        for i, tasks in enumerate(of_graph):
+        found: list[Graph] = []
+        for i, tasks in enumerate(self._tasks):
             received, client = int(trace.graphs.received[i]), self._client(i)
             graph = Graph(
                 client=client,
                 tasks=tasks,
-                wanted=[task for task in tasks if wanted[task]],
-                received=received - trace.start,
+                wanted=self._wanted[i],
+                received=received,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
-                generation=int(trace.tasks.priority_graph[tasks[0]]) if tasks else 0,
+                generation=self._generation(i, found[-1].generation if found else 0),
             )
             run = int(limits.waited_for[i])
             if run != MISSING:
@@ -150,6 +164,11 @@ class Workload:
                 graph.thinking = max(int(limits.thinking[i]), 0)
             found.append(graph)
         return found
+
+    def _generation(self, graph: int, before: int) -> int:
+        """The number that the scheduler gave to a graph: a part of its tasks' priorities."""
+        own = self.trace.tasks.priority_graph[self.trace.tasks.graph == graph]
+        return int(own[0]) if len(own) else before + 1
 
     def _heard_by(self, client: str, at: int) -> int:
         """Of how many results a client had heard at an instant."""
