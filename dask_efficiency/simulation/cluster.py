@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Self
 
+from dask_efficiency.simulation.cluster_file import read_cluster_file
+from dask_efficiency.simulation.hostfile import read_hostfile
 from dask_efficiency.simulation.network import Network, network_of
+from dask_efficiency.simulation.placement import (
+    PlacementError,
+    add_to_hosts,
+    copy_workers,
+    place_workers,
+)
+from dask_efficiency.simulation.text_files import ClusterFileError, known_names
+from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster to simulate a run on.
+    """A cluster to simulate a run on: a value, of which the methods make others.
 
     Parameters
     ----------
@@ -26,6 +40,13 @@ class ClusterSpec:
         Dask configuration that differs from the recorded one.
     scheduler_host
         Where the scheduler is; empty where it does not matter.
+
+    Raises
+    ------
+    ValueError
+        If there is no worker, names or addresses are not unique, or a number is out of range.
+    UnknownNameError
+        If there is a speed of a worker that there is not, or a host that the topology does not have.
     """
 
     workers: tuple[WorkerSpec, ...]
@@ -34,15 +55,163 @@ class ClusterSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.workers:
+            raise ValueError("expected a cluster of at least one worker, got none")
+        for quantity in ("name", "address"):
+            counts = Counter(getattr(worker, quantity) for worker in self.workers)
+            if twice := [value for value, times in counts.items() if times > 1]:
+                raise ValueError(f"expected the {quantity} of each worker to be its own, got {twice[0]!r} twice")
+        for worker in self.workers:
+            if worker.nthreads < 1:
+                raise ValueError(f"expected at least 1 thread of worker {worker.name!r}, got {worker.nthreads!r}")
+            if worker.memory_limit < 0:
+                raise ValueError(f"expected a memory limit of worker {worker.name!r}, got {worker.memory_limit!r}")
+        self._check_known(self.speeds)
+        for name, speed in self.speeds.items():
+            if not (isfinite(speed) and speed > 0):
+                raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
+        if isinstance(self.network, Topology):
+            _check_hosts(self.network, [worker.host for worker in self.workers])
+            _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
+
+    # -- from a run, or from a file ----------------------------------------------------------------
+
     @classmethod
     def from_trace(cls, trace: TraceTables) -> Self:
-        """The cluster that a run was recorded on: every worker that it ever had."""
-        return cls(tuple(replace(worker, clock_offset=0, clock_error=0) for worker in trace.workers))
+        """The cluster that a run was recorded on: every worker that it ever had, but for those that another replaced.
+
+        A worker that takes the name or the address of an earlier one has replaced it.
+        """
+        last: dict[str, WorkerSpec] = {}
+        for worker in trace.workers:
+            last = {name: one for name, one in last.items() if name == worker.name or one.address != worker.address}
+            last[worker.name] = replace(worker, clock_offset=0, clock_error=0)
+        return cls(tuple(last.values()))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], hostfile: str | os.PathLike[str] | None = None) -> Self:
+        """A cluster that a file describes, with workers where a hostfile says, or on all of its slots.
+
+        Raises
+        ------
+        ClusterFileError
+            With the file and line, what is there and what was expected.
+        OSError
+            If a file cannot be read.
+        """
+        described = read_cluster_file(path)
+        topology, placed = described.topology, {host: n for host, n in described.workers.items() if n}
+        if hostfile is not None:
+            workers = _placed(topology, hostfile)
+        elif placed:
+            workers = place_workers(topology, placed)
+        else:
+            raise ClusterFileError(path, 0, "no host has a slot for a worker")
+        return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
+
+    # -- changed -----------------------------------------------------------------------------------
+
+    def with_workers(self, n: int, nthreads: int | None = None, memory_limit: int | None = None) -> Self:
+        """The cluster with a number of workers.
+
+        Fewer are the first ones. More are placed in free slots, host by host, where the network is a topology; else
+        they are copies of these workers, taken in turn.
+
+        Parameters
+        ----------
+        n
+            At least 1.
+        nthreads, memory_limit
+            Of each worker, in threads and bytes; None is as they have.
+
+        Raises
+        ------
+        PlacementError
+            If the topology has fewer slots.
+        """
+        if n < 1:
+            raise ValueError(f"expected at least 1 worker, got {n!r}")
+        workers, speeds = self.workers[:n], dict(self.speeds)
+        more = n - len(workers)
+        if isinstance(self.network, Topology):
+            workers = add_to_hosts(self.network, workers, more)
+            speeds |= _speeds(self.network, workers[len(self.workers) :])
+        else:
+            copies = copy_workers(workers, more)
+            workers += tuple(worker for worker, _ in copies)
+            speeds |= {worker.name: speeds[original] for worker, original in copies if original in speeds}
+        if nthreads is not None:
+            workers = tuple(replace(worker, nthreads=nthreads) for worker in workers)
+        if memory_limit is not None:
+            workers = tuple(replace(worker, memory_limit=memory_limit) for worker in workers)
+        return self._with(workers, speeds)
+
+    def without_workers(self, *names: str) -> Self:
+        """The cluster without these workers.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no worker of a name.
+        """
+        self._check_known(names)
+        return self._with(tuple(worker for worker in self.workers if worker.name not in names), self.speeds)
+
+    def with_config(self, config: Mapping[str, Any]) -> Self:
+        """The cluster with another Dask configuration, such as ``{"distributed.scheduler.work-stealing": False}``."""
+        return replace(self, config={**self.config, **config})
+
+    def with_network(self, network: Network | None) -> Self:
+        """The cluster with another network between its hosts; None is as recorded.
+
+        Raises
+        ------
+        UnknownNameError
+            If a worker is on a host that a topology does not have, by name or address.
+        """
+        return replace(self, network=network)
+
+    def with_hostfile(self, path: str | os.PathLike[str]) -> Self:
+        """The cluster with workers where a hostfile says; its network is a topology.
+
+        Raises
+        ------
+        ClusterFileError
+            With the file and line, what is there and what was expected.
+        """
+        if not isinstance(self.network, Topology):
+            raise ValueError("a hostfile needs a topology: read the cluster from a file, or give it a Topology")
+        workers = _placed(self.network, path)
+        return replace(self, workers=workers, speeds=_speeds(self.network, workers))
+
+    def with_speeds(self, speeds: Mapping[str, float]) -> Self:
+        """The cluster with some workers that compute this many times as fast as the middle of the recorded ones.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no worker of a name.
+        """
+        return replace(self, speeds={**self.speeds, **speeds})
+
+    def _with(self, workers: tuple[WorkerSpec, ...], speeds: Mapping[str, float]) -> Self:
+        there = {worker.name for worker in workers}
+        kept = {name: speed for name, speed in speeds.items() if name in there}
+        return replace(self, workers=workers, speeds=kept)
+
+    def _check_known(self, names: Iterable[str]) -> None:
+        known = [worker.name for worker in self.workers]
+        for name in names:
+            if name not in known:
+                raise UnknownNameError("worker", name, known, "this cluster")
 
     @property
     def nthreads(self) -> int:
         """Threads of all workers."""
         return sum(worker.nthreads for worker in self.workers)
+
+    # -- as plain data -----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The cluster as plain data."""
@@ -71,3 +240,31 @@ class ClusterSpec:
 
 
 _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
+
+
+def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpec, ...]:
+    """Workers where a hostfile says."""
+    placement = read_hostfile(path)
+    names = [host.name for host in topology.hosts]
+    for name in placement.slots:
+        if topology.host(name) is None:
+            wrong = f"no host {name!r} in the topology; {known_names(name, names)}"
+            raise ClusterFileError(path, placement.lines[name], wrong)
+    try:
+        return place_workers(topology, placement.slots)
+    except PlacementError as error:
+        line = max(line for name, line in placement.lines.items() if topology.host(name) == topology.host(error.host))
+        raise ClusterFileError(path, line, str(error)) from error
+
+
+def _speeds(topology: Topology, workers: Iterable[WorkerSpec]) -> dict[str, float]:
+    """By worker: the speed of its host, where it is not that of the others."""
+    hosts = {worker.name: topology.host(worker.host) for worker in workers}
+    return {name: host.speed for name, host in hosts.items() if host is not None and host.speed != 1.0}
+
+
+def _check_hosts(topology: Topology, hosts: Iterable[str]) -> None:
+    known = [host.name for host in topology.hosts]
+    for name in hosts:
+        if topology.host(name) is None:
+            raise UnknownNameError("host", name, known, "the topology")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Protocol
 
 from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.topology import Topology
 
 #: Called when the last byte is there.
 Arrived = Callable[[], object]
@@ -58,6 +60,12 @@ class Constant:
     bandwidth: float
     latency_seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not (isfinite(self.bandwidth) and self.bandwidth > 0):
+            raise ValueError(f"expected a bandwidth above 0 bytes a second, got {self.bandwidth!r}")
+        if not (isfinite(self.latency_seconds) and self.latency_seconds >= 0):
+            raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
+
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
         return _Alone(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
 
@@ -74,10 +82,17 @@ class _Alone:
 
 
 #: Reads a description that :meth:`Network.to_dict` wrote, by its kind.
-_READ: dict[str, Callable[..., Network]] = {"instant": Instant, "constant": Constant}
+_READ: dict[str, Callable[..., Network]] = {
+    "instant": Instant,
+    "constant": Constant,
+    "topology": Topology.from_parts,
+}
 
 
 def network_of(described: dict[str, Any]) -> Network:
     """The network that :meth:`Network.to_dict` described."""
     given = dict(described)
-    return _READ[given.pop("kind")](**given)
+    kind = given.pop("kind", None)
+    if kind not in _READ:
+        raise ValueError(f"expected the kind of a network, of {sorted(_READ)}, got {kind!r}")
+    return _READ[kind](**given)

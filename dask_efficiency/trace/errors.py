@@ -20,15 +20,18 @@ class UnknownNameError(KeyError):
         The name that was given.
     known
         The names there are.
+    place
+        What has these names.
     """
 
-    def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: object, known: Iterable[str], place: str = "this trace") -> None:
         super().__init__(what, name)
         self.what = what
         self.name = name
         self.known = tuple(known)
+        self.place = place
 
     def __str__(self) -> str:
         shown = ", ".join(repr(name[:80]) for name in self.known[:20]) or "none"
         more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
-        return f"no {self.what} {str(self.name)[:200]!r} in this trace; there is: {shown}{more}"
+        return f"no {self.what} {str(self.name)[:200]!r} in {self.place}; there is: {shown}{more}"

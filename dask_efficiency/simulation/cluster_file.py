@@ -1,0 +1,208 @@
+"""Files that describe a cluster: hosts, switches, links and where the scheduler is, in YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from dask_efficiency.simulation.host_names import MAX_NAMES, names_of
+from dask_efficiency.simulation.text_files import ClusterFileError, known_names, read_text
+from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
+from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of
+from dask_efficiency.simulation.yaml_sections import Section, composed, line_of, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What a file says of a cluster.
+
+    Parameters
+    ----------
+    topology
+        Its network.
+    scheduler
+        The scheduler's host; empty where the file does not say.
+    workers
+        By host, in the order of the file: how many workers it runs where no hostfile says it.
+    """
+
+    topology: Topology
+    scheduler: str
+    workers: Mapping[str, int]
+
+
+def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
+    """Read a file that describes a cluster.
+
+    Raises
+    ------
+    ClusterFileError
+        With the line, what is there and what was expected.
+    OSError
+        If the file cannot be read.
+    """
+    return parse_cluster_file(read_text(path), path)
+
+
+def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
+    """What the text of such a file says; the path is for errors."""
+    cluster = Section(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
+    parts = _Parts(path)
+    for node in cluster.items("switches"):
+        parts.named(text_of(node, path), node)
+        parts.switches.append(text_of(node, path))
+    _read_hosts(cluster, parts)
+    for node in cluster.items("links"):
+        _read_link(Section(node, path, {"between", "bandwidth", "bandwidth_back", "latency"}), parts)
+    scheduler = cluster.get("scheduler", str, "")
+    if scheduler and scheduler not in parts.hosts:
+        raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
+    payload = cluster.get("payload", _part, ETHERNET_PAYLOAD)
+    try:
+        topology = Topology(tuple(parts.hosts.values()), tuple(parts.switches), tuple(parts.links), payload)
+    except TopologyError as error:
+        raise ClusterFileError(path, parts.lines.get(error.about, 0), str(error)) from error
+    return ClusterFile(topology, scheduler, parts.workers)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What has been read so far, and where it stands."""
+
+    path: str | os.PathLike[str]
+    switches: list[str] = field(default_factory=list)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    workers: dict[str, int] = field(default_factory=dict)
+    #: By name of a host, switch or link.
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def named(self, name: str, node: yaml.Node) -> None:
+        """Take a host's or switch's name."""
+        if not name:
+            raise ClusterFileError(self.path, line_of(node), "expected a name, got nothing")
+        if name in self.lines:
+            raise ClusterFileError(self.path, line_of(node), f"{name!r} stands in line {self.lines[name]} already")
+        self.lines[name] = line_of(node)
+
+    def end(self, node: yaml.Node) -> str:
+        """A host or switch that a link leads to."""
+        name = text_of(node, self.path)
+        if name not in self.hosts and name not in self.switches:
+            known = known_names(name, [*self.switches, *self.hosts])
+            raise ClusterFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
+        return name
+
+    def add(self, link: Link, line: int) -> None:
+        self.links.append(link)
+        self.lines[link.name] = line
+
+
+_LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency")
+
+_HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
+
+
+def _read_hosts(cluster: Section, parts: _Parts) -> None:
+    for key, node in cluster.pairs("hosts"):
+        section = Section(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
+        try:
+            names = names_of(text_of(key, parts.path))
+        except ValueError as error:
+            raise ClusterFileError(parts.path, line_of(key), str(error)) from error
+        if "address" in section and len(names) > 1:
+            raise section.error("address", f"expected an address for one host only, got one for {len(names)}")
+        if len(parts.hosts) + len(names) > MAX_NAMES:
+            raise ClusterFileError(parts.path, line_of(key), f"expected at most {MAX_NAMES} hosts")
+        for name in names:
+            parts.named(name, key)
+            _read_host(name, section, parts, line_of(key))
+    if not parts.hosts:
+        raise ClusterFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
+
+
+def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
+    nthreads = section.get("nthreads", _at_least_1, 1)
+    if "slots" in section and "cores" in section:
+        raise section.error("cores", "expected slots or cores, not both")
+    slots = max(1, section.get("cores", _whole, 1) // nthreads)
+    slots = section.get("slots", _whole, slots)
+    workers = section.get("workers", _whole, slots)
+    if workers > slots:
+        raise section.error("workers", f"{name!r} gets {workers} workers and has {_slots(slots)}")
+    parts.hosts[name] = Host(
+        name,
+        slots=slots,
+        nthreads=nthreads,
+        memory=section.get("memory", nbytes_of, 0),
+        address=section.get("address", str, ""),
+        speed=section.get("speed", _above_0, 1.0),
+        loopback=section.get("loopback", bandwidth_of, None),
+        room=section.get("room", str, ""),
+    )
+    parts.workers[name] = workers
+    if switch := section.node("switch"):
+        if text_of(switch, parts.path) not in parts.switches:
+            text = text_of(switch, parts.path)
+            raise section.error("switch", f"no switch {text!r}; {known_names(text, parts.switches)}")
+        parts.add(_link(name, text_of(switch, parts.path), section), line)
+    else:
+        for setting in _LINK_SETTINGS:
+            if setting in section:
+                raise section.error(setting, f"a {setting} needs the 'switch:' that it leads to")
+
+
+def _read_link(section: Section, parts: _Parts) -> None:
+    ends = [parts.end(node) for node in section.items("between")]
+    if len(ends) != 2 or ends[0] == ends[1]:
+        raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
+    parts.add(_link(ends[0], ends[1], section), section.line())
+
+
+def _link(one: str, other: str, section: Section) -> Link:
+    if "bandwidth" not in section:
+        raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
+    return Link(
+        (one, other),
+        section.get("bandwidth", bandwidth_of, 0.0),
+        section.get("latency", seconds_of, 0.0),
+        section.get("bandwidth_back", bandwidth_of, None),
+    )
+
+
+def _slots(slots: int) -> str:
+    return f"{slots} slot{'s' * (slots != 1)}"
+
+
+# -- numbers without a unit ------------------------------------------------------------------------
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise ValueError(f"expected a whole number of at least 0, got {text[:80]!r}")
+    return int(text)
+
+
+def _at_least_1(text: str) -> int:
+    if (value := _whole(text)) < 1:
+        raise ValueError(f"expected a whole number of at least 1, got {text!r}")
+    return value
+
+
+def _above_0(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"expected a number above 0, got {text[:80]!r}")
+    return value
+
+
+def _part(text: str) -> float:
+    if (value := _above_0(text)) > 1:
+        raise ValueError(f"expected a part above 0 and at most 1, got {text[:80]!r}")
+    return value

@@ -1,0 +1,122 @@
+"""Where workers run: on the hosts of a topology, by slots, or as copies of recorded ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from dask_efficiency.simulation.topology import Host, Topology
+from dask_efficiency.trace.run_trace import WorkerSpec
+
+#: Of the first worker of a host; those that a topology places have one after the other. What it is does not matter.
+FIRST_PORT = 40_000
+
+
+class PlacementError(ValueError):
+    """More workers than there is room for.
+
+    Parameters
+    ----------
+    host
+        Where; empty for the cluster as a whole.
+    wrong
+        How many, and how many there can be.
+    """
+
+    def __init__(self, host: str, wrong: str) -> None:
+        super().__init__(wrong)
+        self.host = host
+
+
+def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[WorkerSpec, ...]:
+    """Workers on the hosts of a topology.
+
+    Parameters
+    ----------
+    topology
+        Its hosts say how many threads and how much memory a worker has.
+    workers
+        By name of a host: how many, in the order in which they join.
+
+    Raises
+    ------
+    PlacementError
+        If a host has fewer slots.
+    KeyError
+        If a host is unknown.
+    """
+    placed: list[WorkerSpec] = []
+    for name, wanted in workers.items():
+        host = topology.host(name)
+        if host is None:
+            raise KeyError(f"no host {name!r} in the topology")
+        taken = sum(worker.host == host.name for worker in placed)
+        if taken + wanted > host.slots:
+            raise PlacementError(host.name, f"{host.name!r} gets {taken + wanted} workers and has {_slots(host.slots)}")
+        placed += [_worker(host, taken + i) for i in range(wanted)]
+    return tuple(placed)
+
+
+def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -> tuple[WorkerSpec, ...]:
+    """These workers, and more of them in the free slots, host by host.
+
+    Raises
+    ------
+    PlacementError
+        If there are fewer free slots.
+    """
+    hosts = [topology.host(worker.host) for worker in workers]
+    taken = Counter(host.name for host in hosts if host is not None)
+    names, addresses = {worker.name for worker in workers}, {worker.address for worker in workers}
+    added: list[WorkerSpec] = []
+    for host in topology.hosts:
+        free = min(more - len(added), host.slots - taken[host.name])
+        candidates = (_worker(host, i) for i in count())
+        fresh = (worker for worker in candidates if worker.name not in names and worker.address not in addresses)
+        added += [worker for worker, _ in zip(fresh, range(free), strict=False)]
+    if len(added) < more:
+        total = sum(host.slots for host in topology.hosts)
+        raise PlacementError("", f"{len(workers) + more} workers, and the hosts of the topology have {_slots(total)}")
+    return (*workers, *added)
+
+
+def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, str], ...]:
+    """Copies of workers, taken in turn, each with the name of the one that it is like.
+
+    Where there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
+    """
+    hosts = {worker.host for worker in workers}
+    names = {worker.name for worker in workers}
+    addresses = {worker.address for worker in workers}
+    copies: list[tuple[WorkerSpec, str]] = []
+    for i in range(more):
+        original, turn = workers[i % len(workers)], i // len(workers) + 1
+        host = original.host if len(hosts) == 1 else _unused(original.host, hosts, turn)
+        name = _unused(original.name, names, turn)
+        # The host is found in the address.
+        address = _unused(_address(host, i), addresses, 0)
+        names.add(name)
+        addresses.add(address)
+        copies.append((replace(original, name=name, host=host, address=address), original.name))
+    return tuple(copies)
+
+
+def _unused(name: str, used: Iterable[str], turn: int) -> str:
+    """A name that nothing has yet."""
+    candidates = (f"{name}-{turn}{'+' * i}" if turn else f"{name}{'0' * i}" for i in count())
+    return next(candidate for candidate in candidates if candidate not in used)
+
+
+def _worker(host: Host, i: int) -> WorkerSpec:
+    memory = host.memory // host.slots if host.slots else host.memory
+    return WorkerSpec(f"{host.name}-{i}", _address(host.address or host.name, i), host.name, host.nthreads, memory)
+
+
+def _address(host: str, i: int) -> str:
+    return f"tcp://[{host}]:{FIRST_PORT + i}" if ":" in host else f"tcp://{host}:{FIRST_PORT + i}"
+
+
+def _slots(slots: int) -> str:
+    return f"{slots} slot{'s' * (slots != 1)}"

@@ -1,0 +1,322 @@
+"""Topology: hosts, switches and the links between them, over which transfers share the bandwidth max-min fairly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from heapq import heappop, heappush
+from math import isfinite
+from typing import Any, Self
+
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.max_min import Path, SharedLinks
+
+#: Of a link's bandwidth, what is left for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble,
+#: headers of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.
+ETHERNET_PAYLOAD = 1448 / 1538
+
+
+class TopologyError(ValueError):
+    """A topology that cannot be.
+
+    Parameters
+    ----------
+    about
+        The host, switch or link that is wrong, by its name.
+    wrong
+        What is wrong.
+    """
+
+    def __init__(self, about: str, wrong: str) -> None:
+        super().__init__(f"{about}: {wrong}")
+        self.about = about
+        self.wrong = wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that workers can run on.
+
+    Parameters
+    ----------
+    name
+        Unique among hosts and switches.
+    slots
+        How many workers it has room for.
+    nthreads
+        Of each of its workers.
+    memory
+        Bytes; each slot has an equal part. 0 is no limit.
+    address
+        Its name or number on the network, where that is not its name: a trace knows hosts by these.
+    speed
+        How many times as fast as the middle of the recorded workers its workers compute.
+    loopback
+        Bytes a second between its own workers; None is without limit.
+    room
+        Where it stands; for the picture.
+    """
+
+    name: str
+    slots: int = 1
+    nthreads: int = 1
+    memory: int = 0
+    address: str = ""
+    speed: float = 1.0
+    loopback: float | None = None
+    room: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A cable between two hosts or switches; what goes there leaves what comes back alone (full duplex).
+
+    Parameters
+    ----------
+    ends
+        Two hosts or switches.
+    bandwidth
+        Bytes a second from the first to the second, above 0.
+    latency_seconds
+        Each way.
+    bandwidth_back
+        Bytes a second from the second to the first; None is the same.
+    """
+
+    ends: tuple[str, str]
+    bandwidth: float
+    latency_seconds: float = 0.0
+    bandwidth_back: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its ends."""
+        return " - ".join(self.ends)
+
+    @property
+    def back(self) -> float:
+        """Bytes a second from the second end to the first."""
+        return self.bandwidth if self.bandwidth_back is None else self.bandwidth_back
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way from one host to another.
+
+    Parameters
+    ----------
+    links
+        Positions of the links, each with whether it is crossed from its first end to its second.
+    latency_seconds
+        Of all of them.
+    """
+
+    links: tuple[tuple[int, bool], ...]
+    latency_seconds: float
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A network of hosts, switches and links.
+
+    Concurrent transfers share each direction of a link max-min fairly; a transfer's first byte comes after the
+    latencies of its links. A route has the fewest links that it can, then the smallest latency, then the links that
+    come first. Hosts pass nothing on.
+
+    Parameters
+    ----------
+    hosts, switches, links
+        In any order.
+    payload
+        The part of a link's bandwidth that data get, above 0 and at most 1; the rest are headers.
+
+    Raises
+    ------
+    TopologyError
+        Where names are not unique, a link has an unknown end, a number is out of range, or hosts are not connected.
+    """
+
+    hosts: tuple[Host, ...]
+    switches: tuple[str, ...]
+    links: tuple[Link, ...]
+    payload: float = ETHERNET_PAYLOAD
+    _routes: dict[str, dict[str, Route]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_hosts()
+        self._check_links()
+        self._check_connected()
+
+    # -- what is where -----------------------------------------------------------------------------
+
+    def host(self, name: str) -> Host | None:
+        """The host of a name or address, if there is one."""
+        return self._by_name.get(name)
+
+    def route(self, source: str, destination: str) -> Route:
+        """The way between two hosts, by name.
+
+        Raises
+        ------
+        KeyError
+            If one of them is not a host's name.
+        """
+        if source not in self._routes:
+            self._routes[source] = self._routes_from(self._host_called(source))
+        return self._routes[source][self._host_called(destination)]
+
+    def _host_called(self, name: str) -> str:
+        host = self._by_name.get(name)
+        if host is None:
+            raise KeyError(f"no host {name!r} in the topology")
+        return host.name
+
+    @cached_property
+    def _by_name(self) -> dict[str, Host]:
+        # A host's own name counts more than that another host has it as its address.
+        return {host.address: host for host in self.hosts if host.address} | {host.name: host for host in self.hosts}
+
+    @cached_property
+    def neighbours(self) -> dict[str, list[tuple[str, int, bool]]]:
+        """By host and switch: what hangs there, over which link, and whether that is crossed as it is written."""
+        found: dict[str, list[tuple[str, int, bool]]] = {name: [] for name in self.switches}
+        found |= {host.name: [] for host in self.hosts}
+        for i, link in enumerate(self.links):
+            first, second = link.ends
+            found[first].append((second, i, True))
+            found[second].append((first, i, False))
+        return found
+
+    def _routes_from(self, source: str) -> dict[str, Route]:
+        """The best routes from a host, by the host they lead to."""
+        best: dict[str, Route] = {}
+        heap: list[tuple[int, float, tuple[tuple[int, bool], ...], str]] = [(0, 0.0, (), source)]
+        switches = set(self.switches)
+        while heap:
+            hops, latency, links, name = heappop(heap)
+            if name in best:
+                continue
+            best[name] = Route(links, latency)
+            if name != source and name not in switches:
+                continue
+            for other, i, forth in self.neighbours[name]:
+                if other not in best:
+                    further = latency + self.links[i].latency_seconds
+                    heappush(heap, (hops + 1, further, (*links, (i, forth)), other))
+        return best
+
+    # -- at work and on the way --------------------------------------------------------------------
+
+    def model(self, clock: EventHeap) -> TopologyModel:
+        """The network at work."""
+        return TopologyModel(self, clock)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as plain data."""
+        return {
+            "kind": "topology",
+            "hosts": [asdict(host) for host in self.hosts],
+            "switches": list(self.switches),
+            "links": [asdict(link) | {"ends": list(link.ends)} for link in self.links],
+            "payload": self.payload,
+        }
+
+    @classmethod
+    def from_parts(
+        cls,
+        hosts: Iterable[Mapping[str, Any]],
+        switches: Iterable[str],
+        links: Iterable[Mapping[str, Any]],
+        payload: float,
+    ) -> Self:
+        """What :meth:`to_dict` wrote, less its kind."""
+        return cls(
+            tuple(Host(**host) for host in hosts),
+            tuple(switches),
+            tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in links),
+            payload,
+        )
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def _check_hosts(self) -> None:
+        if not self.hosts:
+            raise TopologyError("hosts", "a topology has at least one host")
+        if not 0 < self.payload <= 1:
+            raise TopologyError("payload", f"expected a part above 0 and at most 1, got {self.payload!r}")
+        seen: set[str] = set()
+        for name in (*(host.name for host in self.hosts), *self.switches):
+            if not name or name in seen:
+                raise TopologyError(name, "the names of hosts and switches must be unique and not empty")
+            seen.add(name)
+        for host in self.hosts:
+            for quantity, least in (("slots", 0), ("nthreads", 1), ("memory", 0)):
+                if getattr(host, quantity) < least:
+                    raise TopologyError(host.name, f"{quantity} of at least {least}, got {getattr(host, quantity)!r}")
+            _check_above_0(host.name, "speed", host.speed)
+            if host.loopback is not None:
+                _check_above_0(host.name, "loopback", host.loopback)
+
+    def _check_links(self) -> None:
+        known = {*self.switches, *(host.name for host in self.hosts)}
+        for link in self.links:
+            for end in link.ends:
+                if end not in known:
+                    raise TopologyError(link.name, f"{end!r} is neither a host nor a switch")
+            if link.ends[0] == link.ends[1]:
+                raise TopologyError(link.name, "a link has two different ends")
+            _check_above_0(link.name, "bandwidth", link.bandwidth)
+            _check_above_0(link.name, "bandwidth_back", link.back)
+            if not (isfinite(link.latency_seconds) and link.latency_seconds >= 0):
+                raise TopologyError(link.name, f"expected a latency of at least 0 s, got {link.latency_seconds!r}")
+
+    def _check_connected(self) -> None:
+        first = self.hosts[0].name
+        reached = self._routes_from(first)
+        for host in self.hosts:
+            if host.name not in reached:
+                raise TopologyError(host.name, f"no links lead from here to {first!r}")
+
+
+def _check_above_0(about: str, quantity: str, value: float) -> None:
+    if not (isfinite(value) and value > 0):
+        raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
+
+
+class TopologyModel:
+    """A topology at work: each direction of a link, and each loopback, is shared by what crosses it."""
+
+    def __init__(self, topology: Topology, clock: EventHeap) -> None:
+        self._topology = topology
+        self._clock = clock
+        capacities = []
+        for link in topology.links:
+            capacities += [link.bandwidth * topology.payload, link.back * topology.payload]
+        self._loopbacks: dict[str, Path] = {}
+        for host in topology.hosts:
+            if host.loopback is not None:
+                self._loopbacks[host.name] = (len(capacities),)
+                capacities.append(host.loopback)
+        self._links = SharedLinks(clock, capacities)
+        self._ways: dict[tuple[str, str], tuple[Path, int]] = {}
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Callable[[], object]) -> None:
+        """Send bytes from one host to another; both by name or address."""
+        way = self._ways.get((source, destination))
+        if way is None:
+            way = self._ways[source, destination] = self._way(source, destination)
+        path, latency = way
+        if latency:
+            self._clock.at(self._clock.now + latency, self._links.start, path, nbytes, arrived)
+        else:
+            self._links.start(path, nbytes, arrived)
+
+    def _way(self, source: str, destination: str) -> tuple[Path, int]:
+        """Positions of the capacities that are used, and the latency in nanoseconds."""
+        route = self._topology.route(source, destination)
+        if not route.links:
+            host = self._topology.host(source)
+            return (self._loopbacks.get(host.name, ()) if host else ()), 0
+        path = tuple(2 * i + (not forth) for i, forth in route.links)
+        return path, round(1e9 * route.latency_seconds)

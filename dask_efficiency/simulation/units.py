@@ -1,0 +1,97 @@
+"""Quantities as people write them: bandwidths, times and sizes with a unit."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*", re.DOTALL)
+
+_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+#: Bytes a second. A rate in bits is what a network card says ("1 Gbit", "1 Gbps"), one in bytes what programs say.
+BANDWIDTHS = {f"{prefix}{unit}": factor / 8 for prefix, factor in _PREFIXES.items() for unit in ("bit", "bit/s", "bps")}
+BANDWIDTHS |= {f"{prefix}B/s": float(factor) for prefix, factor in (_PREFIXES | _BINARY).items()}
+
+#: Seconds.
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+
+#: Bytes.
+SIZES = {f"{prefix}{unit}": float(factor) for prefix, factor in _PREFIXES.items() for unit in ("B", "")}
+SIZES |= {f"{prefix}{unit}": float(factor) for prefix, factor in _BINARY.items() for unit in ("B", "")}
+
+_EXAMPLES = (
+    (BANDWIDTHS, "a bandwidth above 0 with its unit, such as '1 Gbit', '100 Mbit/s' or '125 MB/s'"),
+    (TIMES, "a time with its unit, such as '50 us' or '0.1 ms'"),
+    (SIZES, "a size, such as '16 GB' or '16 GiB'"),
+)
+
+
+def bandwidth_of(text: str) -> float:
+    """Bytes a second.
+
+    Raises
+    ------
+    ValueError
+        That says what was expected.
+    """
+    value = _value(text, BANDWIDTHS)
+    if value <= 0:
+        raise ValueError(_refusal(text, BANDWIDTHS))
+    return value
+
+
+def seconds_of(text: str) -> float:
+    """Seconds, at least 0.
+
+    Raises
+    ------
+    ValueError
+        That says what was expected.
+    """
+    return _value(text, TIMES)
+
+
+def nbytes_of(text: str) -> int:
+    """Whole bytes, at least 0.
+
+    Raises
+    ------
+    ValueError
+        That says what was expected.
+    """
+    return round(_value(text, SIZES))
+
+
+def _value(text: str, units: dict[str, float]) -> float:
+    found = _NUMBER.fullmatch(text)
+    unit = units.get(found["unit"]) if found else None
+    if found is None or unit is None:
+        raise ValueError(_refusal(text, units))
+    value = float(found["number"]) * unit
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(_refusal(text, units))
+    return value
+
+
+def _refusal(text: str, units: dict[str, float]) -> str:
+    example = next(example for known, example in _EXAMPLES if known is units)
+    return f"expected {example}, got {text[:80]!r}"
+
+
+def shown_bandwidth(bandwidth: float) -> str:
+    """Bytes a second as network cards have them: ``1 Gbit``."""
+    bits = 8 * bandwidth
+    for prefix in ("T", "G", "M", "k"):
+        if bits >= _PREFIXES[prefix]:
+            return f"{bits / _PREFIXES[prefix]:.4g} {prefix}bit"
+    return f"{bits:.4g} bit"
+
+
+def shown_seconds(seconds: float) -> str:
+    """A latency: ``50 us``."""
+    for unit in ("s", "ms", "us"):
+        if seconds >= TIMES[unit]:
+            return f"{seconds / TIMES[unit]:.4g} {unit}"
+    return f"{seconds / TIMES['ns']:.4g} ns" if seconds else "0 s"
