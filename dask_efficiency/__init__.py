@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
+    from dask_efficiency.predictions import Prediction, ideal_ladder, place, simulate, sweep
     from dask_efficiency.results import (
         CriticalPath,
         EfficiencyReport,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         load_report,
         load_trace,
     )
+    from dask_efficiency.simulation.accuracy import SimulationRefusedError, SimulationWarning
+    from dask_efficiency.simulation.cluster import ClusterSpec
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.minder.detector import load_minder
     from dask_efficiency.straggler.minder.train import train_minder
@@ -38,12 +41,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "Breakdown": "dask_efficiency.buckets",
     "Bucket": "dask_efficiency.buckets",
+    "ClusterSpec": "dask_efficiency.simulation.cluster",
     "CriticalPath": "dask_efficiency.results",
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.results",
     "Finding": "dask_efficiency.straggler.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
+    "Prediction": "dask_efficiency.predictions",
     "RunTrace": "dask_efficiency.results",
+    "SimulationRefusedError": "dask_efficiency.simulation.accuracy",
+    "SimulationWarning": "dask_efficiency.simulation.accuracy",
     "TorchCriticalPath": "dask_efficiency.torch_results",
     "compare": "dask_efficiency.results",
     "compare_paths": "dask_efficiency.results",
@@ -53,13 +60,17 @@ _HOMES = {
     "find_outliers": "dask_efficiency.straggler.outliers",
     "find_stragglers": "dask_efficiency.straggler.offline",
     "get_trace": "dask_efficiency.plugins.client.calls",
+    "ideal_ladder": "dask_efficiency.predictions",
     "load_kineto": "dask_efficiency.kineto.load",
     "load_minder": "dask_efficiency.straggler.minder.detector",
     "load_path": "dask_efficiency.torch_results",
     "load_report": "dask_efficiency.results",
     "load_trace": "dask_efficiency.results",
+    "place": "dask_efficiency.predictions",
+    "simulate": "dask_efficiency.predictions",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
+    "sweep": "dask_efficiency.predictions",
     "torch_critical_path": "dask_efficiency.torch_results",
     "train_minder": "dask_efficiency.straggler.minder.train",
     "unregister": "dask_efficiency.plugins.client.calls",
@@ -68,12 +79,16 @@ _HOMES = {
 __all__ = [
     "Breakdown",
     "Bucket",
+    "ClusterSpec",
     "CriticalPath",
     "EfficiencyPlugin",
     "EfficiencyReport",
     "Finding",
     "NotRegisteredError",
+    "Prediction",
     "RunTrace",
+    "SimulationRefusedError",
+    "SimulationWarning",
     "TorchCriticalPath",
     "__version__",
     "compare",
@@ -84,13 +99,17 @@ __all__ = [
     "find_outliers",
     "find_stragglers",
     "get_trace",
+    "ideal_ladder",
     "load_kineto",
     "load_minder",
     "load_path",
     "load_report",
     "load_trace",
+    "place",
+    "simulate",
     "snapshot",
     "stragglers",
+    "sweep",
     "torch_critical_path",
     "train_minder",
     "unregister",

@@ -31,8 +31,11 @@ from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections import comparison as comparison_sections
 from dask_efficiency.report.sections import path as path_sections
 from dask_efficiency.report.sections import report as report_sections
+from dask_efficiency.report.sections.simulation_in_report import with_predictions
 from dask_efficiency.report.terminal.coloured import renderables
 from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.sweeps import SweepValues
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written
@@ -319,9 +322,26 @@ class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
         """Write the report as JSON, to a local path or any fsspec URL."""
         files.save(self, path, **storage_options)
 
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the report as one HTML file that works offline, to a local path or any fsspec URL."""
-        save_page(report_sections.page(self), path, **storage_options)
+    def to_html(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        predictions: Sequence[PredictionValues | SweepValues] = (),
+        **storage_options: Any,
+    ) -> None:
+        """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL.
+        predictions
+            What :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` made of the report's trace, to be
+            shown behind the critical path.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+        """
+        save_page(with_predictions(report_sections.page(self), predictions), path, **storage_options)
 
     def __repr__(self) -> str:
         return plain(report_sections.document(self))

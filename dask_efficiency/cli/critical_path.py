@@ -11,7 +11,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import scheduler_options, speed_ups
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.recorded import recorded
 
 if TYPE_CHECKING:
     from dask_efficiency.results import CriticalPath, RunTrace
@@ -76,8 +76,8 @@ def command(
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
     scope = {"target": target, "span": span}
     with one_line_errors(), unknown_names():
-        found, changed = _paths(_recorded(source, connection), scope, changes)
-        earlier = None if before is None else _paths(_recorded(before, connection), scope, {})[0]
+        found, changed = _paths(recorded(source, connection), scope, changes)
+        earlier = None if before is None else _paths(recorded(before, connection), scope, {})[0]
         if chrome is not None:
             found.to_chrome(chrome, only_critical=only_critical)
         if html is not None:
@@ -116,22 +116,6 @@ def command(
         from dask_efficiency.report.terminal.coloured import show
 
         show(document(found))
-
-
-def _recorded(source: str, connection: Connection) -> RunTrace:
-    given = look_at(source)
-    if given.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugins.client.questions import ask_trace
-
-        return connection.ask(given.where, ask_trace)
-    if given.kind not in (Kind.TRACE, Kind.OTHER):
-        raise given.refusal(
-            "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
-            "or the address of a scheduler that records"
-        )
-    from dask_efficiency.results import load_trace
-
-    return load_trace(given.where)
 
 
 def _paths(

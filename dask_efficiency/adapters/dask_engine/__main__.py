@@ -9,6 +9,8 @@ import logging
 import sys
 from pathlib import Path
 
+import dask
+
 from dask_efficiency.adapters.dask_engine.engine import Engine
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.calibration import calibrate
@@ -19,6 +21,8 @@ from dask_efficiency.trace.files import read_trace, save_trace
 def main(folder: Path, seeds: list[int]) -> None:
     """Simulate the job of a folder with each of these seeds; print a line of JSON for each."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # What Dask is configured to on this machine has nothing to do with the recorded run: its settings are in the trace.
+    dask.config.refresh(paths=[], env={})
     job_file = json.loads((folder / "job.json").read_text())
     job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
     trace = read_trace(folder / "run.trace")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload, restrictions
+from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload
 from dask_efficiency.simulation.events import EventHeap
 
 
@@ -18,11 +19,16 @@ class VirtualClients:
     ----------
     loop
         The scheduler's event loop.
+    costs
+        What it takes for a graph.
     """
 
-    def __init__(self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload) -> None:
+    def __init__(
+        self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload, costs: Costs
+    ) -> None:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
-        self._annotations = restrictions(workload.trace.constraints, workload.keys)
+        self._costs = costs
+        self._annotations = workload.annotations()
         #: By a key that a client still waits for: what it lets go of after it.
         self._late: dict[Any, list[Release]] = {}
         #: By client: how many of the results that it wants are there, and what happens after how many.
@@ -44,12 +50,12 @@ class VirtualClients:
             if graph.after:
                 self._graphs.setdefault((graph.client, graph.after), []).append(graph)
             else:
-                self._clock.at(graph.received, self._receive, graph)
+                self._clock.at(self._clock.now + graph.received, self._receive, graph)
         for release in self._workload.releases:
             if release.after:
                 self._releases.setdefault((release.client, release.after), []).append(release)
             else:
-                self._clock.at(release.delay, self._release, release)
+                self._clock.at(self._clock.now + release.delay, self._release, release)
 
     @property
     def done(self) -> bool:
@@ -69,7 +75,7 @@ class VirtualClients:
             self._clock.at(self._clock.now, self._release, release)
 
     def _receive(self, graph: Graph) -> None:
-        self._loop.do(graph.taking_in, self._take_in, graph, self._clock.now)
+        self._loop.do(self._costs.taking_in(graph.taking_in), self._take_in, graph, self._clock.now)
 
     def _take_in(self, graph: Graph, received: int) -> None:
         scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
@@ -105,7 +111,7 @@ class VirtualClients:
             user_priority=user,
             fifo_timeout=0.0,
         )
-
+        self._loop.spend(self._costs.settling(graph.number))
         for key in wanted:
             if scheduler.tasks[key].state == "memory":
                 self.hear(key)

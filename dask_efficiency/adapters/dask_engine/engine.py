@@ -12,6 +12,7 @@ from distributed import scheduler as upstream
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.adapters.dask_engine.client import VirtualClients
+from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
@@ -21,13 +22,14 @@ from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
+from dask_efficiency.simulation.client_phases import with_phases
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.network import Instant
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
-STILL = 60_000_000_000
+STILL = 10_000_000_000
 
 #: Between two runs of the active memory manager, where it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
@@ -80,28 +82,30 @@ class Engine:
 
     async def _build(self) -> None:
         clock, costs, job = self.clock, self._costs, self._job
-        self._messages = 0 if "scheduler" in job.without else 1
-        self.scheduler = VirtualScheduler(clock, validate=job.validate)
+        free = "transfer" in job.without
+        network = None if free else job.cluster.network
+        self.costs = Costs(
+            costs.overheads, costs.transfers, network=network is not None, without=job.without, seed=self.seed
+        )
         self._loop = Loop(clock)
+        self.scheduler = VirtualScheduler(clock, self._loop, validate=job.validate)
         self.recorder = RunRecorder(clock, self.scheduler, self._workload)
         self.scheduler.add_plugin(self.recorder)
-        free = "transfer" in job.without
-        network = Instant() if free else job.cluster.network or costs.network
-        self._network = network.model(clock)
+        # Without a network of its own, the receivers of transfers take the time for them.
+        self._network = (network or Instant()).model(clock)
         self.workers: dict[str, VirtualWorker] = {}
         ports = self._random.sample(range(20_000, 60_000), len(job.cluster.workers))
         for spec, port in zip(job.cluster.workers, ports, strict=True):
             await self._join(spec, f"tcp://{spec.host}:{port}")
-        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload)
+        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self.costs)
 
     async def _join(self, spec: WorkerSpec, address: str) -> None:
-        clock, costs, job = self.clock, self._costs, self._job
+        clock, costs, job = self.clock, self.costs, self._job
         worker = VirtualWorker(
             clock,
             spec,
             address,
-            message_ns=costs.worker * self._messages,
-            transfer_ns=0 if "transfer" in job.without else costs.transfer // 2,
+            costs=costs,
             work=self._work,
             network=self._network,
             peers=self.workers,
@@ -129,21 +133,23 @@ class Engine:
             stimulus_id=f"worker-connect-{self._now()}",
         )
         stream: Any = self.scheduler.stream_comms[address]
-        stream.connect(costs.to_worker * self._messages, worker.receive)
-        worker.stream.connect(costs.to_scheduler * self._messages, lambda batch: self._hear(address, batch))
+        stream.connect(costs.to_worker, worker.receive)
+        worker.stream.connect(costs.to_scheduler, lambda batch: self._hear(address, batch))
 
     # -- the scheduler's loop ------------------------------------------------------------------
 
     def _hear(self, worker: str, batch: list[dict[str, Any]]) -> None:
         for message in batch:
-            self._loop.do(self._costs.scheduler * self._messages, self._take, worker, message)
+            self._loop.do(self.costs.at_scheduler(message["op"]), self._take, worker, message)
 
     def _take(self, worker: str, message: dict[str, Any]) -> None:
         key, operation, stimulus = message.get("key"), message["op"], message.get("stimulus_id", "")
         stealing = operation == "steal-response"
         ts = self.scheduler.tasks.get(key) if stealing else None  # type: ignore[arg-type]
         before = ts.run_id if ts is not None else None
+        transitions = self.scheduler.transition_counter
         self.scheduler.take(worker, message)
+        self._loop.spend(self.costs.transitions(self.scheduler.transition_counter - transitions))
         if ts is not None and ts.run_id != before and ts.state == "processing":
             self.recorder.stolen(key, stimulus)
         self._look(key)
@@ -181,7 +187,8 @@ class Engine:
         pace = self._paces.get(worker.address)
         if pace is None:
             pace = self._paces[worker.address] = self._pace(worker)
-        factor = pace[self._prefix[task]] * self._factors[task]
+        prefix = self._prefix[task]
+        factor = pace[prefix] * self._factors[task]
         failures = int(costs.failures[task])
         failed = self._failed.get(key, 0)
         fails = failures < 0 or failed < failures
@@ -189,9 +196,9 @@ class Engine:
             self._failed[key] = failed + 1
         secede = int(costs.secede[task])
         return Work(
-            prepare=int(costs.prepare[task]),
+            prepare=self.costs.prepare(prefix),
             compute=round(int(costs.compute[task]) * factor),
-            finish=int(costs.finish[task]),
+            finish=self.costs.finish(prefix),
             secede=round(secede * factor) if secede >= 0 else -1,
             nbytes=int(costs.nbytes[task]),
             fails=fails,
@@ -232,6 +239,7 @@ class Engine:
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
         trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
+        trace = with_phases(trace, self._workload.trace)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 

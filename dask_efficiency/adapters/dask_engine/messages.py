@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,33 @@ class Loop:
 
     def __init__(self, clock: EventHeap) -> None:
         self._clock = clock
-        self._free = 0
+        self._waiting: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._busy = False
+        #: Until when what it has begun keeps it busy.
+        self.until = 0
 
     def do(self, ns: int, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function after the loop has spent so long on it."""
-        self._free = max(self._free, self._clock.now) + ns
-        self._clock.at(self._free, function, *arguments)
+        self._waiting.append((ns, function, arguments))
+        if not self._busy:
+            self._next()
+
+    def spend(self, ns: int) -> None:
+        """Be busy for so much longer, with what goes on now."""
+        self.until = max(self.until, self._clock.now) + ns
+
+    def _next(self) -> None:
+        self._busy = True
+        ns, function, arguments = self._waiting.popleft()
+        self.until = max(self.until, self._clock.now) + ns
+        self._clock.at(self.until, self._done, function, arguments)
+
+    def _done(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        function(*arguments)
+        if self._waiting:
+            self._next()
+        else:
+            self._busy = False
 
 
 class Stream:
@@ -28,17 +50,19 @@ class Stream:
     ----------
     interval
         Nanoseconds between two batches.
+    loop
+        Sends a batch as soon as it is not busy; None is a loop that never is.
     """
 
-    def __init__(self, clock: EventHeap, interval: int) -> None:
-        self._clock, self._interval = clock, interval
+    def __init__(self, clock: EventHeap, interval: int, loop: Loop | None = None) -> None:
+        self._clock, self._interval, self._loop = clock, interval, loop
         self._buffer: list[Any] = []
-        self._next, self._planned = 0, False
-        self._way = 0
+        self._next, self._planned, self._arrival = 0, False, 0
+        self._way: Callable[[], int] = int
         self._receive: Callable[[list[Any]], object] = _nobody
 
-    def connect(self, way: int, receive: Callable[[list[Any]], object]) -> None:
-        """Deliver batches to a receiver; they travel for so many nanoseconds."""
+    def connect(self, way: Callable[[], int], receive: Callable[[list[Any]], object]) -> None:
+        """Deliver batches to a receiver, in order; ``way`` says for how many nanoseconds the next one travels."""
         self._way, self._receive = way, receive
 
     def send(self, *messages: Any) -> None:
@@ -49,9 +73,14 @@ class Stream:
             self._clock.at(self._next, self._flush)
 
     def _flush(self) -> None:
+        now = self._clock.now
+        if self._loop is not None and self._loop.until > now:
+            self._clock.at(self._loop.until, self._flush)
+            return
         batch, self._buffer, self._planned = self._buffer, [], False
-        self._next = self._clock.now + self._interval
-        self._clock.at(self._clock.now + self._way, self._receive, batch)
+        self._next = now + self._interval
+        self._arrival = max(self._arrival, now + self._way())
+        self._clock.at(self._arrival, self._receive, batch)
 
     def closed(self) -> bool:
         """Whether nothing can be sent."""

@@ -8,7 +8,7 @@ from distributed import Scheduler
 from distributed import scheduler as upstream
 from distributed.scheduler import ClientState
 
-from dask_efficiency.adapters.dask_engine.messages import Stream
+from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.simulation.events import EventHeap
 
 #: Nanoseconds between two batches of messages to a worker, and to a client: as in Dask's scheduler.
@@ -22,12 +22,14 @@ class VirtualScheduler(Scheduler):
     ----------
     clock
         Virtual time.
+    loop
+        Its event loop.
     validate
         Check all state after every step.
     """
 
-    def __init__(self, clock: EventHeap, *, validate: bool) -> None:
-        upstream.BatchedSend = lambda *_args, **_kwargs: Stream(clock, TO_WORKER)  # type: ignore[assignment, misc]
+    def __init__(self, clock: EventHeap, loop: Loop, *, validate: bool) -> None:
+        upstream.BatchedSend = lambda *_args, **_kwargs: Stream(clock, TO_WORKER, loop)  # type: ignore[assignment, misc]
         super().__init__(validate=validate, dashboard=False)
 
     def start_http_server(self, *_args: Any, **_kwargs: Any) -> None:

@@ -42,7 +42,7 @@ def replace_hashes(seed: int) -> None:
     Workers hash a task by where it is in memory, the scheduler by the hash of its key: both differ from one process to
     the next. `PYTHONHASHSEED` must be fixed, so that the hash of a text is the same everywhere.
     """
-    mixed = random.Random(seed).getrandbits(60)
+    mixed = random.Random(seed).getrandbits(60) if seed else 0
 
     def of_worker(task: Any) -> int:
         return hash(task.key) ^ mixed

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed.protocol import Serialize
 from distributed.worker_state_machine import (
     AcquireReplicasEvent,
     CancelComputeEvent,
@@ -32,6 +33,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
+from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
 from dask_efficiency.simulation.events import EventHeap
@@ -93,8 +95,8 @@ class VirtualWorker:
     ----------
     spec, address
         What it is, and how the scheduler calls it.
-    message_ns, transfer_ns
-        What its loop takes for a message from the scheduler; what a transfer takes beside the network.
+    costs
+        What messages and transfers cost.
     work
         Gives what the worker needs to know of the run of a task that begins, by key.
     network
@@ -109,17 +111,18 @@ class VirtualWorker:
         spec: WorkerSpec,
         address: str,
         *,
-        message_ns: int,
-        transfer_ns: int,
+        costs: Costs,
         work: Callable[[VirtualWorker, Any], Work],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
         validate: bool,
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
-        self._message_ns, self._transfer_ns = message_ns, transfer_ns
+        self._costs = costs
         self._work, self._network, self._peers = work, network, peers
         self.loop = Loop(clock)
+        #: Takes in what other workers send.
+        self._incoming = Loop(clock)
         self.stream = Stream(clock, TO_SCHEDULER)
         self.rows = WorkerRows(clock)
         self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
@@ -146,7 +149,7 @@ class VirtualWorker:
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """A batch of the scheduler's messages came."""
         for message in batch:
-            self.loop.do(self._message_ns, self._take, message)
+            self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
@@ -236,17 +239,16 @@ class VirtualWorker:
             event = GatherDepBusyEvent(
                 worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=self._stimulus("gather-dep-busy")
             )
-            self._clock.at(start + self._transfer_ns, self._handle, event)
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._handle, event)
             return
         sender._outgoing += 1
         data: dict[Any, Any] = {
             key: sender.state.data[key] for key in sorted(asked.to_gather, key=str) if key in sender.state.data
         }
         nbytes = sum(result.nbytes for result in data.values())
-        arrived = lambda: self._clock.at(  # noqa: E731  # what comes after the network
-            self._clock.now + self._transfer_ns, self._arrived, asked, sender, data, nbytes, start
-        )
-        self._network.transfer(sender.spec.host, self.spec.host, nbytes, arrived)
+        latency, taking = self._costs.transfer(len(data), nbytes)
+        arrived = lambda: self._incoming.do(taking, self._arrived, asked, sender, data, nbytes, start)  # noqa: E731
+        self._clock.at(start + latency, self._network.transfer, sender.spec.host, self.spec.host, nbytes, arrived)
 
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
@@ -297,7 +299,7 @@ def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str)
         run_id=run_id,
         start=start,
         stop=stop,
-        exception=None,  # type: ignore[arg-type]  # nobody looks at it
+        exception=Serialize(RuntimeError("it failed in the recorded run")),
         traceback=None,
         exception_text="it failed in the recorded run",
         traceback_text="",

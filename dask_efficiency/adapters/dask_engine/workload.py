@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from dask_efficiency.replay.constraints import constraints
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import heard_by_clients
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES
+from dask_efficiency.trace.schema import STATES, Outcome
 from dask_efficiency.trace.tables import MISSING
 
 _RELEASED = STATES.index("released")
@@ -54,11 +53,13 @@ class Spec:
 class Graph:
     """A graph that a client submits."""
 
+    #: Its position in the trace.
+    number: int
     client: str
     tasks: list[int]
     #: Numbers of the tasks whose results it asks for.
     wanted: list[int]
-    #: When it was received, where it did not wait for anything.
+    #: Nanoseconds after the start at which it was received, where it did not wait for anything.
     received: int
     #: Nanoseconds that the scheduler took to take it in.
     taking_in: int
@@ -108,6 +109,24 @@ class Workload:
         """What a scheduler looks at of a task's definition."""
         return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
 
+    def annotations(self) -> dict[str, dict[Key, Any]]:
+        """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
+        found: dict[str, dict[Key, Any]] = {}
+        for task, constraint in self.trace.constraints.items():
+            for name, annotation in _ANNOTATIONS.items():
+                if name in constraint:
+                    found.setdefault(annotation, {})[self.keys[task]] = constraint[name]
+        runs, count = self.trace.runs, len(self.keys)
+        failed, succeeded = (
+            np.bincount(runs.task[(runs.outcome == outcome) & (runs.task >= 0)], minlength=count)
+            for outcome in (Outcome.FAILED, Outcome.SUCCEEDED)
+        )
+        # What failed and succeeded then had tries left, whatever is known of them.
+        for task in np.flatnonzero((failed > 0) & (succeeded > 0)).tolist():
+            retries = found.setdefault("retries", {})
+            retries[self.keys[task]] = max(retries.get(self.keys[task], 0), int(failed[task]))
+        return found
+
     def _results(self) -> dict[str, list[int]]:
         """By client: when it heard of each result that it asked for, in order."""
         trace, runs = self.trace, self.trace.runs
@@ -151,6 +170,7 @@ class Workload:
         for i, tasks in enumerate(self._tasks):
             received, client = int(trace.graphs.received[i]), self._client(i)
             graph = Graph(
+                number=i,
                 client=client,
                 tasks=tasks,
                 wanted=self._wanted[i],
@@ -187,13 +207,3 @@ class Workload:
                 release = found[at, number] = Release(client, [], after, at - last)
             release.tasks.append(task)
         return list(found.values())
-
-
-def restrictions(constraints: Mapping[int, Mapping[str, Any]], keys: Sequence[Key]) -> dict[str, dict[Key, Any]]:
-    """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
-    annotations: dict[str, dict[Key, Any]] = {}
-    for task, constraint in constraints.items():
-        for name, annotation in _ANNOTATIONS.items():
-            if name in constraint:
-                annotations.setdefault(annotation, {})[keys[task]] = constraint[name]
-    return annotations

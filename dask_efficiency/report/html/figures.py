@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from dask_efficiency.report.colours import ink
+from dask_efficiency.report.html.curve import curve
 from dask_efficiency.report.html.flames import flames
 from dask_efficiency.report.html.timeline import through
 from dask_efficiency.report.lost_time import Part
@@ -28,6 +29,7 @@ __all__ = [
     "along",
     "bar",
     "change",
+    "curve",
     "flames",
     "in_words",
     "legend_of",

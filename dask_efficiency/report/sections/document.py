@@ -198,6 +198,31 @@ class Along:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a curve: where it stands, between what it is, and where it would be ideally."""
+
+    at: float
+    label: str
+    seconds: float
+    low: float
+    high: float
+    ideal: float
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds by size, on an axis of doublings, with a band around them."""
+
+    #: At least one, in the order of their places, which are above 0.
+    points: tuple[Point, ...]
+    #: What is written below the axis.
+    axis: str
+    #: What it shows, for readers that cannot see it.
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Strips:
     """A table of strips, and the names of the workers that each cell stands for."""
 
@@ -212,7 +237,7 @@ class Code:
     text: str
 
 
-Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Strips | Code
+Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Curve | Strips | Code
 Block: TypeAlias = "str | Aside | Table | Losses | Figure | Section"
 
 

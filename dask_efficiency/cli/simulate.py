@@ -1,0 +1,258 @@
+"""`dask-efficiency simulate`: a recorded run on another cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.errors import one_line_errors, unknown_names
+from dask_efficiency.cli.options import scheduler_options, speed_ups
+from dask_efficiency.cli.recorded import recorded
+
+if TYPE_CHECKING:
+    from dask_efficiency.predictions import IdealLadder, Placements, Prediction, Sweep
+    from dask_efficiency.results import RunTrace
+    from dask_efficiency.simulation.cluster import ClusterSpec
+
+    Found: TypeAlias = Prediction | Sweep | Placements | IdealLadder
+
+
+def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Numbers of workers: a list, or a range of doublings."""
+    if value is None:
+        return ()
+    if found := re.fullmatch(r"(\d+)\.\.(\d+)", value.strip()):
+        first, last = map(int, found.groups())
+        if 1 <= first <= last:
+            doublings = [first << i for i in range((last // first).bit_length())]
+            return (*doublings, last) if doublings[-1] < last else tuple(doublings)
+    elif re.fullmatch(r"\d+(,\d+)*", value.strip()) and all(map(int, value.split(","))):
+        return tuple(map(int, value.split(",")))
+    raise click.BadParameter(
+        f"{value!r} is not a range of numbers of workers such as 2..64, which is 2, 4, 8, 16, 32 and 64, "
+        "or a list such as 4,6,12"
+    )
+
+
+def settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """Settings of Dask by name."""
+    found = {}
+    for value in values:
+        name, given, text = value.partition("=")
+        if not given:
+            raise click.BadParameter(
+                f"{value!r} is not a setting and its value such as distributed.scheduler.work-stealing=False"
+            )
+        found[_setting(name)] = _value(text)
+    return found
+
+
+def _setting(name: str) -> str:
+    """The name of a setting that Dask has."""
+    from difflib import get_close_matches
+
+    import dask
+    import distributed  # noqa: F401  # whose settings are Dask's once it is imported
+
+    missing = object()
+    if dask.config.get(name, missing) is not missing:
+        return name
+    near = get_close_matches(name, _names(dask.config.config), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise click.BadParameter(f"Dask has no setting {name!r}{hint}")
+
+
+def _names(config: Any, above: str = "") -> Iterator[str]:
+    for name, value in config.items():
+        yield f"{above}{name}"
+        if isinstance(value, dict):
+            yield from _names(value, f"{above}{name}.")
+
+
+def _value(text: str) -> Any:
+    """A value as a file of Dask's configuration has it."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+@click.command("simulate")
+@click.argument("source")
+@click.option("--workers", type=click.IntRange(min=1), help="So many workers.")
+@click.option("--threads", type=click.IntRange(min=1), help="So many threads of each.")
+@click.option("--remove", multiple=True, metavar="WORKER", help="Without this worker.")
+@click.option("--cluster", metavar="FILE", help="On the hosts, switches and links that this file describes.")
+@click.option(
+    "--hostfile",
+    multiple=True,
+    metavar="FILE",
+    help="With --cluster: workers where this file says; several are compared.",
+)
+@click.option("--sweep", callback=sizes, metavar="SIZES", help="With each of these numbers of workers, such as 2..64.")
+@click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="With --sweep: of a worker's hour.")
+@click.option("--ideal", is_flag=True, help="Say what each part of the run is worth, down to infinite workers.")
+@click.option(
+    "--speed-up",
+    multiple=True,
+    callback=speed_ups,
+    metavar="PREFIX=FACTOR",
+    help="With these tasks so many times as fast, such as 'sum=2.0'.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["transfer", "spill", "scheduler"]),
+    help="With this taking no time.",
+)
+@click.option(
+    "--config",
+    multiple=True,
+    callback=settings,
+    metavar="KEY=VALUE",
+    help="With this setting of Dask, such as distributed.scheduler.worker-saturation=2.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), help="So many simulated runs of each cluster.  [default: 16, of several 8]"
+)
+@click.option("--force", is_flag=True, help="Predict also where the run's own simulation is off by more than 15 %.")
+@click.option("--save", metavar="FILE", help="Also save the simulated run to this file or URL, as a trace.")
+@click.option("--html", metavar="FILE", help="Write what is found to this file or URL as a page that works offline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@scheduler_options
+def command(
+    source: str,
+    save: str | None,
+    html: str | None,
+    as_json: bool,
+    connection: Connection,
+    **asked: Any,
+) -> None:
+    """Say what a recorded run would take on another cluster.
+
+    SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
+    (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records.
+
+    Dask's own scheduler and workers run the recorded tasks again in virtual time. Without options
+    they do so on the run's own cluster, which shows how far predictions can be trusted.
+    """
+    _check(asked, save)
+    with _one_line(), _warnings() as warned:
+        found = _found(recorded(source, connection), asked)
+        if save is not None:
+            found.trace.save(save)
+        if html is not None:
+            found.to_html(html)
+    for warning in warned:
+        click.echo(f"Warning: {warning}", err=True)
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    elif html is not None or save is not None:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.terminal.coloured import show
+
+        show(found.document)
+
+
+def _check(asked: dict[str, Any], save: str | None) -> None:
+    """Refuse options that say nothing together."""
+    several = [name for name, given in _several(asked).items() if given]
+    if len(several) > 1:
+        raise click.UsageError(f"expected one of {' and '.join(several)}")
+    if asked["hostfile"] and asked["cluster"] is None:
+        raise click.UsageError("--hostfile needs --cluster FILE, which describes the hosts")
+    if asked["price"] is not None and not asked["sweep"]:
+        raise click.UsageError("--price needs --sweep")
+    single = [f"--{name.replace('_', '-')}" for name in ("workers", "speed_up", "without") if asked[name]]
+    single += ["--save"] if save is not None else []
+    if several and single:
+        raise click.UsageError(f"{single[0]} is not for {several[0]}")
+    changes = [f"--{name}" for name in ("threads", "cluster", "remove", "config") if asked[name]]
+    if asked["ideal"] and changes:
+        raise click.UsageError(f"{changes[0]} is not for --ideal, which is about the run's own cluster")
+    if len(asked["hostfile"]) > 1 and set(changes) - {"--cluster"}:
+        raise click.UsageError(f"{(set(changes) - {'--cluster'}).pop()} is not for several --hostfile")
+    if asked["hostfile"] and asked["workers"]:
+        raise click.UsageError("--hostfile says how many workers there are; --workers is not for it")
+
+
+def _several(asked: dict[str, Any]) -> dict[str, bool]:
+    """By option: whether it asks for more than one prediction."""
+    return {
+        "--sweep": bool(asked["sweep"]),
+        "--ideal": asked["ideal"],
+        "several --hostfile": len(asked["hostfile"]) > 1,
+    }
+
+
+def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
+    """What was asked for."""
+    from dask_efficiency import predictions
+
+    common: dict[str, Any] = {"force": asked["force"]}
+    if asked["seeds"] is not None:
+        common["seeds"] = asked["seeds"]
+    if asked["ideal"]:
+        return predictions.ideal_ladder(trace, **common)
+    if len(asked["hostfile"]) > 1:
+        return predictions.place(trace, asked["cluster"], asked["hostfile"], **common)
+    cluster = _cluster(trace, asked)
+    if asked["sweep"]:
+        common |= {"nthreads": asked["threads"], "price_per_worker_hour": asked["price"]}
+        return predictions.sweep(trace, asked["sweep"], cluster=cluster, **common)
+    return predictions.simulate(trace, cluster, speed_up=asked["speed_up"], without=asked["without"], **common)
+
+
+def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
+    """The cluster that the options describe."""
+    from dask_efficiency.simulation.cluster import ClusterSpec
+
+    if asked["cluster"] is None:
+        cluster = ClusterSpec.from_trace(trace)
+    else:
+        cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
+    if asked["remove"]:
+        cluster = cluster.without_workers(*asked["remove"])
+    if asked["config"]:
+        cluster = cluster.with_config(asked["config"])
+    if asked["workers"] or asked["threads"]:
+        cluster = cluster.with_workers(asked["workers"] or len(cluster.workers), nthreads=asked["threads"])
+    return cluster
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """What can be put right, and a simulation that stands still, end in one line."""
+    from dask_efficiency.adapters.dask_engine.launch import SimulationError
+
+    with one_line_errors(), unknown_names():
+        try:
+            yield
+        except SimulationError as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """The warnings of a simulation, which are printed after it."""
+    from dask_efficiency.simulation.accuracy import SimulationWarning
+
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SimulationWarning)
+        yield said
+    for one in caught:
+        if issubclass(one.category, SimulationWarning):
+            said.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -1,0 +1,446 @@
+"""Predictions that show themselves: a recorded run on another cluster, on several, under other placements.
+
+They stand above the engine that simulates and above the results, so that a simulated run is a result as well.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Self
+
+from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
+from dask_efficiency.replay.changes import changes
+from dask_efficiency.report import simulation_data
+from dask_efficiency.report.html.render import fragment, save_page
+from dask_efficiency.report.sections import simulation as sections
+from dask_efficiency.report.sections import simulation_ladder, simulation_places, simulation_sweep
+from dask_efficiency.report.sections.document import Document
+from dask_efficiency.report.terminal.coloured import renderables
+from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.results import CriticalPath, RunTrace, critical_path
+from dask_efficiency.simulation.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.ensemble import Engine, seeds_of
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.ladder import LadderValues, ladder
+from dask_efficiency.simulation.placements import Placement, PlacementsValues, ranked
+from dask_efficiency.simulation.requirements import check_cluster, check_trace
+from dask_efficiency.simulation.result import PredictionValues, predict, predict_own
+from dask_efficiency.simulation.sweeps import SweepValues, sizes_of
+from dask_efficiency.trace.run_trace import TraceTables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What simulates; tests put another one in its place.
+engine: Engine = simulate_seeds
+
+#: Seeds of each cluster where several are compared.
+SEEDS = 8
+
+
+class Prediction(PredictionValues):  # noqa: D101  # the values say it
+    __doc__ = PredictionValues.__doc__
+
+    trace: RunTrace
+
+    @classmethod
+    def of(cls, values: PredictionValues) -> Self:
+        """The same prediction as a result."""
+        return cls(**_fields(values) | {"trace": RunTrace.of(values.trace)})
+
+    def critical_path(self, **scope: Any) -> CriticalPath:
+        """What every second of the simulated run in the middle is spent on.
+
+        Parameters
+        ----------
+        **scope
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
+        """
+        return critical_path(self.trace, **scope)
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return sections.document(self)
+
+    @property
+    def verdict(self) -> str:
+        """The prediction in one sentence, without a full stop."""
+        return sections.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The prediction's figures as plain data, ready for JSON."""
+        return simulation_data.prediction(self)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(sections.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+def simulate(
+    trace: TraceTables,
+    cluster: ClusterSpec | None = None,
+    *,
+    seeds: int | Sequence[int] = 16,
+    speed_up: Mapping[str, float] | None = None,
+    without: Collection[str] = (),
+    force: bool = False,
+    validate: bool = False,
+) -> Prediction:
+    """What a recorded run would take on a cluster.
+
+    Dask's own scheduler and workers run the recorded graph again in virtual time, in processes of their own: tasks
+    compute for as long as they did, and where and when they run is decided anew.
+
+    Parameters
+    ----------
+    trace
+        A recorded run: ``report.trace``, or what :func:`~dask_efficiency.load_trace` reads.
+    cluster
+        Where it is to run; by default on its own cluster.
+    seeds
+        How many simulated runs there are to be, or their seeds. The same seed gives the same run.
+    speed_up
+        Prefix to how many times as fast its tasks compute; 2.0 is half the time.
+    without
+        Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
+        ``scheduler`` (messages to and from it, and its own time).
+    force
+        Predict although the run's own simulation is off by more than 15 %, or although parts of the trace are missing.
+    validate
+        Let Dask check its own state after every step; slow.
+
+    Returns
+    -------
+    Prediction
+        It shows itself. Its ``trace`` is a run like any other: with a critical path, for Perfetto, to be saved.
+
+    Raises
+    ------
+    SimulationRefusedError
+        If the run's own simulation is off by more than 15 %, or if tasks, runs or graphs are missing in the trace.
+    UnplaceableError
+        If tasks may run on no worker of the cluster.
+    EmptyTraceError
+        If no task ended in the trace.
+    UnknownNameError
+        If a prefix is not in the trace, or a part cannot be left out.
+    ValueError
+        If the cluster has no workers, or a speed-up or a number of seeds is not above 0.
+
+    Warns
+    -----
+    SimulationWarning
+        If the run's own simulation is off by more than 5 %.
+
+    Examples
+    --------
+    >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
+    >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
+    """
+    chosen = seeds_of(seeds)
+    notes = _checked(trace, force=force)
+    changed = changes(trace, speed_up or {}, without, ())
+    own = own_job(trace)
+    given = own.cluster if cluster is None else cluster
+    job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate)
+    _check_cluster(trace, given)
+    if Job.to_dict(job) | {"validate": False} == own.to_dict():
+        found = predict_own(engine, trace, chosen, notes, validate=validate)
+        _judge(found.self_replay, force=force)
+        return Prediction.of(found)
+    judged = _judge(self_replay(engine, trace), force=force)
+    return Prediction.of(predict(engine, trace, job, chosen, judged, notes))
+
+
+class Sweep(SweepValues):  # noqa: D101  # the values say it
+    __doc__ = SweepValues.__doc__
+
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return simulation_sweep.document(self)
+
+    @property
+    def verdict(self) -> str:
+        """The sweep in one sentence, without a full stop."""
+        return simulation_sweep.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sweep's figures as plain data, ready for JSON."""
+        return simulation_data.sweep(self)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(simulation_sweep.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+def sweep(
+    trace: TraceTables,
+    workers: Sequence[int] = (2, 4, 8, 16, 32),
+    *,
+    cluster: ClusterSpec | None = None,
+    nthreads: int | None = None,
+    price_per_worker_hour: float | None = None,
+    seeds: int | Sequence[int] = SEEDS,
+    force: bool = False,
+) -> Sweep:
+    """What a recorded run would take, and cost, with other numbers of workers.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    workers
+        Numbers of workers.
+    cluster
+        What their workers and network are like; by default as those of the recorded cluster.
+    nthreads
+        Threads of each worker; by default as many as the cluster's workers have.
+    price_per_worker_hour
+        Any currency; None leaves money out.
+    seeds, force
+        As of :func:`simulate`.
+
+    Returns
+    -------
+    Sweep
+        It shows itself, with a plot on a page and in a notebook.
+
+    Raises
+    ------
+    ValueError
+        If a number of workers is less than 1, or the price is below 0; and whatever :func:`simulate` refuses.
+    """
+    chosen, sizes = seeds_of(seeds), sizes_of(workers)
+    if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
+        raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
+    notes = _checked(trace, force=force)
+    given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
+    for one in clusters:
+        _check_cluster(trace, one)
+    judged = _judge(self_replay(engine, trace), force=force)
+    found = (Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)) for one in clusters)
+    return Sweep(tuple(found), price_per_worker_hour)
+
+
+class Placements(PlacementsValues):  # noqa: D101  # the values say it
+    __doc__ = PlacementsValues.__doc__
+
+    __slots__ = ()
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return simulation_places.document(self)
+
+    @property
+    def verdict(self) -> str:
+        """The ranking in one sentence, without a full stop."""
+        return simulation_places.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The placements' figures as plain data, ready for JSON."""
+        return simulation_data.placements(self)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(simulation_places.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+def place(
+    trace: TraceTables,
+    file: str | os.PathLike[str],
+    hostfiles: Sequence[str | os.PathLike[str]],
+    *,
+    seeds: int | Sequence[int] = SEEDS,
+    force: bool = False,
+) -> Placements:
+    """Which placement of workers on hosts is the fastest for a recorded run, and by how much.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    file
+        A description of hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
+    hostfiles
+        Placements: each says how many workers or slots a host has.
+    seeds, force
+        As of :func:`simulate`.
+
+    Returns
+    -------
+    Placements
+        It shows itself, the fastest first.
+
+    Raises
+    ------
+    ValueError
+        If there is no hostfile; and whatever :meth:`ClusterSpec.from_file` and :func:`simulate` refuse.
+    """
+    chosen = seeds_of(seeds)
+    if isinstance(hostfiles, str | os.PathLike):
+        hostfiles = (hostfiles,)
+    if not hostfiles:
+        raise ValueError("hostfiles is empty; expected at least one placement")
+    notes = _checked(trace, force=force)
+    clusters = {os.fspath(hostfile): ClusterSpec.from_file(file, hostfile) for hostfile in hostfiles}
+    for one in clusters.values():
+        _check_cluster(trace, one)
+    judged = _judge(self_replay(engine, trace), force=force)
+    return Placements(
+        ranked(
+            [
+                Placement(name, Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)))
+                for name, one in clusters.items()
+            ]
+        ).ranked
+    )
+
+
+class IdealLadder(LadderValues):  # noqa: D101  # the values say it
+    __doc__ = LadderValues.__doc__
+
+    __slots__ = ()
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return simulation_ladder.document(self)
+
+    @property
+    def verdict(self) -> str:
+        """What is worth most, in one sentence without a full stop."""
+        return simulation_ladder.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ladder's figures as plain data, ready for JSON."""
+        return simulation_data.ladder(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each step. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``step``, ``seconds``, ``saved_seconds`` (by this step; NaN for the first) and
+            ``simulated_seconds`` (the median before it was bounded; NaN where nothing was simulated).
+        """
+        import pandas as pd
+
+        return pd.DataFrame(simulation_data.ladder(self)["steps"]).astype(
+            {"seconds": float, "saved_seconds": float, "simulated_seconds": float}
+        )
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(simulation_ladder.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+def ideal_ladder(trace: TraceTables, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
+    """From a recorded run to the fastest that there could be, and what each step is worth.
+
+    Measured, simulated as it was, and then without spilling, also without transfers, also without a scheduler, each as
+    the median over the seeds. Below these are bounds that need no simulation: all slots full from start to end; any
+    number of workers (the longest chain of tasks that need one another); and that chain without any waiting in tasks.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    seeds, force
+        As of :func:`simulate`.
+
+    Returns
+    -------
+    IdealLadder
+        From the simulated run on, no step is above the one before it or below its bound: with less to do, a simulated
+        run can take longer, as a real one can (Graham's anomalies), and then the step is worth nothing.
+
+    Raises
+    ------
+    SimulationRefusedError, EmptyTraceError, ValueError
+        As :func:`simulate`.
+    """
+    chosen = seeds_of(seeds)
+    notes = _checked(trace, force=force)
+    _check_cluster(trace, own_job(trace).cluster)
+    found = ladder(engine, trace, chosen, notes, force=force)
+    _judge(found.self_replay, force=True)
+    return IdealLadder(**_fields(found))
+
+
+def _checked(trace: TraceTables, *, force: bool) -> tuple[str, ...]:
+    """What a reader must know of a trace that can be simulated."""
+    if not isinstance(trace, TraceTables):
+        raise TypeError(
+            f"trace is {trace!r:.80}; expected a recorded run, such as report.trace or load_trace('run.trace')"
+        )
+    return check_trace(trace, importlib.metadata.version("distributed"), force=force)
+
+
+def _check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
+    if not isinstance(cluster, ClusterSpec):
+        raise TypeError(
+            f"cluster is {cluster!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"
+        )
+    check_cluster(trace, cluster)
+
+
+def _judge(judged: SelfReplay, *, force: bool) -> SelfReplay:
+    """Refuse or warn where the run's own simulation is off."""
+    judged.require(force=force)
+    if judged.doubt:
+        warnings.warn(judged.doubt, SimulationWarning, stacklevel=3)
+    return judged
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}

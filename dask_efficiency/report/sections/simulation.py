@@ -1,0 +1,228 @@
+"""What a prediction says: how long a run would take on another cluster, how sure that is, and what the time goes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dask_efficiency.report.figures import (
+    format_count,
+    format_seconds,
+    format_share,
+    format_times,
+    name_of,
+    named,
+    sentence,
+    time_scale,
+)
+from dask_efficiency.report.sections.document import Change, Document, Section, Table, section
+from dask_efficiency.report.sections.path import along_the_run, by_host, by_name
+from dask_efficiency.report.sections.spent import kind_label
+from dask_efficiency.report.simulation_data import prediction as to_dict
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.simulation.result import PredictionValues
+
+#: Rows of the table by kind.
+MAX_KINDS = 12
+
+#: By less than this share two makespans are the same to a reader.
+SAME = 0.005
+
+#: Seconds that grew, and that shrank, in a drawing: as a loss and as useful time.
+GREW, SHRANK = "#ff4508", "#549857"
+
+
+def title(recorded: RunFigures) -> str:
+    """The run's name."""
+    return f"Simulation of {name_of(recorded.name) or 'a run'}"
+
+
+def context(prediction: PredictionValues) -> str:
+    """What it was made from."""
+    runs = format_count(len(prediction.makespans), "simulated run")
+    if prediction.is_self_replay:
+        return f"as it was; {runs}"
+    return f"{runs}, and {len(prediction.self_replay.runs.makespans)} of the run as it was"
+
+
+def was(recorded: RunFigures) -> str:
+    """The recorded run in half a sentence."""
+    return f"recorded: {format_seconds(recorded.makespan_seconds)} on {size(recorded.workers, recorded.nthreads)}"
+
+
+def size(workers: int, nthreads: int) -> str:
+    """How large a cluster is, in words: threads are said where workers have several."""
+    if nthreads == workers:
+        return format_count(workers, "worker")
+    if nthreads % workers == 0:
+        return f"{format_count(workers, 'worker')} of {format_count(nthreads // workers, 'thread')}"
+    return f"{format_count(workers, 'worker')} with {format_count(nthreads, 'thread')}"
+
+
+def of_cluster(cluster: ClusterSpec) -> str:
+    """How large a cluster is, in words."""
+    return size(len(cluster.workers), cluster.nthreads)
+
+
+def plus_minus(prediction: PredictionValues) -> str:
+    """The makespan with the larger half of its interval: ``3.10 s +- 0.21``."""
+    low, high = prediction.interval
+    seconds = prediction.makespan_seconds
+    if math.isnan(low):
+        return format_seconds(seconds)
+    scale = time_scale(seconds)
+    half = max(high - seconds, seconds - low)
+    return f"{scale.text(scale.steps(seconds))} {scale.unit} +- {scale.text(scale.steps(half))}"
+
+
+def verdict(prediction: PredictionValues) -> str:
+    """The prediction in one sentence, without a full stop."""
+    said = f"{where(prediction)}: {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
+    recorded = prediction.recorded
+    seconds = format_seconds(recorded.makespan_seconds)
+    if prediction.is_self_replay:
+        return f"{said}; recorded: {seconds}"
+    times = "as fast" if abs(prediction.speedup - 1) < SAME else f"{format_times(prediction.speedup)} as fast"
+    return f"{said}; {times} as the recorded {seconds} on {size(recorded.workers, recorded.nthreads)}"
+
+
+def where(prediction: PredictionValues) -> str:
+    """On which cluster and with what changes, as the beginning of a sentence."""
+    return " ".join([f"On {of_cluster(prediction.cluster)}", *_changes(prediction)])
+
+
+def _changes(prediction: PredictionValues) -> list[str]:
+    job, parts = prediction.job, []
+    if job.without:
+        parts.append("without " + " and ".join(sorted(job.without)))
+    if job.prefixes:
+        faster = [f"{name_of(prefix)} {1 / factor:.3g}x as fast" for prefix, factor in job.prefixes.items()]
+        parts.append(f"with {named(faster)}")
+    if job.cluster.network is not None:
+        parts.append("over its own network")
+    if job.cluster.config:
+        settings = [f"{name_of(key.rpartition('.')[2])}={value}" for key, value in job.cluster.config.items()]
+        parts.append(f"with {named(settings)}")
+    return parts
+
+
+def document(prediction: PredictionValues) -> Document:
+    """What a run would take, and what its time would go to."""
+    return Document(title(prediction.recorded), context(prediction), verdict(prediction), sections(prediction))
+
+
+def page(prediction: PredictionValues) -> Document:
+    """The same for a page of its own."""
+    return Document(
+        title(prediction.recorded),
+        context(prediction),
+        verdict(prediction),
+        sections(prediction),
+        stats=_stats(prediction),
+        data=to_dict(prediction),
+    )
+
+
+def _stats(prediction: PredictionValues) -> tuple[tuple[str, str], ...]:
+    low, high = prediction.interval
+    found = [("predicted makespan", format_seconds(prediction.makespan_seconds))]
+    if not math.isnan(low):
+        found.append(("90 of 100 runs", between(low, high)))
+    found += [
+        ("recorded", format_seconds(prediction.recorded.makespan_seconds)),
+        ("efficiency", format_share(prediction.efficiency)),
+        ("threads in tasks", format_share(prediction.busy)),
+        ("self replay", f"{100 * prediction.self_replay_error:+.1f} %"),
+    ]
+    return tuple(found)
+
+
+def sections(prediction: PredictionValues) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    path = prediction.path
+    found = (
+        sure(prediction),
+        spent(prediction),
+        by_name(path, "prefix"),
+        by_name(path, "worker"),
+        by_host(path),
+        notes(prediction.notes),
+    )
+    return tuple(part for part in found if part.blocks)
+
+
+def between(low: float, high: float) -> str:
+    """Two times in one unit."""
+    scale = time_scale(high)
+    return f"{scale.text(scale.steps(low))} to {scale.text(scale.steps(high))} {scale.unit}"
+
+
+def sure(prediction: PredictionValues) -> Section:
+    """How far the prediction can be trusted."""
+    lines = []
+    makespans = list(prediction.makespans.values())
+    low, high = prediction.interval
+    if math.isnan(low):
+        lines.append("One simulated run says nothing about how much runs differ: there is no interval.")
+    else:
+        lines.append(
+            f"{len(makespans)} simulated runs take {between(min(makespans), max(makespans))}. A real one is expected "
+            f"within {between(low, high)} in 90 of 100 cases."
+        )
+    lines.append(f"Simulated on its own cluster, the run takes {prediction.self_replay.said}.")
+    threads = f"Tasks hold {format_share(prediction.busy)} of the thread time"
+    lines.append(f"{threads}; they compute in {format_share(prediction.efficiency)} of it.")
+    return section("How sure this is", *lines, caveat=bool(prediction.self_replay.doubt))
+
+
+def spent(prediction: PredictionValues) -> Section:
+    """The makespan by kind, of the recorded run and of the simulated one, with the simulated one along its time."""
+    path = prediction.path
+    drawn = [along_the_run(path)] if len(path.segments) else []
+    table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
+    return section("What the makespan would be spent on", *drawn, table)
+
+
+def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
+    """Seconds of two critical paths by kind, and how they differ; the largest first."""
+    scale = time_scale(max(sum(was.values()), sum(now.values())))
+    largest = {kind: max(was.get(kind, 0.0), now.get(kind, 0.0)) for kind in {**was, **now}}
+    shown = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
+    rest = shown[MAX_KINDS:]
+    shown = shown[:MAX_KINDS]
+    rows = [(kind_label(kind), was.get(kind, 0.0), now.get(kind, 0.0)) for kind in shown]
+    if rest:
+        rows.append(
+            (
+                kind_label(f"{len(rest)} more"),
+                sum(was.get(kind, 0.0) for kind in rest),
+                sum(now.get(kind, 0.0) for kind in rest),
+            )
+        )
+    rows.append((kind_label("total"), sum(was.values()), sum(now.values())))
+    steps = [(label, scale.steps(before), scale.steps(after)) for label, before, after in rows]
+    changes = [after - before for _, before, after in steps]
+    most = max(map(abs, changes[:-1]), default=0) or 1
+    drawings = [Change(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]]
+    cells = tuple(
+        (label, scale.text(before), scale.text(after), _signed(scale.text(after - before), after - before))
+        for label, before, after in steps
+    )
+    return Table(
+        ("kind", f"recorded, {scale.unit}", f"simulated, {scale.unit}", "change"),
+        cells,
+        sums=(len(cells) - 1,),
+        drawings=(*drawings, None),
+        drawn_behind=3,
+        hint_head="what it is",
+    )
+
+
+def _signed(text: str, steps: int) -> str:
+    return f"+{text}" if steps > 0 else text if steps else ""
+
+
+def notes(said: Sequence[str]) -> Section:
+    """What a reader must know to trust a prediction."""
+    return section("Notes", *map(sentence, said), caveat=True)

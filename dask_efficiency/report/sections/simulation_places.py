@@ -1,0 +1,110 @@
+"""What placements say: which is the fastest, by how much, and why."""
+
+from __future__ import annotations
+
+import math
+
+from dask_efficiency.report.figures import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_share,
+    name_of,
+    time_scale,
+)
+from dask_efficiency.report.sections.document import Document, Section, Share, Table, section
+from dask_efficiency.report.sections.simulation import between, notes, of_cluster, title, was
+from dask_efficiency.report.simulation_data import placements as to_dict
+from dask_efficiency.simulation.placements import Placement, PlacementsValues
+
+
+def verdict(placements: PlacementsValues) -> str:
+    """Which is the fastest and by how much, without a full stop."""
+    best = placements.best
+    said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
+    if len(placements.ranked) == 1:
+        return said
+    other = placements.ranked[1]
+    share = placements.saved_seconds / other.makespan_seconds if other.makespan_seconds else 0.0
+    if not placements.is_clear:
+        return f"{said}, but {name_of(other.name)} may be as fast: runs differ by more than the two do"
+    return f"{said}, {format_share(share)} less than {name_of(other.name)}, the next; that is more than runs differ"
+
+
+def document(placements: PlacementsValues) -> Document:
+    """Placements, the fastest first."""
+    return Document(_title(placements), _context(placements), verdict(placements), sections(placements))
+
+
+def page(placements: PlacementsValues) -> Document:
+    """The same for a page of its own."""
+    return Document(
+        _title(placements), _context(placements), verdict(placements), sections(placements), data=to_dict(placements)
+    )
+
+
+def _title(placements: PlacementsValues) -> str:
+    return title(placements.best.prediction.recorded)
+
+
+def _context(placements: PlacementsValues) -> str:
+    prediction = placements.best.prediction
+    return f"{was(prediction.recorded)}; {format_count(len(prediction.makespans), 'simulated run')} of each placement"
+
+
+def sections(placements: PlacementsValues) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (ranking(placements), sure(placements), notes(placements.notes))
+    return tuple(part for part in found if part.blocks)
+
+
+def ranking(placements: PlacementsValues) -> Section:
+    """A row for each placement, the fastest first, and why the others are slower."""
+    slowest = placements.ranked[-1].makespan_seconds
+    scale = time_scale(slowest)
+    heads = ("placement", "workers", f"makespan, {scale.unit}", "runs", "waits for data", "between hosts")
+    rows = tuple(
+        (
+            name_of(one.name),
+            of_cluster(one.prediction.cluster),
+            scale.text(scale.steps(one.makespan_seconds)),
+            "-" if math.isnan(one.prediction.interval[0]) else between(*one.prediction.runs.spread),
+            format_seconds(one.moving_seconds),
+            format_bytes(one.moved_bytes),
+        )
+        for one in placements.ranked
+    )
+    bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
+    drawn = Table(heads, rows, words=(0, 1), strong=(0,), drawings=bars, drawn_behind=2)
+    reasons = (why(placements, one) for one in placements.ranked[1:])
+    return section("Placements, the fastest first", drawn, *reasons)
+
+
+def why(placements: PlacementsValues, placement: Placement) -> str:
+    """Why a placement is slower than the best; empty where it is not clearly so."""
+    if not placements.is_clearly_slower(placement):
+        return ""
+    best = placements.best
+    later = placement.makespan_seconds - best.makespan_seconds
+    moving = placement.moving_seconds - best.moving_seconds
+    said = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
+    if moving < later / 2:
+        waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
+        return f"{said}, mostly not because inputs move: its critical path waits for them {waits}."
+    said = f"{said}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
+    link = placement.fullest_link
+    return f"{said}. {_full(*link)}." if link is not None else f"{said}."
+
+
+def _full(link: str, share: float) -> str:
+    return f"The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time"
+
+
+def sure(placements: PlacementsValues) -> Section:
+    """How far the ranking can be trusted."""
+    judged = placements.best.prediction.self_replay
+    return section(
+        "How sure this is",
+        f"Simulated on its own cluster, the run takes {judged.said}; that is common to all placements.",
+        caveat=bool(judged.doubt),
+    )

@@ -1,0 +1,136 @@
+"""What a sweep says: how long a run would take with other numbers of workers, and how many are enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dask_efficiency.report.figures import (
+    format_count,
+    format_seconds,
+    format_share,
+    format_times,
+    money_scale,
+    time_scale,
+)
+from dask_efficiency.report.sections.document import Curve, Document, Point, Section, Share, Table, section
+from dask_efficiency.report.sections.simulation import notes, title, was
+from dask_efficiency.report.simulation_data import sweep as to_dict
+from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.sweeps import MIN_SAVED, NEARLY, SweepValues, worker_seconds
+
+
+def verdict(sweep: SweepValues) -> str:
+    """How many workers are enough, without a full stop."""
+    best, fastest = sweep.best, sweep.fastest
+    said = f"{_workers(best)} would take {format_seconds(best.makespan_seconds)}"
+    if best is fastest:
+        return f"{said}, the least of all, and none within {100 * NEARLY:.0f} % of it is cheaper"
+    cost = worker_seconds(best) / worker_seconds(fastest)
+    least = f"{_workers(fastest)}, {format_seconds(fastest.makespan_seconds)}"
+    return f"{said}, within {100 * NEARLY:.0f} % of the fastest ({least}), at {format_share(cost)} of its cost"
+
+
+def _workers(prediction: PredictionValues) -> str:
+    return format_count(len(prediction.cluster.workers), "worker")
+
+
+def document(sweep: SweepValues) -> Document:
+    """What a run would take with other numbers of workers."""
+    return Document(title(sweep.recorded), _context(sweep), verdict(sweep), sections(sweep))
+
+
+def page(sweep: SweepValues) -> Document:
+    """The same for a page of its own."""
+    return replace(document(sweep), stats=_stats(sweep), data=to_dict(sweep))
+
+
+def _context(sweep: SweepValues) -> str:
+    seeds = len(sweep.predictions[0].makespans)
+    return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster"
+
+
+def _stats(sweep: SweepValues) -> tuple[tuple[str, str], ...]:
+    found = [("recorded", format_seconds(sweep.recorded.makespan_seconds))]
+    found.append((f"on {_workers(sweep.best)}", format_seconds(sweep.best.makespan_seconds)))
+    money = sweep.money(sweep.best)
+    if money is not None:
+        scale = money_scale(money)
+        found.append(("its cost", scale.text(scale.steps(money))))
+    found.append(("self replay", f"{100 * sweep.self_replay.error:+.1f} %"))
+    return tuple(found)
+
+
+def sections(sweep: SweepValues) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (clusters(sweep), sure(sweep), notes(sweep.notes))
+    return tuple(part for part in found if part.blocks)
+
+
+def clusters(sweep: SweepValues) -> Section:
+    """A row for each cluster, and a plot."""
+    return section("By number of workers", curve(sweep), table(sweep), knee(sweep))
+
+
+def curve(sweep: SweepValues) -> Curve:
+    """The makespan by number of workers, with its interval; and as it would be if twice as many were twice as fast."""
+    first = sweep.predictions[0]
+    points = []
+    for one in sweep.predictions:
+        workers = len(one.cluster.workers)
+        low, high = (one.makespan_seconds if math.isnan(end) else end for end in one.interval)
+        hint = f"{_workers(one)}: {format_seconds(one.makespan_seconds)}, {format_share(one.efficiency)} efficient"
+        linear = first.makespan_seconds * len(first.cluster.workers) / workers
+        points.append(Point(workers, str(workers), one.makespan_seconds, low, high, linear, hint))
+    return Curve(tuple(points), "workers", "Simulated makespan by number of workers")
+
+
+def table(sweep: SweepValues) -> Table:
+    """A row for each cluster; the best one stands out."""
+    longest = max(one.makespan_seconds for one in sweep.predictions)
+    scale = time_scale(longest)
+    heads = ["workers", f"makespan, {scale.unit}", "90 of 100 runs", "speedup", "efficient", "in tasks"]
+    prices = [sweep.money(one) for one in sweep.predictions]
+    known = [price for price in prices if price is not None]
+    cost = money_scale(max(known, default=0.0)) if known else time_scale(max(map(worker_seconds, sweep.predictions)))
+    heads.append("cost" if known else f"worker-{cost.unit}")
+    rows = []
+    for one, price in zip(sweep.predictions, prices, strict=True):
+        low, high = one.interval
+        ends = "-" if math.isnan(low) else f"{scale.text(scale.steps(low))} to {scale.text(scale.steps(high))}"
+        rows.append(
+            (
+                str(len(one.cluster.workers)),
+                scale.text(scale.steps(one.makespan_seconds)),
+                ends,
+                format_times(one.speedup),
+                format_share(one.efficiency),
+                format_share(one.busy),
+                cost.text(cost.steps(worker_seconds(one) if price is None else price)),
+            )
+        )
+    bars = tuple(Share(one.makespan_seconds / longest if longest else 0.0) for one in sweep.predictions)
+    best = next(i for i, one in enumerate(sweep.predictions) if one is sweep.best)
+    return Table(tuple(heads), tuple(rows), words=(), strong=(best,), drawings=bars, drawn_behind=1)
+
+
+def knee(sweep: SweepValues) -> str:
+    """Up to which number of workers more of them are worth it."""
+    if len(sweep.predictions) < 2:
+        return ""
+    share = f"{100 * MIN_SAVED:.0f} %"
+    if sweep.knee is sweep.predictions[-1]:
+        return f"Up to the largest of these clusters, twice as many workers save at least {share} of the time."
+    if sweep.knee is sweep.predictions[0]:
+        return f"Already beyond {_workers(sweep.knee)}, twice as many save less than {share} of the time."
+    return f"Up to {_workers(sweep.knee)}, twice as many save at least {share} of the time; beyond, less."
+
+
+def sure(sweep: SweepValues) -> Section:
+    """How far the predictions can be trusted."""
+    return section(
+        "How sure this is",
+        f"Simulated on its own cluster, the run takes {sweep.self_replay.said}.",
+        "What starting workers costs, and what they cost before and after the run, is not in it.",
+        caveat=bool(sweep.self_replay.doubt),
+    )

@@ -1,0 +1,93 @@
+"""Accuracy: how far the simulation of a run on its own cluster is off, and what follows from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.trace.run_trace import TraceTables
+
+#: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
+#: simulators of runtimes reproduce their own runs within 0.5 to 5 %.
+MAX_TRUSTED_ERROR = 0.05
+
+#: Above this share, nothing is predicted unless it is insisted on.
+MAX_ERROR = 0.15
+
+#: Seeds of a self replay: of its median only this much is needed, that an error of 5 % is told from one of 15 %.
+SEEDS = 5
+
+
+class SimulationWarning(UserWarning):
+    """A prediction is to be doubted: the run's own simulation is off by more than 5 %."""
+
+
+class SimulationRefusedError(ValueError):
+    """What was recorded does not suffice to predict from it; ``force=True`` does it all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfReplay:
+    """The simulation of a run on the cluster that it was recorded on, with nothing changed.
+
+    Parameters
+    ----------
+    recorded
+        The run itself.
+    runs
+        Its simulations.
+    """
+
+    recorded: RunFigures
+    runs: Ensemble
+
+    @property
+    def error(self) -> float:
+        """Median simulated makespan over the recorded one, minus 1: above 0 the simulation takes longer."""
+        return self.runs.median / self.recorded.makespan_seconds - 1.0
+
+    @property
+    def doubt(self) -> str:
+        """A sentence for a reader who is about to trust a prediction; empty where there is no doubt."""
+        if abs(self.error) <= MAX_TRUSTED_ERROR:
+            return ""
+        return f"simulated on its own cluster, the run takes {self.said}: predictions may be off by as much, or more"
+
+    @property
+    def said(self) -> str:
+        """The error in words."""
+        than = "longer" if self.error > 0 else "less"
+        return f"{100 * abs(self.error):.1f} % {than} than it did"
+
+    def require(self, *, force: bool) -> None:
+        """Refuse to predict from a run whose own simulation is far off.
+
+        Raises
+        ------
+        SimulationRefusedError
+            If the error is above 15 % and nobody insists.
+        """
+        if abs(self.error) > MAX_ERROR and not force:
+            raise SimulationRefusedError(
+                f"{self.doubt}; expected at most {100 * MAX_ERROR:.0f} %: force=True, or --force, predicts all the same"
+            )
+
+
+def own_job(trace: TraceTables) -> Job:
+    """The run as it was."""
+    return Job(ClusterSpec.from_trace(trace))
+
+
+def self_replay(engine: Engine, trace: TraceTables, seeds: int = SEEDS) -> SelfReplay:
+    """Simulate a run on the cluster that it was recorded on.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in the trace.
+    """
+    recorded = RunFigures.of(trace)
+    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace), range(seeds), traced=False))

@@ -1,0 +1,116 @@
+"""LadderValues: from the recorded run to the fastest that there could be, and what each step is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
+from dask_efficiency.simulation.accuracy import SelfReplay, own_job
+from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.trace.run_trace import TraceTables
+
+#: What is left out, one after the other, and what each step is called.
+STEPS = (("spill", "no spill"), ("transfer", "no transfers"), ("scheduler", "no scheduling"))
+
+MEASURED = "measured"
+SIMULATED = "simulated as it was"
+FULL_SLOTS = "all slots full"
+ANY_CLUSTER = "infinite workers"
+NO_WAITING = "no waiting in tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the ladder.
+
+    Parameters
+    ----------
+    name
+        What has been taken away, beside all that was before.
+    seconds
+        How long the run takes then.
+    simulated_seconds
+        The median of the simulations, before it was held between the floor and the step above; None where the step is
+        a bound that is not simulated.
+    """
+
+    name: str
+    seconds: float
+    simulated_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LadderValues:
+    """A recorded run, and what it would take with one part after another gone.
+
+    Parameters
+    ----------
+    self_replay
+        The recorded run and its simulation with nothing changed.
+    rungs
+        From the recorded run down to the floor.
+    notes
+        What a reader must know to trust the ladder.
+    """
+
+    self_replay: SelfReplay
+    rungs: tuple[Rung, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def recorded(self) -> RunFigures:
+        """The main figures of the recorded run."""
+        return self.self_replay.recorded
+
+    @property
+    def worth(self) -> dict[str, float]:
+        """Seconds that each step saves, by its name.
+
+        The first one, from the measured run to its simulation, is no saving: it is what the simulation is off by, and
+        below 0 where that is longer than the run. No other is below 0.
+        """
+        steps = zip(self.rungs, self.rungs[1:], strict=False)
+        return {lower.name: upper.seconds - lower.seconds for upper, lower in steps}
+
+
+def ladder(
+    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
+) -> LadderValues:
+    """Take one part after another away from a run.
+
+    Raises
+    ------
+    SimulationRefusedError
+        If the run's own simulation is off by more than 15 %, and nobody insists.
+    """
+    own, recorded = own_job(trace), RunFigures.of(trace)
+    as_it_was = ensemble(engine, trace, own, seeds, traced=False)
+    judged = SelfReplay(recorded, as_it_was)
+    judged.require(force=force)
+    path = PathValues.of(trace, Question())
+    simulated = {SIMULATED: as_it_was}
+    gone: frozenset[str] = frozenset()
+    for part, name in STEPS:
+        gone |= {part}
+        simulated[name] = ensemble(engine, trace, replace(own, without=gone), seeds, traced=False)
+    rungs = Rung(MEASURED, judged.recorded.makespan_seconds), *_descending(simulated, path)
+    return LadderValues(judged, rungs, notes)
+
+
+def _descending(simulated: dict[str, Ensemble], path: PathValues) -> Iterator[Rung]:
+    """The steps below the measured run: none above the one before it, none below what bounds it."""
+    full = max(path.slot_bound_seconds, path.floor_seconds)
+    upper = float("inf")
+    for name, runs in simulated.items():
+        upper = min(upper, max(runs.median, full))
+        yield Rung(name, upper, runs.median)
+    for name, bound in (
+        (FULL_SLOTS, full),
+        (ANY_CLUSTER, path.floor_seconds),
+        (NO_WAITING, path.chain_seconds),
+    ):
+        upper = min(upper, bound)
+        yield Rung(name, upper)

@@ -1,0 +1,109 @@
+"""How long a run took and how well it used its threads, measured alike in a recorded and in a simulated run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.critical_paths.bounds import useful_ns
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.presence import slots
+from dask_efficiency.critical_paths.scope import Question, whole
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import Outcome
+from dask_efficiency.trace.tables import MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """The main figures of one run.
+
+    Parameters
+    ----------
+    name
+        What the run is called.
+    makespan_seconds
+        As of :func:`makespan_seconds`.
+    workers, nthreads
+        Those that it had at any time, and the threads of all of them.
+    efficiency, busy
+        As of :func:`efficiency` and :func:`busy`, on the slots that were there on average.
+    kinds
+        Seconds of its critical path by kind, largest first.
+    """
+
+    name: str
+    makespan_seconds: float
+    workers: int
+    nthreads: int
+    efficiency: float
+    busy: float
+    kinds: Mapping[str, float]
+
+    @classmethod
+    def of(cls, trace: TraceTables) -> RunFigures:
+        """Those of a recorded run.
+
+        Raises
+        ------
+        EmptyTraceError
+            If no task ended in it.
+        """
+        there = slots(trace, whole(trace))
+        nthreads = sum(worker.nthreads for worker in trace.workers)
+        return cls(
+            trace.name,
+            makespan_seconds(trace),
+            len(trace.workers),
+            nthreads,
+            efficiency(trace, there),
+            busy(trace, there),
+            PathValues.of(trace, Question()).seconds("kind"),
+        )
+
+
+def makespan_seconds(trace: TraceTables) -> float:
+    """Seconds from the first graph's arrival on the scheduler to the report of the last task that a client wanted.
+
+    What clients do before and after is not in it: it does not depend on the cluster. Where nobody wanted any task, the
+    last report of all counts.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in the trace.
+    """
+    scope = whole(trace)
+    runs = trace.runs
+    done = (runs.reported != MISSING) & (runs.outcome == Outcome.SUCCEEDED)
+    inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
+    wanted = done & inside & trace.tasks.wanted[np.where(inside, runs.task, 0)] if len(trace.tasks) else done & False
+    last = runs.reported[wanted if wanted.any() else runs.reported != MISSING]
+    received = trace.graphs.received[trace.graphs.received != MISSING]
+    assigned = runs.assigned[runs.assigned != MISSING]
+    start = int(received.min()) if len(received) else int(assigned.min(initial=scope.stop))
+    return max(int(last.max()) - start, 0) / 1e9
+
+
+def efficiency(trace: TraceTables, slots: float) -> float:
+    """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
+
+    Threads that a library starts are not in a trace, so a report, which samples them, can say more.
+    """
+    useful, _ = useful_ns(trace, whole(trace))
+    return _share(float(useful.sum()) / 1e9, slots * makespan_seconds(trace))
+
+
+def busy(trace: TraceTables, slots: float) -> float:
+    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded."""
+    runs = trace.runs
+    stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
+    there = (runs.start != MISSING) & (stop != MISSING)
+    held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
+    return _share(held, slots * makespan_seconds(trace))
+
+
+def _share(part: float, whole: float) -> float:
+    return min(part / whole, 1.0) if whole > 0 else 0.0

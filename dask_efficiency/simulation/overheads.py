@@ -1,0 +1,198 @@
+"""Overheads: what event loops, messages and threads cost around tasks, as samples of a recorded run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import Outcome, Runs
+from dask_efficiency.trace.tables import MISSING, Bool, Int64
+
+#: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
+#: the next ones: a message on its way, around a task in its thread, from one task to the next in a slot.
+_MESSAGE, _AROUND, _SWITCH = 1_000_000, 500_000, 45_000
+
+#: What a scheduler takes for a message that changes no task's state, and for each transition of a task.
+_SCHEDULER, _TRANSITION = 250_000, 50_000
+
+#: What a worker takes for a task that it is given.
+_WORKER = 50_000
+
+#: Between two messages of a batch there is less than this; what comes later has not waited for the one before.
+_BATCH = 1_000_000
+
+#: Nanoseconds between two batches of a worker's messages, and of a scheduler's: as in Dask.
+_TO_SCHEDULER, _TO_WORKER = 2_000_000, 5_000_000
+
+#: Fewer samples than this say nothing about what is rare or lowest.
+_MIN_SAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """Samples in nanoseconds, none empty; a simulated run draws from them, so that it varies as a real one does.
+
+    Ways are those of messages that waited for no other one: waiting is what a simulation adds.
+    """
+
+    #: By prefix, and at last of tasks without one: from a slot until the start in the thread, without reading inputs
+    #: back from disk; from the end in the thread until the slot is free, without writing to disk.
+    prepare: tuple[Int64, ...]
+    finish: tuple[Int64, ...]
+    #: From a slot's being free until the next task has it.
+    switch: Int64
+    #: A message's way from the scheduler until a worker takes it up, and from a worker until the scheduler does.
+    to_worker: Int64
+    to_scheduler: Int64
+    #: What the scheduler takes for the end of a task beside its transitions; for a transition.
+    scheduler: int
+    transition: int
+    #: What a worker takes for a task that it is given.
+    worker: int
+    #: By graph: from when its tasks were there until all of them had their first state.
+    settling: Int64
+
+
+def overheads(trace: TraceTables) -> Overheads:
+    """What a recorded run shows of them."""
+    runs = trace.runs
+    ended = _ended(runs)
+    prefix = np.full(len(runs), MISSING, np.int64)
+    inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
+    prefix[inside] = trace.tasks.prefix[runs.task[inside]]
+    first, last = _stimuli(trace)
+    scheduler = _per_report(runs)
+    return Overheads(
+        prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, len(trace.prefixes)),
+        finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, len(trace.prefixes)),
+        switch=_sample(_switches(runs), _SWITCH),
+        to_worker=_sample(_ways_to_workers(runs, last), _MESSAGE),
+        to_scheduler=_sample(_ways_to_scheduler(runs) - scheduler, _MESSAGE),
+        scheduler=scheduler,
+        transition=_per_transition(trace, first, last),
+        worker=_per_task(runs),
+        settling=_settling(trace, last),
+    )
+
+
+def _ended(runs: Runs) -> Bool:
+    """Runs of which every instant is known."""
+    known: Bool = runs.outcome == Outcome.SUCCEEDED
+    for instant in (runs.executing, runs.start, runs.stop, runs.ended):
+        known &= instant != MISSING
+    return known
+
+
+def _sample(ns: Int64, otherwise: int) -> Int64:
+    return np.maximum(ns, 0) if len(ns) else np.array([otherwise])
+
+
+def _by_prefix(ns: Int64, known: Bool, prefix: Int64, prefixes: int) -> tuple[Int64, ...]:
+    """The samples of each prefix, those of all where it has none."""
+    everything = _sample(ns[known], _AROUND)
+    order = np.flatnonzero(known)[np.argsort(prefix[known], kind="stable")]
+    starts = np.searchsorted(prefix[order], np.arange(prefixes + 1))
+    own = [np.maximum(ns[order[a:b]], 0) for a, b in pairwise(starts.tolist())]
+    return (*(sample if len(sample) else everything for sample in own), everything)
+
+
+def _switches(runs: Runs) -> Int64:
+    """From each slot's being free until the next run in it, where that had been ready."""
+    known = np.flatnonzero((runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING))
+    order = known[np.lexsort((runs.executing[known], runs.slot[known], runs.worker[known]))]
+    before, after = order[:-1], order[1:]
+    same = (runs.worker[before] == runs.worker[after]) & (runs.slot[before] == runs.slot[after])
+    ended = runs.ended[before]
+    waited: Bool = same & (ended != MISSING) & (runs.ready[after] <= ended) & (runs.executing[after] >= ended)
+    found: Int64 = (runs.executing[after] - ended)[waited]
+    return found
+
+
+def _ways_to_workers(runs: Runs, last: Int64) -> Int64:
+    """From when the scheduler could send a task until its worker has it, where neither had another one before it."""
+    known = np.flatnonzero((runs.assigned != MISSING) & (runs.received != MISSING) & (runs.worker >= 0))
+    # What a stimulus made leaves when all its transitions are done.
+    sent = np.maximum(runs.assigned[known], _end_of(last, runs.assigned[known]))
+    order = np.lexsort((sent, runs.worker[known]))
+    rows, sent = known[order], sent[order]
+    same = runs.worker[rows][1:] == runs.worker[rows][:-1]
+    alone = np.ones(len(rows), np.bool_)
+    alone[1:] = ~same | (
+        (sent[1:] - sent[:-1] > _TO_WORKER) & (runs.received[rows][1:] - runs.received[rows][:-1] > _BATCH)
+    )
+    return (runs.received[rows] - sent)[alone]
+
+
+def _ways_to_scheduler(runs: Runs) -> Int64:
+    """From each run's end until the scheduler has its report, where neither had another one before it."""
+    known = np.flatnonzero((runs.ended != MISSING) & (runs.reported != MISSING))
+    by_worker = known[np.lexsort((runs.ended[known], runs.worker[known]))]
+    batched = np.zeros(len(runs), np.bool_)
+    before, after = by_worker[:-1], by_worker[1:]
+    batched[after] = (runs.worker[before] == runs.worker[after]) & (
+        runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER
+    )
+    by_report = known[np.argsort(runs.reported[known], kind="stable")]
+    queued = np.zeros(len(runs), np.bool_)
+    queued[by_report[1:]] = np.diff(runs.reported[by_report]) <= _BATCH
+    return (runs.reported - runs.ended)[known[~batched[known] & ~queued[known]]]
+
+
+def _per_report(runs: Runs) -> int:
+    """What the scheduler takes for the end of a task: the least that there is between two of them."""
+    reported = np.unique(runs.reported[runs.reported != MISSING])
+    gaps = np.diff(reported)
+    return min(int(np.quantile(gaps, 0.01)), 2 * _SCHEDULER) if len(gaps) >= 5 * _MIN_SAMPLES else _SCHEDULER
+
+
+def _per_task(runs: Runs) -> int:
+    """What a worker takes for a task that it is given: the time between those of one batch."""
+    known = np.flatnonzero((runs.received != MISSING) & (runs.worker >= 0))
+    order = known[np.lexsort((runs.received[known], runs.worker[known]))]
+    gaps = np.diff(runs.received[order])[runs.worker[order][1:] == runs.worker[order][:-1]]
+    gaps = gaps[(gaps > 0) & (gaps < _BATCH // 2)]
+    return int(np.median(gaps)) if len(gaps) >= _MIN_SAMPLES else _WORKER
+
+
+def _stimuli(trace: TraceTables) -> tuple[Int64, Int64]:
+    """When the first and the last transition of each stimulus were, by stimulus; MISSING where it has none."""
+    transitions, count = trace.transitions, len(trace.stimuli)
+    known = (transitions.stimulus >= 0) & (transitions.stimulus < count) & (transitions.at != MISSING)
+    of, at = transitions.stimulus[known], transitions.at[known]
+    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, MISSING, np.int64)
+    np.minimum.at(first, of, at)
+    np.maximum.at(last, of, at)
+    return np.where(last == MISSING, MISSING, first), last
+
+
+def _end_of(last: Int64, at: Int64) -> Int64:
+    """The end of the stimulus that was at work at these instants."""
+    ends = np.sort(last[last != MISSING])
+    if not len(ends):
+        return at
+    place = np.searchsorted(ends, at)
+    return np.where(place < len(ends), ends[np.minimum(place, len(ends) - 1)], at)
+
+
+def _per_transition(trace: TraceTables, first: Int64, last: Int64) -> int:
+    """What one transition takes, in stimuli of several, without those of graphs."""
+    transitions, count = trace.transitions, len(trace.stimuli)
+    known = (transitions.stimulus >= 0) & (transitions.stimulus < count)
+    number = np.bincount(transitions.stimulus[known], minlength=count)
+    several = (number > 2) & (trace.stimuli.graph == MISSING) & (last > first)
+    if several.sum() < _MIN_SAMPLES:
+        return _TRANSITION
+    return int(np.median((last - first)[several] / (number[several] - 1)))
+
+
+def _settling(trace: TraceTables, last: Int64) -> Int64:
+    """By graph: from when its tasks were there until all of them had their first state."""
+    taken_in, found = trace.graphs.taken_in, np.zeros(len(trace.graphs), np.int64)
+    graph = trace.stimuli.graph
+    rows = np.flatnonzero((graph >= 0) & (graph < len(found)) & (last != MISSING))
+    known = rows[taken_in[graph[rows]] != MISSING]
+    np.maximum.at(found, graph[known], last[known] - taken_in[graph[known]])
+    return found

@@ -1,0 +1,124 @@
+"""PlacementsValues: one run under several placements on the same machines, ranked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.critical_paths.kinds import Kind
+from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.trace.run_trace import TraceTables
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Workers on hosts, and what a run would take there.
+
+    Parameters
+    ----------
+    name
+        What it is called: its hostfile.
+    prediction
+        The run on it.
+    """
+
+    name: str
+    prediction: PredictionValues
+
+    @property
+    def makespan_seconds(self) -> float:
+        """Median of the simulated makespans."""
+        return self.prediction.makespan_seconds
+
+    @property
+    def moving_seconds(self) -> float:
+        """Seconds of the makespan in which the critical path waits for inputs from other workers."""
+        kinds = self.prediction.breakdown
+        return sum(kinds.get(kind, 0.0) for kind in (Kind.TRANSFER, Kind.TRANSFER_QUEUE))
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that went from one host to another."""
+        return sum(moved_between_hosts(self.prediction.trace).values())
+
+    @property
+    def fullest_link(self) -> tuple[str, float] | None:
+        """The link that moves bytes for the largest share of the makespan, and that share; None without a topology."""
+        topology = self.prediction.cluster.network
+        if not isinstance(topology, Topology):
+            return None
+        return fullest_link(topology, self.prediction.trace, self.makespan_seconds)
+
+
+def moved_between_hosts(trace: TraceTables) -> dict[tuple[str, str], int]:
+    """Bytes of all transfers that arrived, by the hosts that they came from and went to; two different ones."""
+    transfers, workers = trace.transfers, len(trace.workers)
+    hosts = list(dict.fromkeys(worker.host for worker in trace.workers))
+    number = np.array([hosts.index(worker.host) for worker in trace.workers], np.int64)
+    known = transfers.arrived & (transfers.sender >= 0) & (transfers.sender < workers)
+    known &= (transfers.receiver >= 0) & (transfers.receiver < workers)
+    moved = np.zeros((len(hosts), len(hosts)), np.int64)
+    np.add.at(moved, (number[transfers.sender[known]], number[transfers.receiver[known]]), transfers.nbytes[known])
+    pairs = zip(*(rows.tolist() for rows in np.nonzero(moved)), strict=True)
+    return {(hosts[one], hosts[other]): int(moved[one, other]) for one, other in pairs if one != other}
+
+
+def fullest_link(topology: Topology, trace: TraceTables, seconds: float) -> tuple[str, float] | None:
+    """The link whose busier direction needs the largest share of some seconds for the bytes of a trace."""
+    needed: dict[tuple[int, bool], float] = {}
+    for (source, destination), nbytes in moved_between_hosts(trace).items():
+        for link, forth in topology.route(source, destination).links:
+            bandwidth = topology.links[link].bandwidth if forth else topology.links[link].back
+            way = (link, forth)
+            needed[way] = needed.get(way, 0.0) + nbytes / (bandwidth * topology.payload)
+    if not needed or not seconds:
+        return None
+    fullest = max(needed, key=lambda way: needed[way])
+    return topology.links[fullest[0]].name, needed[fullest] / seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementsValues:
+    """A recorded run under several placements of its workers, the fastest first.
+
+    Parameters
+    ----------
+    ranked
+        By makespan; at least one.
+    """
+
+    ranked: tuple[Placement, ...]
+
+    @property
+    def best(self) -> Placement:
+        """The fastest."""
+        return self.ranked[0]
+
+    @property
+    def saved_seconds(self) -> float:
+        """By how much the best is faster than the next best; 0.0 where there is only one."""
+        return self.ranked[1].makespan_seconds - self.best.makespan_seconds if len(self.ranked) > 1 else 0.0
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the best is faster than the next best by more than runs differ."""
+        return len(self.ranked) > 1 and self.is_clearly_slower(self.ranked[1])
+
+    def is_clearly_slower(self, placement: Placement) -> bool:
+        """Whether a placement is slower than the best by more than runs differ: their spreads do not overlap.
+
+        What the model is off by is common to both, so that it is not in the spreads.
+        """
+        return placement.prediction.runs.spread[0] > self.best.prediction.runs.spread[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know to trust the predictions."""
+        return self.best.prediction.notes
+
+
+def ranked(placements: list[Placement]) -> PlacementsValues:
+    """The placements, the fastest first."""
+    return PlacementsValues(tuple(sorted(placements, key=lambda one: one.makespan_seconds)))

@@ -1,0 +1,111 @@
+"""Requirements: what a trace and a cluster must be before anything is simulated, checked and named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dask_efficiency.simulation.accuracy import SimulationRefusedError
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
+
+#: Tables without whose rows the work of a run is not known.
+WORK = ("tasks", "runs", "graphs")
+
+#: A note of a trace that is a simulation.
+SIMULATED = "A simulation: its times are predicted, not recorded."
+
+#: How the note of a replay begins.
+REPLAYED = "A replay:"
+
+#: Names that a message lists.
+MAX_NAMES = 5
+
+
+class UnplaceableError(ValueError):
+    """There are tasks that no worker of the cluster may run."""
+
+
+def check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
+    """Refuse a cluster that cannot run the recorded tasks.
+
+    Raises
+    ------
+    UnplaceableError
+        If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has.
+    """
+    for task, constraints in trace.constraints.items():
+        if not any(_may_run(worker, constraints) for worker in cluster.workers):
+            raise UnplaceableError(_unplaceable(trace, int(task), constraints, cluster.workers))
+
+
+def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any]) -> bool:
+    """Whether Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice."""
+    allowed = constraints.get("restrictions") or ()
+    if (
+        allowed
+        and not constraints.get("loose_restrictions")
+        and not {worker.address, worker.name, worker.host} & {*allowed}
+    ):
+        return False
+    needed = constraints.get("resources") or {}
+    return all(worker.resources.get(name, 0.0) >= amount for name, amount in needed.items())
+
+
+def _unplaceable(trace: TraceTables, task: int, constraints: Mapping[str, Any], workers: Sequence[WorkerSpec]) -> str:
+    needs = []
+    if allowed := constraints.get("restrictions"):
+        needs.append(f"may only run on {_names(allowed)}")
+    if resources := constraints.get("resources"):
+        needs.append("needs " + ", ".join(f"{amount:g} of {name!r:.80}" for name, amount in resources.items()))
+    there = sorted({f"{name} {amount:g}" for worker in workers for name, amount in worker.resources.items()})
+    has = f", with the resources {', '.join(there[:MAX_NAMES])}" if there else ", without any resources"
+    return (
+        f"task {trace.keys[task]!r:.80} {' and '.join(needs)}, and no worker of the cluster allows that; "
+        f"it has {_names([worker.name for worker in workers])} on {_names(sorted({w.host for w in workers}))}"
+        f"{has if resources else ''}"
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(f"{name!r:.80}" for name in names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_trace(trace: TraceTables, installed: str, *, force: bool) -> tuple[str, ...]:
+    """What a reader must know of a trace that is to be simulated, a sentence each.
+
+    Parameters
+    ----------
+    installed
+        The version of distributed whose scheduler and workers are simulated.
+    force
+        Take a trace in which work is missing.
+
+    Raises
+    ------
+    SimulationRefusedError
+        If tasks, runs or graphs of the trace were dropped, and nobody insists.
+    """
+    dropped = {table: count for table, count in trace.dropped.items() if count}
+    missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)
+    if missing and not force:
+        raise SimulationRefusedError(
+            f"{missing} of the trace {trace.name!r:.80} were dropped, so that work is missing; "
+            "force=True, or --force, predicts without them"
+        )
+    notes = []
+    if dropped:
+        rows = ", ".join(f"{count} {table}" for table, count in dropped.items())
+        notes.append(f"Not recorded, and so not simulated either: {rows}.")
+    recorded = trace.versions.get("distributed", "")
+    if recorded and installed and recorded != installed:
+        notes.append(
+            f"Recorded with distributed {recorded}, simulated with {installed}: what differs between the two counts as "
+            "if it were due to the change."
+        )
+    if any(note.startswith(REPLAYED) for note in trace.notes):
+        notes.append("What was simulated is a replay, not a recorded run: errors of both add up.")
+    if SIMULATED in trace.notes:
+        notes.append("What was simulated is a simulation itself, not a recorded run: errors of both add up.")
+    return tuple(notes)

@@ -1,0 +1,153 @@
+"""PredictionValues: what a run would take on a cluster, how sure that is, and what the time would go to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dask_efficiency.critical_paths.path import PathValues
+from dask_efficiency.critical_paths.scope import Question
+from dask_efficiency.simulation.accuracy import SelfReplay, own_job
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency
+from dask_efficiency.simulation.requirements import SIMULATED
+from dask_efficiency.trace.run_trace import TraceTables
+
+#: Share of a prediction that it may be off by however well the run's own simulation fits, as an error of that of one
+#: run can be small by chance: the median error over real changes of cluster, 4 workers to 2, 8 and 16, was 1.9 %.
+MIN_MODEL_ERROR = 0.02
+
+
+# It has no slots, because cached properties need a ``__dict__``.
+@dataclass(frozen=True)
+class PredictionValues:
+    """What a recorded run would take on another cluster, by simulation under several seeds.
+
+    Parameters
+    ----------
+    job
+        What was simulated: on which cluster, without what.
+    self_replay
+        The recorded run, and its simulation on its own cluster, by which the prediction is judged.
+    runs
+        The simulated runs.
+    trace
+        The simulated run in the middle: that of the seed whose makespan is nearest to the median. All that reads a
+        recorded trace reads it, too.
+    notes
+        What a reader must know to trust the prediction, a sentence each.
+    """
+
+    job: Job
+    self_replay: SelfReplay
+    runs: Ensemble
+    trace: TraceTables
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """The cluster that was simulated."""
+        return self.job.cluster
+
+    @property
+    def recorded(self) -> RunFigures:
+        """The main figures of the recorded run."""
+        return self.self_replay.recorded
+
+    @property
+    def makespans(self) -> Mapping[int, float]:
+        """Seconds of each simulated run, by seed."""
+        return self.runs.makespans
+
+    @property
+    def makespan_seconds(self) -> float:
+        """Median of the simulated makespans.
+
+        Recorded and simulated runs are measured alike: from the first graph's arrival on the scheduler to the report
+        of the last task that a client wanted. The figure is what the simulation says, not corrected by the
+        :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
+        """
+        return self.runs.median
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Seconds between which a real run is expected in 90 of 100 cases.
+
+        Two things are in it. Runs differ, as seeds do: a prediction interval for one more run (Student's, of the
+        logarithms). And the model is not the cluster: both ends are moved outwards by the share by which the run's own
+        simulation is off (:attr:`self_replay_error`), whatever its sign, and by 2 % at least. NaN of a single seed,
+        which says nothing about how much runs differ.
+        """
+        low, high = self.runs.spread
+        wider = 1.0 + max(abs(self.self_replay_error), MIN_MODEL_ERROR)
+        return low / wider, high * wider
+
+    @property
+    def self_replay_error(self) -> float:
+        """By what share the simulation of the run on its own cluster is longer than the run was; below 0, shorter."""
+        return self.self_replay.error
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as the recorded run."""
+        return self.recorded.makespan_seconds / self.makespan_seconds if self.makespan_seconds else math.inf
+
+    @cached_property
+    def efficiency(self) -> float:
+        """Share of the cluster's thread time, slots times makespan, in which tasks compute on CPU or GPU; in [0, 1]."""
+        return efficiency(self.trace, self.cluster.nthreads)
+
+    @cached_property
+    def busy(self) -> float:
+        """Share of the cluster's thread time in which tasks hold a thread, also where they wait there; in [0, 1]."""
+        return busy(self.trace, self.cluster.nthreads)
+
+    @cached_property
+    def path(self) -> PathValues:
+        """The critical path of :attr:`trace`."""
+        return PathValues.of(self.trace, Question())
+
+    @property
+    def breakdown(self) -> dict[str, float]:
+        """Seconds of the simulated run's critical path by kind, largest first."""
+        return self.path.seconds("kind")
+
+    @property
+    def is_self_replay(self) -> bool:
+        """Whether nothing was changed."""
+        return not self.job.without and not self.job.prefixes and self.runs.makespans == self.self_replay.runs.makespans
+
+
+def predict(
+    engine: Engine,
+    trace: TraceTables,
+    job: Job,
+    seeds: Sequence[int],
+    self_replay: SelfReplay,
+    notes: tuple[str, ...] = (),
+) -> PredictionValues:
+    """Simulate a job that has been checked."""
+    runs = ensemble(engine, trace, job, seeds)
+    return PredictionValues(job, self_replay, runs, _marked(runs), notes)
+
+
+def predict_own(
+    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, validate: bool = False
+) -> PredictionValues:
+    """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction."""
+    job = replace(own_job(trace), validate=validate)
+    recorded = RunFigures.of(trace)
+    runs = ensemble(engine, trace, job, seeds)
+    return PredictionValues(job, SelfReplay(recorded, runs), runs, _marked(runs), notes)
+
+
+def _marked(runs: Ensemble) -> TraceTables:
+    """The trace of a simulation, which says that it is one."""
+    trace = runs.trace
+    if trace is None:
+        raise RuntimeError(f"the engine gave no trace of seed {runs.nearest}")
+    return trace if SIMULATED in trace.notes else replace(trace, notes=(*trace.notes, SIMULATED))

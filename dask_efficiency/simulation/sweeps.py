@@ -1,0 +1,149 @@
+"""SweepValues: one run on clusters of several sizes, and which of them are worth it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dask_efficiency.simulation.accuracy import SelfReplay
+from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.simulation.result import PredictionValues
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: A cluster is called the best if none within this share of the fastest makespan takes fewer worker-seconds.
+NEARLY = 0.10
+
+#: Twice as many workers are worth it as long as they save this share of the time; twice as fast saves 0.5.
+MIN_SAVED = 0.20
+
+
+# It has no slots, because cached properties need a ``__dict__``.
+@dataclass(frozen=True)
+class SweepValues:
+    """A recorded run, predicted on clusters of several sizes.
+
+    Parameters
+    ----------
+    predictions
+        In the order of their number of workers; at least one.
+    price_per_worker_hour
+        Any currency; None leaves money out.
+    """
+
+    predictions: tuple[PredictionValues, ...]
+    price_per_worker_hour: float | None = None
+
+    @property
+    def recorded(self) -> RunFigures:
+        """The main figures of the recorded run."""
+        return self.self_replay.recorded
+
+    @property
+    def self_replay(self) -> SelfReplay:
+        """By which all of them are judged."""
+        return self.predictions[0].self_replay
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know to trust the predictions."""
+        return self.predictions[0].notes
+
+    @cached_property
+    def best(self) -> PredictionValues:
+        """The cheapest, in worker-seconds, of those within 10 % of the fastest; of two that cost equally, the smaller.
+
+        Starting workers, and workers that stand there before and after, cost nothing in it.
+        """
+        near = [one for one in self.predictions if one.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds]
+        return min(near, key=worker_seconds)
+
+    @property
+    def fastest(self) -> PredictionValues:
+        """The one with the smallest makespan."""
+        return min(self.predictions, key=lambda one: one.makespan_seconds)
+
+    @cached_property
+    def knee(self) -> PredictionValues:
+        """The last one, from the smallest up, to which each step saved at least a fifth of the time for a doubling.
+
+        A step from ``n`` to ``m`` workers counts as ``log2(m / n)`` doublings.
+        """
+        reached = self.predictions[0]
+        for one, other in pairwise(self.predictions):
+            doublings = math.log2(len(other.cluster.workers) / len(one.cluster.workers))
+            if other.makespan_seconds > one.makespan_seconds * (1 - MIN_SAVED) ** doublings:
+                break
+            reached = other
+        return reached
+
+    def money(self, prediction: PredictionValues) -> float | None:
+        """Price of a run: all workers, from its first graph to its last result. None where no price is known."""
+        if self.price_per_worker_hour is None:
+            return None
+        return worker_seconds(prediction) / 3600 * self.price_per_worker_hour
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each cluster. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``workers``, ``threads`` (of all of them), ``makespan``, ``low``, ``high`` (seconds; as
+            ``makespan_seconds`` and ``interval`` of a :class:`~dask_efficiency.Prediction`), ``speedup`` (over the
+            recorded run), ``efficiency``, ``busy`` (shares in [0, 1]), ``worker_seconds``, and ``money`` where a price
+            is known.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([_row(one) for one in self.predictions])
+        if self.price_per_worker_hour is not None:
+            frame["money"] = [self.money(one) for one in self.predictions]
+        return frame
+
+
+def _row(one: PredictionValues) -> dict[str, float]:
+    low, high = one.interval
+    return {
+        "workers": len(one.cluster.workers),
+        "threads": one.cluster.nthreads,
+        "makespan": one.makespan_seconds,
+        "low": low,
+        "high": high,
+        "speedup": one.speedup,
+        "efficiency": one.efficiency,
+        "busy": one.busy,
+        "worker_seconds": worker_seconds(one),
+    }
+
+
+def worker_seconds(prediction: PredictionValues) -> float:
+    """Workers times makespan: what is paid for."""
+    return len(prediction.cluster.workers) * prediction.makespan_seconds
+
+
+def sizes_of(workers: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of workers, in order, each once.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or one is less than 1.
+    TypeError
+        If they are not whole numbers.
+    """
+    if isinstance(workers, str) or not isinstance(workers, Sequence):
+        raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")
+    for number in workers:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"workers holds {number!r:.80}; expected whole numbers")
+        if number < 1:
+            raise ValueError(f"workers holds {number}; expected at least 1 worker")
+    if not workers:
+        raise ValueError("workers is empty; expected at least one number of workers")
+    return tuple(sorted(set(workers)))

@@ -1,0 +1,112 @@
+"""TransferCosts: what moving results to a worker takes, fitted to the times in which recorded workers did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.tables import MISSING, Float64, Int64
+
+#: What is assumed as far as a trace does not tell: Dask 2026.8 between processes of one machine. In nanoseconds: until
+#: the first byte, for a message, for a result, for a byte.
+_ASSUMED = np.array([1_000_000.0, 700_000.0, 100_000.0, 2.0])
+
+#: How much a fit trusts what is assumed: as much as so many stretches that agree with it.
+_TRUST = 4.0
+
+#: How often the fit is made again with less weight for what lies far off.
+_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCosts:
+    """A message of results takes ``latency + message + results * result + nbytes * byte`` nanoseconds.
+
+    A worker takes in one message after the other, except for the latency: many messages at once wait for each other.
+    """
+
+    latency: float
+    message: float
+    result: float
+    byte: float
+    #: What one byte takes beside a network that is simulated on its own.
+    byte_beside_network: float
+    #: How many times as long as that recorded transfers took: a sample, not empty.
+    factors: Float64
+
+
+def transfer_costs(trace: TraceTables) -> TransferCosts:
+    """What a recorded run's transfers took.
+
+    A stretch in which a worker always waited for at least one message is one observation: it takes one latency, and
+    the rest of each of its messages.
+    """
+    took, parts = _stretches(trace)
+    cost = _fit(took, parts)
+    factors = took / (parts @ cost) if len(took) else np.ones(1)
+    latency, message, result, byte = map(float, cost)
+    return TransferCosts(latency, message, result, byte, min(byte, float(_ASSUMED[3])), factors)
+
+
+def _stretches(trace: TraceTables) -> tuple[Float64, Float64]:
+    """How long each stretch took; how many latencies, messages, results and bytes were in it: shape (stretches, 4)."""
+    transfers = trace.transfers
+    known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
+    if not known.any():
+        return np.empty(0), np.empty((0, 4))
+    rows = np.flatnonzero(known)
+    receiver, sender, start, stop, nbytes = (
+        column[rows].astype(np.int64)
+        for column in (transfers.receiver, transfers.sender, transfers.start, transfers.stop, transfers.nbytes)
+    )
+    # A worker asks another one for one message at a time: results whose times overlap travelled together.
+    pair = receiver * (int(sender.max()) + 2) + sender
+    order = np.lexsort((start, pair))
+    first = _firsts(pair[order], start[order], stop[order])
+    receiver, start = receiver[order][first], start[order][first]
+    stop = np.maximum.reduceat(stop[order], first)
+    counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), nbytes[order])]
+    # Messages of several senders whose times overlap waited for each other.
+    order = np.lexsort((start, receiver))
+    first = _firsts(receiver[order], start[order], stop[order])
+    parts = [np.add.reduceat(column[order], first) for column in (np.ones(len(receiver)), *counted)]
+    took = np.maximum.reduceat(stop[order], first) - start[order][first]
+    return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts])
+
+
+def _firsts(of: Int64, start: Int64, stop: Int64) -> Int64:
+    """The rows with which a stretch begins in which intervals overlap; rows are in order of ``of`` and start."""
+    # On one time line, so that what is of another one does not touch.
+    shift = (of - of.min()) * (int(stop.max() - start.min()) + 1)
+    until = np.maximum.accumulate(stop + shift)
+    found: Int64 = np.flatnonzero(np.r_[True, (start + shift)[1:] >= until[:-1]])
+    return found
+
+
+def _fit(took: Float64, parts: Float64) -> Float64:
+    """The costs, none below 0, that are least off, in proportion, and from what is assumed."""
+    cost, weight = _ASSUMED.copy(), np.ones(len(took))
+    for _ in range(_ROUNDS):
+        # In units of what is assumed.
+        scaled = parts * _ASSUMED / took[:, None] * weight[:, None]
+        equations = np.vstack([scaled, np.sqrt(_TRUST) * np.eye(4)])
+        wanted = np.concatenate([weight, np.full(4, np.sqrt(_TRUST))])
+        cost = _not_negative(equations, wanted) * _ASSUMED
+        off = np.abs(np.log(np.maximum(parts @ cost, 1.0) / np.maximum(took, 1.0)))
+        weight = 1.0 / np.sqrt(np.maximum(off, 0.1))
+    return cost
+
+
+def _not_negative(equations: Float64, wanted: Float64) -> Float64:
+    """Least squares with no unknown below 0: what would be is left out, the most negative first."""
+    kept = np.arange(equations.shape[1])
+    found = np.zeros(equations.shape[1])
+    while len(kept):
+        solved = np.linalg.lstsq(equations[:, kept], wanted, rcond=None)[0]
+        if (solved >= 0).all():
+            found[kept] = solved
+            break
+        kept = np.delete(kept, np.argmin(solved))
+    return found

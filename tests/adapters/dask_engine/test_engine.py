@@ -1,0 +1,134 @@
+"""Dask's scheduler and workers under virtual time: that it is Dask, and that a seed decides everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import simulated_traces
+from dask_efficiency import RunTrace, critical_path, load_trace
+from dask_efficiency.adapters.dask_engine.launch import SimulationError, simulate_seeds
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.tables import MISSING
+from tests.trace.equal import assert_same
+
+DATA = Path(__file__).parents[2] / "data" / "simulation"
+
+
+def simulated(trace: TraceTables, seed: int = 0, **job: object) -> RunTrace:
+    (found,) = simulate_seeds(trace, Job(ClusterSpec.from_trace(trace), **job), [seed], traces=[seed])  # type: ignore[arg-type]
+    assert found.trace is not None
+    return RunTrace.of(found.trace)
+
+
+def started(trace: RunTrace) -> list[str]:
+    """Keys in the order in which they began."""
+    runs = trace.runs
+    return [trace.keys[task] for task in runs.task[np.argsort(runs.start, kind="stable")]]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> RunTrace:
+    return load_trace(DATA / "four_workers.trace")
+
+
+@pytest.fixture(scope="module")
+def replayed(recorded: RunTrace) -> RunTrace:
+    return simulated(recorded, validate=True)
+
+
+def test_every_task_has_the_prefix_the_span_the_priority_and_the_inputs_that_it_had(
+    recorded: RunTrace, replayed: RunTrace
+) -> None:
+    def facts(trace: RunTrace) -> dict[str, tuple[object, ...]]:
+        tasks, starts = trace.tasks, trace.dependency_starts
+        return {
+            key: (
+                trace.prefixes[tasks.prefix[i]],
+                trace.spans[tasks.span[i]],
+                bool(tasks.wanted[i]),
+                int(tasks.nbytes[i]),
+                *(int(getattr(tasks, f"priority_{part}")[i]) for part in ("user", "graph", "order")),
+                frozenset(trace.keys[j] for j in trace.dependencies[starts[i] : starts[i + 1]]),
+            )
+            for i, key in enumerate(trace.keys)
+        }
+
+    assert facts(replayed) == facts(recorded)
+
+
+def test_every_task_computes_once_and_for_as_long_as_it_did(recorded: RunTrace, replayed: RunTrace) -> None:
+    def computed(trace: RunTrace) -> dict[str, int]:
+        rows = np.flatnonzero(trace.runs.stop != MISSING)
+        assert len(rows) == len(trace.tasks)
+        return {trace.keys[trace.runs.task[i]]: int(trace.runs.stop[i] - trace.runs.start[i]) for i in rows}
+
+    before, after = computed(recorded), computed(replayed)
+    # No worker was slower than the others, so what is rounded is all that changes.
+    assert {key: abs(after[key] - before[key]) for key in before if abs(after[key] - before[key]) > 1} == {}
+
+
+def test_nothing_begins_before_its_inputs_are_there_and_no_slot_has_two_tasks(replayed: RunTrace) -> None:
+    runs, starts = replayed.runs, replayed.dependency_starts
+    run_of = {int(task): i for i, task in enumerate(runs.task)}
+    for task, i in run_of.items():
+        for needed in replayed.dependencies[starts[task] : starts[task + 1]]:
+            assert runs.ended[run_of[int(needed)]] <= runs.start[i]
+    place = runs.worker.astype(np.int64) * 100 + runs.slot
+    order = np.lexsort((runs.executing, place))
+    same = place[order][1:] == place[order][:-1]
+    assert (runs.executing[order][1:] >= runs.ended[order][:-1])[same].all()
+
+
+def test_one_worker_of_one_thread_begins_its_tasks_in_the_recorded_order() -> None:
+    trace = load_trace(DATA / "one_worker.trace")
+    before, after = started(trace), started(simulated(trace))
+    assert len(before) == len(after) == 401
+    assert np.mean([one == other for one, other in zip(before, after, strict=True)]) >= 0.99
+
+
+def test_a_seed_is_the_same_run_in_every_process(
+    recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the process's allocator, hashes and configuration, and the seeds that came before."""
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__UNKNOWN_TASK_DURATION", "10s")
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", '["no_such_module"]')
+    job = Job(ClusterSpec.from_trace(recorded))
+    other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
+    assert again.trace is not None
+    assert_same(RunTrace.of(again.trace), replayed)
+    assert again.makespan_seconds == critical_path(replayed).makespan_seconds
+    assert other.trace is not None
+    assert started(RunTrace.of(other.trace)) != started(replayed)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [simulated_traces.retried, simulated_traces.seceded, simulated_traces.two_computations],
+    ids=lambda f: f.__name__,
+)
+def test_all_that_a_client_asked_for_comes(make: Callable[[], RunTrace]) -> None:
+    trace = make()
+    found = simulated(trace, validate=True)
+    assert {found.keys[i] for i in np.flatnonzero(found.tasks.wanted)} == {
+        trace.keys[i] for i in np.flatnonzero(trace.tasks.wanted)
+    }
+    assert np.array_equal(np.bincount(found.runs.outcome), np.bincount(trace.runs.outcome))
+
+
+def test_a_run_that_stands_still_says_which_tasks_wait_for_what(recorded: RunTrace) -> None:
+    task = int(np.flatnonzero(recorded.tasks.wanted)[0])
+    needed = int(recorded.dependencies[recorded.dependency_starts[task]])
+    bound = replace(recorded, constraints={needed: {"resources": {"GPU": 1.0}}})
+    with pytest.raises(SimulationError, match="stands still") as error:
+        simulate_seeds(bound, Job(ClusterSpec.from_trace(bound)), [0])
+    assert recorded.keys[task] in str(error.value)

@@ -1,0 +1,37 @@
+"""A trace's graphs, and what its clients did, as the engine takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dask.utils import key_split
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import simulated_traces
+from dask_efficiency.adapters.dask_engine.workload import Workload, key_of
+
+parts = st.one_of(st.text(max_size=8), st.integers(), st.tuples(st.text(max_size=3), st.integers()))
+
+
+@given(st.one_of(st.text(max_size=20), st.lists(parts, min_size=1, max_size=4).map(tuple)))
+def test_a_key_comes_back_from_its_text(key: Any) -> None:
+    found = key_of(str(key))
+    assert str(found) == str(key)
+    if isinstance(key, tuple):
+        assert found == key
+        assert key_split(found) == key_split(key)
+
+
+@pytest.mark.parametrize("text", ["(", "('x', ", "('x',  0)", "(1)", "('x', open('y'))", "(" * 3000])
+def test_a_text_that_is_no_tuple_stays_a_text(text: str) -> None:
+    assert key_of(text) == text
+
+
+def test_a_graph_waits_for_as_many_results_as_its_client_had_heard_of() -> None:
+    trace = simulated_traces.two_computations()
+    first, second = Workload(trace).graphs
+    assert (first.after, second.after) == (0, len(first.wanted))
+    assert second.thinking > 0
+    assert sorted(first.tasks + second.tasks) == list(range(len(trace.tasks)))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.report.sections.simulation_sweep import clusters, curve, knee, page, sure, table, verdict
+from tests.report.simulation_samples import swept
+from tests.simulation.test_sweeps import sweep
+
+
+def test_it_says_how_many_workers_are_enough() -> None:
+    assert verdict(sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})) == (
+        "8 workers would take 2.7 s, within 10 % of the fastest (16 workers, 2.5 s), at 54 % of its cost"
+    )
+    assert verdict(sweep({2: 10.0, 4: 5.0})) == (
+        "4 workers would take 5.0 s, the least of all, and none within 10 % of it is cheaper"
+    )
+
+
+def test_it_says_up_to_where_more_workers_are_worth_it() -> None:
+    assert knee(sweep({2: 10.0, 4: 6.0, 8: 5.5})) == (
+        "Up to 4 workers, twice as many save at least 20 % of the time; beyond, less."
+    )
+    assert knee(sweep({2: 10.0, 4: 9.0})) == "Already beyond 2 workers, twice as many save less than 20 % of the time."
+    assert knee(sweep({2: 10.0, 4: 5.0})).startswith("Up to the largest of these clusters, ")
+    assert knee(sweep({2: 10.0})) == ""
+
+
+def test_each_cluster_has_a_row_and_the_best_stands_out() -> None:
+    found = table(sweep({2: 10.0, 4: 5.0, 8: 4.9}))
+    assert found.rows[0] == ("2", "10.0", "9.0 to 11.0", "1.00x", "50 %", "60 %", "20.0")
+    assert found.heads[-1] == "worker-s"
+    assert found.strong == (1,)
+    assert [drawing.share for drawing in found.drawings if drawing] == pytest.approx([1, 0.5, 0.49])  # type: ignore[union-attr]
+
+
+def test_a_price_takes_the_place_of_worker_seconds() -> None:
+    found = table(sweep({2: 1800.0, 4: 900.0}, price=2.0))
+    assert found.heads[-1] == "cost"
+    assert [row[-1] for row in found.rows] == ["2.00", "2.00"]
+    assert dict(page(swept(price=3600.0)).stats)["its cost"]
+
+
+def test_the_curve_has_the_interval_and_what_perfect_scaling_would_be() -> None:
+    first, second = curve(sweep({2: 10.0, 8: 4.0})).points
+    assert (first.at, first.seconds, first.low, first.high, first.ideal) == (2, 10.0, 9.0, 11.0, 10.0)
+    assert second.ideal == 2.5
+    assert second.hint == "8 workers: 4.0 s, 50 % efficient"
+
+
+def test_without_intervals_the_band_is_the_line() -> None:
+    found = swept((2, 4), seeds=1)
+    assert all(point.low == point.seconds == point.high for point in curve(found).points)
+    assert {row[2] for row in table(found).rows} == {"-"}
+
+
+def test_how_far_it_is_off_on_its_own_cluster_is_said() -> None:
+    found = swept()
+    assert f"the run takes {found.self_replay.said}." in sure(found).lines[0]
+    assert len(clusters(found).rows) == 4
+    assert not sure(found).caveat

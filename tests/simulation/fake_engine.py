@@ -1,0 +1,67 @@
+"""An engine without Dask: the traces of a small scheduler in virtual time, so that all columns are consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks import simulated_traces
+from dask_efficiency import RunTrace
+from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.simulation.makespan import makespan_seconds
+from dask_efficiency.trace.run_trace import TraceTables
+
+#: Leaves of the tree that is recorded, and simulated again.
+LEAVES = 64
+
+
+def recorded(**settings: Any) -> RunTrace:
+    """A reduction two by two, on four workers of two threads."""
+    return replace(simulated_traces.tree(LEAVES, **settings), name="recorded", versions={})
+
+
+class FakeEngine:
+    """Computes :func:`recorded`'s graph on the job's cluster; counts what it was asked for.
+
+    Parameters
+    ----------
+    factor
+        By how much too long every simulated run is.
+    graph
+        By seed, what is computed.
+    """
+
+    def __init__(
+        self, factor: float = 1.0, graph: Callable[..., Any] = lambda: simulated_traces.tree_graph(LEAVES)
+    ) -> None:
+        self.factor, self.graph = factor, graph
+        self.jobs: list[Job] = []
+        self.traced: list[tuple[int, ...]] = []
+
+    def __call__(
+        self,
+        trace: TraceTables,
+        job: Job,
+        seeds: Sequence[int],
+        *,
+        traces: Collection[int] = (),
+        processes: int | None = None,
+    ) -> list[Simulated]:
+        self.jobs.append(job)
+        self.traced.append(tuple(traces))
+        found = []
+        for seed in seeds:
+            run = self._run(job, seed)
+            found.append(Simulated(seed, self.factor * makespan_seconds(run), run if seed in traces else None))
+        return found
+
+    def _run(self, job: Job, seed: int) -> RunTrace:
+        workers = job.cluster.workers
+        gone = {"bytes_per_second": 1e15, "latency": 0} if "transfer" in job.without else {}
+        if "scheduler" in job.without:
+            gone |= {"scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
+        run = simulated_traces.simulate(
+            self.graph(), seed=seed, workers=len(workers), nthreads=workers[0].nthreads, **gone
+        )
+        return replace(run, workers=workers)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.simulation.accuracy import SEEDS, SelfReplay, SimulationRefusedError, self_replay
+from dask_efficiency.simulation.ensemble import Ensemble
+from dask_efficiency.simulation.makespan import RunFigures
+from tests.simulation.fake_engine import FakeEngine, recorded
+
+
+def off_by(share: float) -> SelfReplay:
+    figures = RunFigures("a run", 10.0, 1, 1, 0.5, 0.5, {})
+    return SelfReplay(figures, Ensemble({0: 10.0 * (1 + share)}))
+
+
+def test_the_error_has_the_sign_of_what_is_too_long() -> None:
+    assert off_by(0.04).error == pytest.approx(0.04)
+    assert off_by(-0.04).error == pytest.approx(-0.04)
+    assert off_by(0.04).said == "4.0 % longer than it did"
+    assert off_by(-0.04).said == "4.0 % less than it did"
+
+
+@pytest.mark.parametrize(("share", "doubted"), [(0.049, False), (0.051, True), (-0.051, True)])
+def test_above_5_percent_it_is_doubted(share: float, doubted: bool) -> None:
+    assert bool(off_by(share).doubt) == doubted
+
+
+@pytest.mark.parametrize("share", [0.151, -0.151])
+def test_above_15_percent_it_is_refused_unless_somebody_insists(share: float) -> None:
+    off_by(0.149).require(force=False)
+    off_by(share).require(force=True)
+    with pytest.raises(SimulationRefusedError, match=r"15\.1 % .*expected at most 15 %: force=True"):
+        off_by(share).require(force=False)
+
+
+def test_a_self_replay_is_of_the_recorded_cluster_with_nothing_changed() -> None:
+    engine, trace = FakeEngine(1.1), recorded()
+    found = self_replay(engine, trace)
+    (job,) = engine.jobs
+    assert [worker.name for worker in job.cluster.workers] == [worker.name for worker in trace.workers]
+    assert not job.without
+    assert len(found.runs.makespans) == SEEDS
+    assert found.error == pytest.approx(0.1, abs=0.05)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.simulated_traces import transfer_bound
+from dask_efficiency.simulation.accuracy import SelfReplay
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.ensemble import Ensemble
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.simulation.placements import (
+    Placement,
+    PlacementsValues,
+    fullest_link,
+    moved_between_hosts,
+    ranked,
+)
+from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.topology import Host, Link, Topology
+
+TRACE = transfer_bound()
+
+#: The hosts of the trace, 10.0.0.0 and 10.0.0.1, on a switch each.
+TRUNK = Topology(
+    hosts=(Host("10.0.0.0", slots=2), Host("10.0.0.1", slots=2)),
+    switches=("a", "b"),
+    links=(Link(("10.0.0.0", "a"), 1e9), Link(("10.0.0.1", "b"), 1e9), Link(("a", "b"), 1e8)),
+    payload=1.0,
+)
+
+
+def placement(name: str, *seconds: float, network: Any = None) -> Placement:
+    runs = Ensemble(dict(enumerate(seconds)))
+    cluster = ClusterSpec(TRACE.workers, network)
+    return Placement(name, PredictionValues(Job(cluster), SelfReplay(RunFigures.of(TRACE), runs), runs, TRACE))
+
+
+def test_the_fastest_comes_first() -> None:
+    found = ranked([placement("slow", 9.0, 9.1), placement("fast", 3.0, 3.1), placement("middle", 5.0, 5.1)])
+    assert [one.name for one in found.ranked] == ["fast", "middle", "slow"]
+    assert found.saved_seconds == pytest.approx(2.0)
+
+
+def test_the_best_is_clear_where_it_is_ahead_by_more_than_runs_differ() -> None:
+    fast = placement("fast", *np.linspace(2.9, 3.1, 8))
+    assert PlacementsValues((fast, placement("slow", *np.linspace(3.9, 4.1, 8)))).is_clear
+    assert not PlacementsValues((fast, placement("close", *np.linspace(2.95, 3.15, 8)))).is_clear
+    assert not PlacementsValues((fast,)).is_clear
+    assert not PlacementsValues((placement("once", 3.0), placement("once", 9.0))).is_clear
+
+
+def test_bytes_are_counted_where_they_leave_their_host() -> None:
+    host = np.array([worker.host == "10.0.0.1" for worker in TRACE.workers])
+    sender, receiver = host[TRACE.transfers.sender], host[TRACE.transfers.receiver]
+    moved = moved_between_hosts(TRACE)
+    assert moved["10.0.0.0", "10.0.0.1"] == TRACE.transfers.nbytes[~sender & receiver].sum()
+    assert placement("a", 1.0).moved_bytes == TRACE.transfers.nbytes[sender != receiver].sum() == sum(moved.values())
+    one_host = tuple(replace(worker, host="here") for worker in TRACE.workers)
+    assert moved_between_hosts(replace(TRACE, workers=one_host)) == {}
+
+
+def test_the_fullest_link_is_the_one_that_needs_longest_for_its_bytes() -> None:
+    moved = moved_between_hosts(TRACE)
+    busier = max(moved["10.0.0.0", "10.0.0.1"], moved["10.0.0.1", "10.0.0.0"])
+    found = fullest_link(TRUNK, TRACE, 10.0)
+    assert found is not None
+    assert found == ("a - b", pytest.approx(busier / 1e8 / 10.0))
+    assert placement("a", 10.0, network=TRUNK).fullest_link == found
+    assert placement("a", 10.0).fullest_link is None
+
+
+def test_waiting_for_data_is_what_the_path_has_of_transfers() -> None:
+    one = placement("a", 1.0)
+    kinds = one.prediction.breakdown
+    assert one.moving_seconds == kinds["transfer"] + kinds.get("transfer-queue", 0.0) > 0

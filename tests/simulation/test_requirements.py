@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dask_efficiency import RunTrace
+from dask_efficiency.replay.replay import replay
+from dask_efficiency.simulation.accuracy import SimulationRefusedError
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.requirements import SIMULATED, UnplaceableError, check_cluster, check_trace
+from tests.simulation.fake_engine import recorded
+
+
+def constrained(**constraints: Any) -> RunTrace:
+    return replace(recorded(), constraints={3: constraints})
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        {"restrictions": ["tcp://10.0.0.1:4000"]},
+        {"restrictions": ["w1", "nobody"]},
+        {"restrictions": ["10.0.0.0"]},
+        {"restrictions": ["nobody"], "loose_restrictions": True},
+        {"resources": {"GPU": 1.0}},
+        {"retries": 3},
+    ],
+)
+def test_a_task_may_run_where_its_worker_host_or_resource_is(constraints: dict[str, Any]) -> None:
+    trace = constrained(**constraints)
+    with_gpu = tuple(replace(worker, resources={"GPU": 1.0}) for worker in trace.workers)
+    check_cluster(trace, ClusterSpec(with_gpu))
+
+
+def test_a_task_that_no_worker_may_run_is_named_with_what_it_needs() -> None:
+    trace = constrained(restrictions=["tcp://10.0.0.3:4000"], loose_restrictions=False)
+    cluster = ClusterSpec.from_trace(trace)
+    check_cluster(trace, cluster)
+    with pytest.raises(
+        UnplaceableError, match=r"task 'load-3' may only run on 'tcp://10.0.0.3:4000'.*'w0', 'w1', 'w2'"
+    ):
+        check_cluster(trace, cluster.without_workers("w3"))
+
+
+def test_a_resource_that_nobody_has_enough_of_is_named() -> None:
+    trace = constrained(resources={"GPU": 2.0})
+    cluster = ClusterSpec(tuple(replace(worker, resources={"GPU": 1.0}) for worker in trace.workers))
+    with pytest.raises(UnplaceableError, match=r"task 'load-3' needs 2 of 'GPU'.* with the resources GPU 1"):
+        check_cluster(trace, cluster)
+    with pytest.raises(UnplaceableError, match="without any resources"):
+        check_cluster(trace, ClusterSpec.from_trace(trace))
+
+
+def test_restrictions_and_resources_must_be_those_of_one_worker() -> None:
+    trace = constrained(restrictions=["w1"], resources={"GPU": 1.0})
+    cluster = ClusterSpec((replace(trace.workers[0], resources={"GPU": 1.0}), *trace.workers[1:]))
+    with pytest.raises(UnplaceableError, match="may only run on 'w1' and needs 1 of 'GPU'"):
+        check_cluster(trace, cluster)
+
+
+def test_a_whole_trace_of_the_same_version_needs_no_note() -> None:
+    trace = replace(recorded(), versions={"distributed": "2026.8.0"})
+    assert check_trace(trace, "2026.8.0", force=False) == ()
+    (note,) = check_trace(trace, "2026.9.0", force=False)
+    assert "distributed 2026.8.0, simulated with 2026.9.0" in note
+
+
+@pytest.mark.parametrize("table", ["tasks", "runs", "graphs"])
+def test_a_trace_in_which_work_is_missing_is_refused_unless_somebody_insists(table: str) -> None:
+    trace = replace(recorded(), dropped={table: 7, "transitions": 3})
+    with pytest.raises(SimulationRefusedError, match=f"7 {table} of the trace 'recorded' were dropped"):
+        check_trace(trace, "", force=False)
+    assert check_trace(trace, "", force=True) == (
+        f"Not recorded, and so not simulated either: 7 {table}, 3 transitions.",
+    )
+
+
+def test_other_rows_that_are_missing_are_noted() -> None:
+    assert check_trace(replace(recorded(), dropped={"transitions": 3, "runs": 0}), "", force=False) == (
+        "Not recorded, and so not simulated either: 3 transitions.",
+    )
+
+
+def test_what_is_a_replay_or_a_simulation_is_noted() -> None:
+    (note,) = check_trace(replay(recorded()), "", force=False)
+    assert "is a replay" in note
+    (note,) = check_trace(replace(recorded(), notes=(SIMULATED,)), "", force=False)
+    assert "is a simulation itself" in note

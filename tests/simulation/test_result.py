@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dask_efficiency.simulation.accuracy import own_job, self_replay
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.makespan import makespan_seconds
+from dask_efficiency.simulation.requirements import SIMULATED
+from dask_efficiency.simulation.result import MIN_MODEL_ERROR, PredictionValues, predict, predict_own
+from tests.simulation.fake_engine import FakeEngine, recorded
+
+
+def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4) -> PredictionValues:
+    engine, trace = FakeEngine(factor), recorded()
+    job = Job(ClusterSpec.from_trace(trace).with_workers(workers))
+    return predict(engine, trace, job, range(seeds), self_replay(engine, trace))
+
+
+def test_the_makespan_is_the_median_of_the_seeds_and_is_not_corrected() -> None:
+    found = predicted(8, factor=1.1)
+    assert found.makespan_seconds == found.runs.median
+    assert found.self_replay_error == pytest.approx(0.1, abs=0.05)
+    assert found.makespan_seconds == pytest.approx(1.1 * predicted(8).makespan_seconds)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1, 0.9])
+def test_the_interval_is_that_of_the_seeds_wider_by_what_the_simulation_is_off(factor: float) -> None:
+    found = predicted(8, factor=factor)
+    wider = 1 + max(abs(found.self_replay_error), MIN_MODEL_ERROR)
+    low, high = found.runs.spread
+    assert found.interval == pytest.approx((low / wider, high * wider))
+    assert found.interval[0] < found.makespan_seconds < found.interval[1]
+
+
+def test_one_seed_gives_no_interval() -> None:
+    assert all(map(math.isnan, predicted(2, seeds=1).interval))
+
+
+def test_its_trace_is_a_run_on_the_cluster_that_says_what_it_is() -> None:
+    found = predicted(8)
+    assert len(found.trace.workers) == 8
+    assert found.trace.notes[-1] == SIMULATED
+    assert makespan_seconds(found.trace) == pytest.approx(found.makespan_seconds, rel=0.1)
+    assert sum(found.breakdown.values()) == pytest.approx(found.path.makespan_seconds)
+
+
+def test_more_workers_are_used_less() -> None:
+    few, many = predicted(2), predicted(16)
+    assert few.speedup < 1 < many.speedup
+    assert 0 < many.efficiency < few.efficiency < 1
+    assert many.efficiency < many.busy < few.busy
+
+
+def test_a_run_on_its_own_cluster_is_its_own_self_replay() -> None:
+    engine, trace = FakeEngine(), recorded()
+    found = predict_own(engine, trace, range(6))
+    assert len(engine.jobs) == 1
+    assert found.is_self_replay
+    assert found.self_replay_error == found.makespan_seconds / found.recorded.makespan_seconds - 1
+    changed = Job(own_job(trace).cluster, frozenset({"transfer"}))
+    assert not predict(engine, trace, changed, range(5), found.self_replay).is_self_replay

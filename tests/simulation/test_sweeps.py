@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dask_efficiency.simulation.sweeps import SweepValues, sizes_of
+
+
+def sweep(seconds: dict[int, float], price: float | None = None) -> SweepValues:
+    """One whose predictions have a size and a makespan only."""
+    found: Any = tuple(
+        SimpleNamespace(
+            cluster=SimpleNamespace(workers=(None,) * workers, nthreads=workers),
+            makespan_seconds=makespan,
+            interval=(0.9 * makespan, 1.1 * makespan),
+            speedup=10 / makespan,
+            efficiency=0.5,
+            busy=0.6,
+        )
+        for workers, makespan in seconds.items()
+    )
+    return SweepValues(found, price)
+
+
+def size(prediction: Any) -> int:
+    return len(prediction.cluster.workers)
+
+
+def test_the_best_is_the_cheapest_of_those_that_are_nearly_as_fast_as_the_fastest() -> None:
+    found = sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})
+    assert (size(found.best), size(found.fastest)) == (8, 16)
+    assert size(sweep({2: 10.0, 4: 5.0, 8: 2.8, 16: 2.5}).best) == 16
+
+
+def test_of_two_that_cost_equally_the_smaller_is_the_best() -> None:
+    assert size(sweep({20: 2.1, 21: 2.0}).best) == 20
+
+
+def test_the_knee_is_where_a_doubling_saves_less_than_a_fifth() -> None:
+    assert size(sweep({2: 10.0, 4: 7.9, 8: 6.4, 16: 3.0}).knee) == 4
+    assert size(sweep({2: 10.0, 4: 8.1, 8: 2.0}).knee) == 2
+    assert size(sweep({2: 10.0, 4: 7.0}).knee) == 4
+    assert size(sweep({4: 10.0, 5: 9.0}).knee) == 5, "a third of a doubling saves enough with 10 %"
+
+
+def test_money_is_of_all_workers_for_the_whole_makespan() -> None:
+    found = sweep({4: 1800.0}, price=0.5)
+    assert found.money(found.best) == pytest.approx(1.0)
+    assert sweep({4: 1800.0}).money(found.best) is None
+
+
+def test_the_table_has_a_row_for_each_cluster() -> None:
+    pytest.importorskip("pandas")
+    frame = sweep({2: 10.0, 4: 5.0}, price=36.0).to_frame()
+    assert frame.workers.tolist() == [2, 4]
+    assert frame.speedup.tolist() == [1.0, 2.0]
+    assert frame.worker_seconds.tolist() == [20.0, 20.0]
+    assert frame.money.tolist() == pytest.approx([0.2, 0.2])
+    assert frame.low.tolist() == [9.0, 4.5]
+    assert "money" not in sweep({2: 10.0}).to_frame()
+
+
+def test_sizes_are_in_order_and_each_once() -> None:
+    assert sizes_of([8, 2, 2]) == (2, 8)
+    assert sizes_of(range(1, 4)) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("given", "said"), [([], "empty"), ([0], "holds 0"), ([4, -1], "holds -1")])
+def test_sizes_that_no_cluster_has_are_refused(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        sizes_of(given)
+
+
+@pytest.mark.parametrize("given", [4, "2..8", [2.5], [True]])
+def test_what_is_no_list_of_sizes_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match="workers"):
+        sizes_of(given)

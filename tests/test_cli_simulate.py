@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dask_efficiency import load_trace
+from dask_efficiency.adapters.dask_engine.launch import SimulationError
+from dask_efficiency.cli import main
+from dask_efficiency.simulation.requirements import SIMULATED
+from tests.report.simulation_samples import simulated_by
+from tests.simulation.fake_engine import FakeEngine, recorded
+from tests.test_predictions import LAB
+
+
+@pytest.fixture(autouse=True)
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
+    monkeypatch.chdir(tmp_path)
+    recorded().save("run.trace")
+    Path("lab.yaml").write_text(LAB)
+    Path("near.hosts").write_text("pc0:2\npc1:2\n")
+    Path("far.hosts").write_text("pc0\npc1\n")
+    with simulated_by(FakeEngine()) as engine:
+        yield engine
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_without_options_it_is_the_runs_own_cluster(engine: FakeEngine) -> None:
+    result = run("run.trace", "--seeds", "3")
+    assert result.exit_code == 0
+    assert "recorded: 430 ms." in words(result.stdout)
+    assert "Simulated on its own cluster, the run takes" in words(result.stdout)
+    assert len(engine.jobs) == 1
+
+
+def test_options_describe_the_cluster(engine: FakeEngine) -> None:
+    setting = "distributed.scheduler.work-stealing=false"
+    result = run("run.trace", "--remove", "w1", "--workers", "8", "--threads", "1", "--config", setting, "--seeds", "2")
+    assert result.exit_code == 0, result.stderr
+    cluster = engine.jobs[1].cluster
+    assert (len(cluster.workers), cluster.nthreads) == (8, 8)
+    assert "w1" not in {worker.name for worker in cluster.workers}
+    assert cluster.config == {"distributed.scheduler.work-stealing": False}
+
+
+def test_changes_and_seeds_go_to_the_simulation(engine: FakeEngine) -> None:
+    found = json.loads(
+        run("run.trace", "--speed-up", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout
+    )
+    assert (found["prefixes"], found["without"], len(found["makespans"])) == ({"sum": 0.5}, ["transfer"], 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [("2..16", [2, 4, 8, 16]), ("3..8", [3, 6, 8]), ("4,2", [2, 4]), ("5..5", [5])]
+)
+def test_a_sweep_is_a_range_of_doublings_or_a_list(sizes: str, expected: list[int]) -> None:
+    found = json.loads(run("run.trace", "--sweep", sizes, "--seeds", "1", "--json").stdout)
+    assert [row["workers"] for row in found["clusters"]] == expected
+
+
+def test_a_sweep_has_a_price_and_threads() -> None:
+    result = run("run.trace", "--sweep", "2,4", "--seeds", "2", "--threads", "1", "--price", "0.4", "--json")
+    rows = json.loads(result.stdout)["clusters"]
+    assert [row["threads"] for row in rows] == [2, 4]
+    assert all(row["money"] > 0 for row in rows)
+
+
+def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngine) -> None:
+    assert run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--seeds", "2").exit_code == 0
+    assert [worker.host for worker in engine.jobs[-1].cluster.workers] == ["pc0", "pc1"]
+    result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--hostfile", "near.hosts", "--json")
+    found = json.loads(result.stdout)
+    assert [row["placement"] for row in found["placements"]] == ["near.hosts", "far.hosts"]
+
+
+def test_the_ladder_has_its_steps() -> None:
+    found = json.loads(run("run.trace", "--ideal", "--seeds", "2", "--json").stdout)
+    assert [row["step"] for row in found["steps"]][2:5] == ["no spill", "no transfers", "no scheduling"]
+
+
+def test_a_page_and_a_trace_are_written() -> None:
+    result = run("run.trace", "--workers", "8", "--seeds", "2", "--html", "page.html", "--save", "predicted.trace")
+    assert result.stdout.startswith("On 8 workers of 2 threads: ")
+    assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
+    assert SIMULATED in load_trace("predicted.trace").notes
+
+
+def test_a_simulation_that_is_off_is_warned_of_and_refused_where_nobody_insists() -> None:
+    with simulated_by(FakeEngine(1.1)):
+        result = run("run.trace", "--workers", "8", "--seeds", "2")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: simulated on its own cluster")
+    with simulated_by(FakeEngine(1.3)):
+        result = run("run.trace", "--workers", "8", "--seeds", "2")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "--force, predicts all the same" in result.stderr
+        assert run("run.trace", "--workers", "8", "--seeds", "2", "--force").exit_code == 0
+
+
+def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
+    def stands_still(*_arguments: object, **_options: object) -> None:
+        raise SimulationError("task 'x' waits\nfor 'y'")
+
+    with simulated_by(stands_still):
+        result = run("run.trace")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: task 'x' waits for 'y'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["none.trace"], 1, "No such file or directory: "),
+        (["lab.yaml"], 1, "foreign, damaged or truncated"),
+        (["run.trace", "--workers", "0"], 2, "0 is not in the range"),
+        (["run.trace", "--sweep", "0..4"], 2, "'0..4' is not a range of numbers of workers"),
+        (["run.trace", "--sweep", "8..2"], 2, "'8..2' is not a range"),
+        (["run.trace", "--sweep", "2,0"], 2, "'2,0' is not a range"),
+        (["run.trace", "--sweep", "many"], 2, "'many' is not a range"),
+        (["run.trace", "--config", "distributed.scheduler.work-stealin=1"], 2, "did you mean distributed.scheduler."),
+        (["run.trace", "--config", "nonsense"], 2, "'nonsense' is not a setting and its value"),
+        (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
+        (["run.trace", "--speed-up", "sun=2"], 1, "no prefix 'sun' in this trace"),
+        (["run.trace", "--remove", "w9"], 1, "no worker 'w9'"),
+        (["run.trace", "--hostfile", "near.hosts"], 2, "--hostfile needs --cluster FILE"),
+        (["run.trace", "--cluster", "lab.yaml", "--hostfile", "near.hosts", "--workers", "2"], 2, "is not for it"),
+        (["run.trace", "--cluster", "none.yaml"], 1, "none.yaml"),
+        (["run.trace", "--price", "1"], 2, "--price needs --sweep"),
+        (["run.trace", "--sweep", "2..4", "--ideal"], 2, "expected one of --sweep and --ideal"),
+        (["run.trace", "--sweep", "2..4", "--workers", "3"], 2, "--workers is not for --sweep"),
+        (["run.trace", "--sweep", "2..4", "--save", "x"], 2, "--save is not for --sweep"),
+        (["run.trace", "--ideal", "--threads", "3"], 2, "--threads is not for --ideal"),
+    ],
+)
+def test_what_a_user_can_put_right_is_said_in_one_line(
+    engine: FakeEngine, arguments: list[str], code: int, said: str
+) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in words(result.stderr)
+    assert "Traceback" not in result.stderr
+    assert not engine.jobs
