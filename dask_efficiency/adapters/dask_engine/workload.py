@@ -174,7 +174,7 @@ class Workload:
                 client=client,
                 tasks=tasks,
                 wanted=self._wanted[i],
-                received=received,
+                received=received - trace.start,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
                 generation=self._generation(i, found[-1].generation if found else 0),
             )
