@@ -9,20 +9,26 @@ the four as they really rank.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dask.base import tokenize
 
 from benchmarks.placement_bed import cluster, lacking, network
-from dask_efficiency import ClusterSpec, EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace, simulate
+from dask_efficiency import (
+    ClusterSpec,
+    EfficiencyPlugin,
+    RunTrace,
+    critical_path,
+    efficiency_report,
+    load_trace,
+    simulate,
+)
 from dask_efficiency.simulation.cluster_file import read_cluster_file
 
 LAB = Path(__file__).with_name("placement_lab.yaml")

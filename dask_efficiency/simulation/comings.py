@@ -60,7 +60,8 @@ def stays(trace: TraceTables, cluster: ClusterSpec) -> tuple[Stay, ...]:
 
 def changed(trace: TraceTables) -> bool:
     """Whether workers came or went while a run was recorded."""
-    return bool(np.isin(trace.worker_events.change, _CHANGES).any())
+    events = trace.worker_events
+    return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
 
 
 def notes_on(trace: TraceTables, cluster: ClusterSpec) -> tuple[str, ...]:
