@@ -24,7 +24,7 @@ from dask_efficiency import (
     sweep,
 )
 from dask_efficiency.predictions import engine as real_engine
-from dask_efficiency.simulation.makespan import makespan_seconds, makespan_window
+from dask_efficiency.simulation.makespan import makespan_seconds
 from dask_efficiency.simulation.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.trace.schema import Runs
@@ -75,7 +75,7 @@ def test_changes_go_to_the_engine_as_factors_of_time(engine: FakeEngine) -> None
 
 def test_its_run_can_be_explained_and_saved_like_any_other(tmp_path: Path) -> None:
     found = simulate(recorded(), wider(8), seeds=3)
-    assert found.critical_path(window=makespan_window(found.trace)).seconds() == found.breakdown
+    assert found.critical_path().seconds() == found.breakdown
     found.trace.save(tmp_path / "predicted.trace")
     read = load_trace(tmp_path / "predicted.trace")
     assert SIMULATED in read.notes

@@ -9,7 +9,7 @@ from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.makespan import RunFigures, makespan_window
+from dask_efficiency.simulation.makespan import RunFigures
 from dask_efficiency.trace.run_trace import TraceTables
 
 #: What is left out, one after the other, and what each step is called.
@@ -90,7 +90,7 @@ def ladder(
     as_it_was = ensemble(engine, trace, own, seeds, traced=False)
     judged = SelfReplay(recorded, as_it_was)
     judged.require(force=force)
-    path = PathValues.of(trace, Question(window=makespan_window(trace)))
+    path = PathValues.of(trace, Question())
     simulated = {SIMULATED: as_it_was}
     gone: frozenset[str] = frozenset()
     for part, name in STEPS:

@@ -12,7 +12,6 @@ from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.presence import slots
 from dask_efficiency.critical_paths.scope import Question, whole
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
 
@@ -60,36 +59,20 @@ class RunFigures:
             nthreads,
             efficiency(trace, there),
             busy(trace, there),
-            PathValues.of(trace, Question(window=makespan_window(trace))).seconds("kind"),
+            PathValues.of(trace, Question()).seconds("kind"),
         )
 
 
 def makespan_seconds(trace: TraceTables) -> float:
-    """Seconds from the first graph's arrival on the scheduler to the report of the last task that a client wanted.
-
-    What clients do before and after is not in it, as it does not depend on the cluster; what they do between two
-    computations is. Where nobody wanted any task, the last report of all counts.
+    """Seconds from a client's first activity to the last result: the length of the run's critical path.
 
     Raises
     ------
     EmptyTraceError
         If no task ended in the trace.
     """
-    start, stop = makespan_window(trace)
-    return (stop - start) / 1e9
-
-
-def makespan_window(trace: TraceTables) -> tuple[int, int]:
-    """Between which instants that is, in nanoseconds since the epoch."""
     scope = whole(trace)
-    runs = trace.runs
-    done = (runs.reported != MISSING) & (runs.outcome == Outcome.SUCCEEDED)
-    inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
-    wanted = done & inside & trace.tasks.wanted[np.where(inside, runs.task, 0)] if len(trace.tasks) else done & False
-    last = int(runs.reported[wanted if wanted.any() else runs.reported != MISSING].max())
-    received = trace.graphs.received[trace.graphs.received != MISSING]
-    first = received if len(received) else runs.assigned[runs.assigned != MISSING]
-    return min(int(first.min(initial=scope.stop)), last), last
+    return (scope.stop - scope.start) / 1e9
 
 
 def efficiency(trace: TraceTables, slots: float) -> float:

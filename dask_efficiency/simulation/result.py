@@ -13,7 +13,7 @@ from dask_efficiency.simulation.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency, makespan_window
+from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import TraceTables
 
@@ -67,8 +67,8 @@ class PredictionValues:
     def makespan_seconds(self) -> float:
         """Median of the simulated makespans.
 
-        Recorded and simulated runs are measured alike: from the first graph's arrival on the scheduler to the report
-        of the last task that a client wanted. The figure is what the simulation says, not corrected by the
+        Recorded and simulated runs are measured alike: from a client's first activity to the last result, as
+        :func:`~dask_efficiency.critical_path` does. The figure is what the simulation says, not corrected by the
         :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
         """
         return self.runs.median
@@ -108,8 +108,8 @@ class PredictionValues:
 
     @cached_property
     def path(self) -> PathValues:
-        """The critical path of :attr:`trace`, over its makespan."""
-        return PathValues.of(self.trace, Question(window=makespan_window(self.trace)))
+        """The critical path of :attr:`trace`."""
+        return PathValues.of(self.trace, Question())
 
     @property
     def breakdown(self) -> dict[str, float]:

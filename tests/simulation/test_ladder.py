@@ -9,7 +9,7 @@ from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.simulation.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.ladder import MEASURED, LadderValues, ladder
-from dask_efficiency.simulation.makespan import makespan_seconds, makespan_window
+from dask_efficiency.simulation.makespan import makespan_seconds
 from dask_efficiency.trace.run_trace import TraceTables
 from tests.simulation.fake_engine import FakeEngine, recorded
 
@@ -51,7 +51,7 @@ def str_cluster(job: Job) -> Job:
 
 def test_the_last_steps_are_the_bounds_of_the_path() -> None:
     trace = recorded()
-    path = critical_path(trace, window=makespan_window(trace))
+    path = critical_path(trace)
     *_, full, any_cluster, no_waiting = ladder(FakeEngine(), trace, range(3)).rungs
     assert full.seconds == path.slot_bound_seconds
     assert any_cluster.seconds == path.floor_seconds
@@ -73,7 +73,7 @@ def test_it_is_never_below_what_all_slots_need() -> None:
     trace = recorded()
     whole = makespan_seconds(trace)
     found = with_medians(trace, whole, whole, 0.5 * whole, 0.01 * whole)
-    bound = critical_path(trace, window=makespan_window(trace)).slot_bound_seconds
+    bound = critical_path(trace).slot_bound_seconds
     assert found.rungs[4].seconds == bound
     assert found.rungs[4].simulated_seconds == pytest.approx(0.01 * whole)
 

@@ -29,7 +29,7 @@ def test_the_verdict_has_the_cluster_the_time_its_interval_and_the_efficiency() 
     found = elsewhere()
     assert re.fullmatch(
         r"On 16 workers of 2 threads: \d+\.\d ms \+- \d+\.\d, \d+ % efficient; "
-        r"1\.\d\dx as fast as the recorded 430 ms on 4 workers of 2 threads",
+        r"1\.\d\dx as fast as the recorded 434 ms on 4 workers of 2 threads",
         verdict(found),
     )
 
@@ -60,7 +60,7 @@ def test_a_single_run_has_no_interval() -> None:
 def test_a_run_as_it_was_is_called_that() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), seeds=4)
-    assert verdict(found).endswith("% efficient; recorded: 430 ms")
+    assert verdict(found).endswith("% efficient; recorded: 434 ms")
     assert context(found) == "as it was; 4 simulated runs"
 
 
