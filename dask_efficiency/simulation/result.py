@@ -132,8 +132,7 @@ def predict(
     notes: tuple[str, ...] = (),
 ) -> PredictionValues:
     """Simulate a job that has been checked."""
-    runs = ensemble(engine, trace, job, seeds)
-    return PredictionValues(job, self_replay, runs, _marked(runs), notes)
+    return _of(job, self_replay, ensemble(engine, trace, job, seeds), notes)
 
 
 def predict_own(
@@ -143,12 +142,15 @@ def predict_own(
     job = replace(own_job(trace), validate=validate)
     recorded = RunFigures.of(trace)
     runs = ensemble(engine, trace, job, seeds)
-    return PredictionValues(job, SelfReplay(recorded, runs), runs, _marked(runs), notes)
+    return _of(job, SelfReplay(recorded, runs), runs, notes)
 
 
-def _marked(runs: Ensemble) -> TraceTables:
-    """The trace of a simulation, which says that it is one."""
+def _of(job: Job, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> PredictionValues:
+    """A prediction whose trace says that it is a simulation, and which has the notes of the engine, too."""
     trace = runs.trace
     if trace is None:
         raise RuntimeError(f"the engine gave no trace of seed {runs.nearest}")
-    return trace if SIMULATED in trace.notes else replace(trace, notes=(*trace.notes, SIMULATED))
+    if SIMULATED not in trace.notes:
+        trace = replace(trace, notes=(*trace.notes, SIMULATED))
+    said = dict.fromkeys((*notes, *(note for note in trace.notes if note != SIMULATED)))
+    return PredictionValues(job, self_replay, runs, trace, tuple(said))
