@@ -59,7 +59,7 @@ class Graph:
     tasks: list[int]
     #: Numbers of the tasks whose results it asks for.
     wanted: list[int]
-    #: Nanoseconds after the start at which it was received, where it did not wait for anything.
+    #: When it was received, where it did not wait for anything.
     received: int
     #: Nanoseconds that the scheduler took to take it in.
     taking_in: int
@@ -174,7 +174,7 @@ class Workload:
                 client=client,
                 tasks=tasks,
                 wanted=self._wanted[i],
-                received=received,
+                received=received - trace.start,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
                 generation=self._generation(i, found[-1].generation if found else 0),
             )
