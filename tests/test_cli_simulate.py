@@ -38,7 +38,7 @@ def words(text: str) -> str:
 def test_without_options_it_is_the_runs_own_cluster(engine: FakeEngine) -> None:
     result = run("run.trace", "--seeds", "3")
     assert result.exit_code == 0
-    assert "recorded: 430 ms." in words(result.stdout)
+    assert "recorded: 434 ms." in words(result.stdout)
     assert "Simulated on its own cluster, the run takes" in words(result.stdout)
     assert len(engine.jobs) == 1
 

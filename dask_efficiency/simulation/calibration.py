@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.replay.task_times import task_times
+from dask_efficiency.simulation.disk import Disk, disk_of, unmanaged_of
+from dask_efficiency.simulation.gil import gil_of
 from dask_efficiency.simulation.overheads import Overheads, overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts, transfer_costs
 from dask_efficiency.trace.run_trace import TraceTables
@@ -23,10 +26,15 @@ _COMPUTE = 300_000
 class Calibration:
     """What each part of a task's way costs; all durations in nanoseconds."""
 
-    #: By task: its time in the thread, on a worker that is as fast as the middle of all recorded ones.
+    #: By task: its time in the thread, where no other holds Python's lock (GIL), on a worker that is as fast as the
+    #: middle of all recorded ones.
     compute: Int64
     #: By task: CPU of its thread, as a share of that time.
     cpu: Float64
+    #: By task: the share of that time in which it holds Python's lock (GIL).
+    held: Float64
+    #: By task: the share of that time in which it uses the GPU.
+    gpu: Float64
     #: By task: from its start in the thread until it seceded; MISSING where it did not.
     secede: Int64
     #: By task: how often it fails before it succeeds; -1 is always.
@@ -38,17 +46,29 @@ class Calibration:
     pace: Float64
     overheads: Overheads
     transfers: TransferCosts
+    #: How fast results are spilled, and what each recorded worker's process uses beside results, bytes.
+    disk: Disk
+    unmanaged: Int64
+    #: What was assumed, a sentence each.
+    notes: tuple[str, ...] = ()
 
 
-def calibrate(trace: TraceTables) -> Calibration:
-    """Read the costs from a trace."""
+def calibrate(trace: TraceTables, gil: Mapping[str, float] | None = None) -> Calibration:
+    """Read the costs from a trace.
+
+    Parameters
+    ----------
+    gil
+        What is known of Python's lock, as :func:`~dask_efficiency.simulation.gil.gil_of` takes it.
+    """
     runs, count = trace.runs, len(trace.tasks)
     times = task_times(trace)
     pace = times / np.median(times, axis=0)
     rows = _first_runs(trace)
     has = rows != MISSING
     worker, prefix = runs.worker[rows], trace.tasks.prefix
-    took = _between(runs.start, runs.stop, rows)
+    lock = gil_of(trace, gil)
+    took = _of(lock.alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
     compute = took.astype(np.float64)
     own = has & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
@@ -56,12 +76,17 @@ def calibrate(trace: TraceTables) -> Calibration:
     return Calibration(
         compute=_known(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
         cpu=np.clip(_part(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
+        held=np.where(rows != MISSING, lock.held[rows], 0.0) if len(runs) else np.zeros(count),
+        gpu=np.clip(_part(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         secede=secede,
         failures=_failures(trace, count),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
         transfers=transfer_costs(trace),
+        disk=disk_of(trace),
+        unmanaged=unmanaged_of(trace),
+        notes=lock.notes,
     )
 
 
@@ -82,6 +107,11 @@ def _between(start: Int64, stop: Int64, rows: Int64) -> Int64:
         return np.full(len(rows), MISSING, np.int64)
     known = (rows != MISSING) & (start[rows] != MISSING) & (stop[rows] != MISSING)
     return np.where(known, np.maximum(stop[rows] - start[rows], 0), MISSING)
+
+
+def _of(ns: Int64, rows: Int64) -> Int64:
+    """By task: what its run has; MISSING where it has none."""
+    return np.where(rows != MISSING, ns[rows], MISSING)
 
 
 def _part(ns: Int64, rows: Int64) -> Int64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from dask_efficiency.simulation.cluster import ClusterSpec
@@ -34,6 +34,8 @@ class Job:
     without: frozenset[str] = frozenset()
     prefixes: Mapping[str, float] | None = None
     validate: bool = False
+    #: By prefix: the share of its tasks' time alone in which they hold Python's lock (GIL), where that is known.
+    gil: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -42,13 +44,18 @@ class Job:
             "without": sorted(self.without),
             "prefixes": dict(self.prefixes or {}),
             "validate": self.validate,
+            "gil": dict(self.gil),
         }
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """What :meth:`to_dict` wrote."""
         return cls(
-            ClusterSpec.from_dict(given["cluster"]), frozenset(given["without"]), given["prefixes"], given["validate"]
+            ClusterSpec.from_dict(given["cluster"]),
+            frozenset(given["without"]),
+            given["prefixes"],
+            given["validate"],
+            given["gil"],
         )
 
 

@@ -12,7 +12,6 @@ from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.presence import slots
 from dask_efficiency.critical_paths.scope import Question, whole
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING
 
 
@@ -31,7 +30,7 @@ class RunFigures:
     efficiency, busy
         As of :func:`efficiency` and :func:`busy`, on the slots that were there on average.
     kinds
-        Seconds of its critical path by kind, largest first.
+        Seconds of its critical path by kind, largest first; their sum is the makespan.
     """
 
     name: str
@@ -65,10 +64,7 @@ class RunFigures:
 
 
 def makespan_seconds(trace: TraceTables) -> float:
-    """Seconds from the first graph's arrival on the scheduler to the report of the last task that a client wanted.
-
-    What clients do before and after is not in it: it does not depend on the cluster. Where nobody wanted any task, the
-    last report of all counts.
+    """Seconds from a client's first activity to the last result: the length of the run's critical path.
 
     Raises
     ------
@@ -76,15 +72,7 @@ def makespan_seconds(trace: TraceTables) -> float:
         If no task ended in the trace.
     """
     scope = whole(trace)
-    runs = trace.runs
-    done = (runs.reported != MISSING) & (runs.outcome == Outcome.SUCCEEDED)
-    inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
-    wanted = done & inside & trace.tasks.wanted[np.where(inside, runs.task, 0)] if len(trace.tasks) else done & False
-    last = runs.reported[wanted if wanted.any() else runs.reported != MISSING]
-    received = trace.graphs.received[trace.graphs.received != MISSING]
-    assigned = runs.assigned[runs.assigned != MISSING]
-    start = int(received.min()) if len(received) else int(assigned.min(initial=scope.stop))
-    return max(int(last.max()) - start, 0) / 1e9
+    return (scope.stop - scope.start) / 1e9
 
 
 def efficiency(trace: TraceTables, slots: float) -> float:

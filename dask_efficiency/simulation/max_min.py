@@ -88,17 +88,18 @@ class SharedLinks:
         if not self._lanes:
             return
         now = self._clock.now
-        soonest = float("inf")
+        soonest, first = float("inf"), None
         for lane, rate in self._loads.rates(self._capacities).items():
             if rate != lane.rate:
                 lane.advance(now)
                 lane.rate = rate
-            end = lane.at + (lane.ends[0][0] - lane.served) / rate
-            if end < soonest:
-                soonest = end
-        self._clock.at(ceil(soonest), self._end, self.sharings)
+            # From now on, as instants may be so large that their fractions are lost.
+            left = (lane.ends[0][0] - lane.served) / rate - (now - lane.at)
+            if left < soonest:
+                soonest, first = left, lane
+        self._clock.at(now + ceil(soonest), self._end, self.sharings, first)
 
-    def _end(self, sharing: int) -> None:
+    def _end(self, sharing: int, first: _Lane) -> None:
         if sharing != self.sharings:
             return  # shared anew since
         now = self._clock.now
@@ -106,6 +107,8 @@ class SharedLinks:
         for lane in list(self._lanes.values()):
             # Rates are not whole: what is done within the nanosecond is done.
             reached = lane.served + (now + 1 - lane.at) * lane.rate
+            if lane is first:  # however its bytes were rounded, or this would be tried for ever
+                reached = max(reached, lane.ends[0][0])
             while lane.ends and lane.ends[0][0] <= reached:
                 _, order, arrived = heappop(lane.ends)
                 ended.append((order, arrived))

@@ -67,8 +67,8 @@ class PredictionValues:
     def makespan_seconds(self) -> float:
         """Median of the simulated makespans.
 
-        Recorded and simulated runs are measured alike: from the first graph's arrival on the scheduler to the report
-        of the last task that a client wanted. The figure is what the simulation says, not corrected by the
+        Recorded and simulated runs are measured alike: from a client's first activity to the last result, as
+        :func:`~dask_efficiency.critical_path` does. The figure is what the simulation says, not corrected by the
         :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
         """
         return self.runs.median

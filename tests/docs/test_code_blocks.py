@@ -18,9 +18,11 @@ from click import Group, UsageError
 from distributed import Client, LocalCluster
 
 import dask_efficiency
+from dask_efficiency import predictions
 from dask_efficiency.cli import main
 from dask_efficiency.plugins.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
+from tests.simulation.fake_engine import FakeEngine, recorded
 
 BLOCKS = {page: blocks(page.read_text(encoding="utf-8")) for page in PAGES}
 
@@ -65,10 +67,21 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, client: Client, tm
         df = dask.datasets.timeseries(end="2000-01-03", seed=1)
         if page.stem == "waiting":  # long enough to be sampled, however busy the machine is
             df = df.map_partitions(slowly, meta=df._meta)
+        if page.stem == "simulation":  # its blocks are about a run and a cluster in files
+            monkeypatch.setattr(predictions, "engine", FakeEngine())
+            write_simulation_files()
         namespace: dict[str, Any] = {"__name__": page.stem, "client": client, "df": df}
         for block in BLOCKS[page]:
             if block.language == "python":
                 run(block, page, namespace)
+
+
+def write_simulation_files() -> None:
+    recorded().save("run.trace")
+    (described,) = (block.text for block in BLOCKS[ROOT / "docs" / "simulation.md"] if block.language == "yaml")
+    Path("lab.yaml").write_text(described)
+    Path("one-room.hosts").write_text("pc01:2\npc02:2\n")
+    Path("both-rooms.hosts").write_text("pc01:2\npc30:2\n")
 
 
 def slowly(partition: Any) -> Any:

@@ -53,7 +53,7 @@ class FakeEngine:
         found = []
         for seed in seeds:
             run = self._run(job, seed)
-            found.append(Simulated(seed, self.factor * makespan_seconds(run), run if seed in traces else None))
+            found.append(Simulated(seed, self.factor * makespan_seconds(run), {}, run if seed in traces else None))
         return found
 
     def _run(self, job: Job, seed: int) -> RunTrace:

@@ -25,7 +25,7 @@ def with_medians(trace: RunTrace, *seconds: float) -> LadderValues:
         traces: Collection[int] = (),
         processes: int | None = None,
     ) -> list[Simulated]:
-        return [Simulated(seed, seconds[len(job.without)]) for seed in seeds]
+        return [Simulated(seed, seconds[len(job.without)], {}) for seed in seeds]
 
     return ladder(engine, trace, range(3))
 

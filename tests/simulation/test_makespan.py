@@ -5,40 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.simulated_traces import seceded, tree, two_computations
+from benchmarks.simulated_traces import SAMPLES, seceded, tree
 from dask_efficiency import critical_path
 from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency, makespan_seconds
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.schema import Graphs, Runs
+from dask_efficiency.trace.schema import Runs
 
 
-def test_the_makespan_is_that_of_the_path_without_what_the_client_does_before_and_after() -> None:
-    trace = tree()
-    kinds = critical_path(trace).seconds("kind")
-    client = kinds.get("client-submit", 0.0) + kinds.get("result-gather", 0.0)
-    assert makespan_seconds(trace) == pytest.approx(critical_path(trace).makespan_seconds - client)
-
-
-def test_the_makespan_holds_all_computations_of_a_run() -> None:
-    trace = two_computations()
-    last = int(trace.runs.reported.max())
-    assert makespan_seconds(trace) == (last - int(trace.graphs.received[0])) / 1e9
-
-
-def test_tasks_that_nobody_wanted_do_not_count_unless_nobody_wanted_any() -> None:
-    trace = tree(8)
-    late = trace.runs.columns() | {"reported": trace.runs.reported.copy()}
-    unwanted = int(np.flatnonzero(~trace.tasks.wanted[trace.runs.task])[0])
-    late["reported"][unwanted] = trace.stop
-    longer = replace(trace, runs=Runs(**late))
-    assert makespan_seconds(longer) == makespan_seconds(trace)
-    nobody = replace(longer, tasks=replace(trace.tasks, wanted=np.zeros(len(trace.tasks), np.bool_)))
-    assert makespan_seconds(nobody) == (trace.stop - int(trace.graphs.received[0])) / 1e9
-
-
-def test_without_any_graph_the_first_assignment_is_the_start() -> None:
-    trace = replace(tree(8), graphs=Graphs.empty())
-    assert makespan_seconds(trace) == (int(trace.runs.reported.max()) - int(trace.runs.assigned.min())) / 1e9
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_makespan_is_that_of_the_critical_path(name: str) -> None:
+    trace = SAMPLES[name]()
+    assert makespan_seconds(trace) == critical_path(trace).makespan_seconds
 
 
 def test_shares_are_of_slots_times_makespan() -> None:
@@ -61,7 +38,7 @@ def test_the_figures_of_a_run_are_those_of_its_slots() -> None:
     found = RunFigures.of(trace)
     assert (found.workers, found.nthreads, found.name) == (4, 8, "simulated")
     assert found.efficiency == pytest.approx(efficiency(trace, 8), rel=1e-3)
-    assert found.kinds == critical_path(trace).seconds("kind")
+    assert sum(found.kinds.values()) == pytest.approx(found.makespan_seconds)
 
 
 def test_a_trace_without_tasks_is_refused() -> None:

@@ -39,6 +39,7 @@ def filled_progressively(transfers: dict[Path, int], capacity: list[float]) -> d
     return rates
 
 
+@settings(max_examples=40)
 @given(flows, capacities)
 def test_rates_are_those_of_progressive_filling(transfers: dict[Path, int], capacity: list[float]) -> None:
     expected = filled_progressively(transfers, capacity)
@@ -50,6 +51,7 @@ def test_rates_are_those_of_progressive_filling(transfers: dict[Path, int], capa
         assert rate == pytest.approx(expected[path], rel=1e-6)
 
 
+@settings(max_examples=40)
 @given(flows, capacities)
 def test_no_link_carries_more_than_it_can_and_each_transfer_has_a_full_link(
     transfers: dict[Path, int], capacity: list[float]
@@ -69,6 +71,7 @@ def test_no_link_carries_more_than_it_can_and_each_transfer_has_a_full_link(
         )
 
 
+@settings(max_examples=40)
 @given(flows, capacities, st.randoms(use_true_random=False))
 def test_rates_do_not_depend_on_the_order_of_transfers(transfers: dict[Path, int], capacity: list[float], r) -> None:
     shuffled = list(transfers.items())
@@ -107,6 +110,7 @@ def ends_of(transfers: list[tuple[int, Path, int]], capacity: list[float]) -> li
     return ends
 
 
+@settings(max_examples=40)
 @given(st.lists(sent, max_size=12), capacities)
 def test_every_transfer_ends_and_none_sooner_than_alone(
     transfers: list[tuple[int, Path, int]], capacity: list[float]
@@ -116,6 +120,7 @@ def test_every_transfer_ends_and_none_sooner_than_alone(
         assert end >= alone * (1 - 1e-9) - 1
 
 
+@settings(max_examples=40)
 @given(st.lists(sent, min_size=1, max_size=12), capacities)
 def test_a_link_is_never_idle_longer_than_there_is_nothing_to_send_over_it(
     transfers: list[tuple[int, Path, int]], capacity: list[float]
@@ -129,6 +134,7 @@ def test_a_link_is_never_idle_longer_than_there_is_nothing_to_send_over_it(
     assert max(ends_of(single, capacity)) == pytest.approx(free, rel=1e-6, abs=2.0 * len(single))
 
 
+@settings(max_examples=40)
 @given(st.lists(sent, max_size=10, unique_by=lambda one: one[1]), capacities, st.randoms(use_true_random=False))
 def test_ends_do_not_depend_on_the_order_of_what_starts_at_once(
     transfers: list[tuple[int, Path, int]], capacity: list[float], r
@@ -180,6 +186,20 @@ def test_transfers_of_one_instant_share_once() -> None:
     while clock.step():
         pass
     assert links.sharings == 2
+
+
+def test_a_transfer_of_months_ends() -> None:
+    # A float of 2e16 ns is 4 ns coarse.
+    assert ends_of([(3, (0,), 10**7 + 1)], [0.5 + 1e-9])[0] == pytest.approx(2e16, rel=1e-6)
+
+
+def test_ends_do_not_depend_on_where_the_clock_stands() -> None:
+    transfers = [(7 * i, (i % 3, 3 + i % 2), 1000 + i) for i in range(20)]
+    epoch = 1_790_000_000_123_456_789
+
+    later = ends_of([(epoch + at, path, nbytes) for at, path, nbytes in transfers], [3e6, 7e6, 1e7, 1e7, 9e6])
+
+    assert [end - epoch for end in later] == ends_of(transfers, [3e6, 7e6, 1e7, 1e7, 9e6])
 
 
 # -- beside SimGrid --------------------------------------------------------------------------------

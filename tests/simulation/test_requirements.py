@@ -38,9 +38,7 @@ def test_a_task_that_no_worker_may_run_is_named_with_what_it_needs() -> None:
     trace = constrained(restrictions=["tcp://10.0.0.3:4000"], loose_restrictions=False)
     cluster = ClusterSpec.from_trace(trace)
     check_cluster(trace, cluster)
-    with pytest.raises(
-        UnplaceableError, match=r"task 'load-3' may only run on 'tcp://10.0.0.3:4000'.*'w0', 'w1', 'w2'"
-    ):
+    with pytest.raises(UnplaceableError, match=r"'load-3' may only run on 'tcp://10.0.0.3:4000'.*'w0', 'w1', 'w2'"):
         check_cluster(trace, cluster.without_workers("w3"))
 
 

@@ -8,13 +8,15 @@ from itertools import count
 from typing import Any
 
 import dask
+import numpy as np
 from distributed import scheduler as upstream
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.adapters.dask_engine.client import VirtualClients
 from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.memory import WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop
-from dask_efficiency.adapters.dask_engine.recording import NOTE, RunRecorder
+from dask_efficiency.adapters.dask_engine.recording import RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
@@ -26,6 +28,7 @@ from dask_efficiency.simulation.client_phases import with_phases
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.network import Instant
+from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
@@ -109,6 +112,7 @@ class Engine:
             work=self._work,
             network=self._network,
             peers=self.workers,
+            memory=self._memory(spec),
             validate=job.validate,
         )
         self.workers[address] = worker
@@ -135,6 +139,12 @@ class Engine:
         stream: Any = self.scheduler.stream_comms[address]
         stream.connect(costs.to_worker, worker.receive)
         worker.stream.connect(costs.to_scheduler, lambda batch: self._hear(address, batch))
+
+    def _memory(self, spec: WorkerSpec) -> WorkerMemory:
+        names = [recorded.name for recorded in self._workload.trace.workers]
+        unmanaged = self._costs.unmanaged
+        of = int(unmanaged[names.index(spec.name)] if spec.name in names else np.median(unmanaged)) if names else 0
+        return WorkerMemory(spec.memory_limit, of, None if "spill" in self._job.without else self._costs.disk)
 
     # -- the scheduler's loop ------------------------------------------------------------------
 
@@ -203,6 +213,8 @@ class Engine:
             nbytes=int(costs.nbytes[task]),
             fails=fails,
             cpu=float(costs.cpu[task]),
+            held=float(costs.held[task]),
+            gpu=float(costs.gpu[task]),
         )
 
     # -- time ----------------------------------------------------------------------------------
@@ -238,8 +250,8 @@ class Engine:
                 still = clock.now
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
-        trace = self.recorder.trace({address: worker.rows for address, worker in self.workers.items()}, config, [NOTE])
-        trace = with_phases(trace, self._workload.trace)
+        rows = {address: worker.rows for address, worker in self.workers.items()}
+        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._costs.notes]), self._workload.trace)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 

@@ -20,8 +20,10 @@ from distributed.worker_state_machine import (
     FreeKeysEvent,
     GatherDep,
     GatherDepBusyEvent,
+    GatherDepNetworkFailureEvent,
     GatherDepSuccessEvent,
     Instruction,
+    PauseEvent,
     RefreshWhoHasEvent,
     RemoveReplicasEvent,
     RemoveWorkerEvent,
@@ -30,14 +32,17 @@ from distributed.worker_state_machine import (
     SecedeEvent,
     StateMachineEvent,
     StealRequestEvent,
+    UnpauseEvent,
     WorkerState,
 )
 
 from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
+from dask_efficiency.simulation.processor import Processor
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
@@ -45,6 +50,9 @@ TO_SCHEDULER = 2_000_000
 
 #: Until a worker that was too busy to send is asked again.
 RETRY = 150_000_000
+
+#: Between two looks of a worker's memory monitor: as in Dask.
+MONITOR = 100_000_000
 
 #: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
 MEASURED, NEWEST = 1_000_000, 0.05
@@ -61,18 +69,6 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 }
 
 
-class Result:
-    """A result of a task: it has a size and nothing else."""
-
-    __slots__ = ("nbytes",)
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-
-    def __sizeof__(self) -> int:
-        return self.nbytes
-
-
 @dataclass(slots=True)
 class Work:
     """What a worker needs to know of a task that it runs, in nanoseconds."""
@@ -86,6 +82,9 @@ class Work:
     fails: bool
     #: CPU of its thread, as a share of its time.
     cpu: float
+    #: Shares of its time in which it holds Python's lock (GIL), and in which it uses the GPU.
+    held: float = 0.0
+    gpu: float = 0.0
 
 
 class VirtualWorker:
@@ -102,7 +101,9 @@ class VirtualWorker:
     network
         Moves results between hosts.
     peers
-        All workers, by address.
+        All workers that are there, by address.
+    memory
+        Keeps its results.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class VirtualWorker:
         work: Callable[[VirtualWorker, Any], Work],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
+        memory: WorkerMemory,
         validate: bool,
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
@@ -125,12 +127,14 @@ class VirtualWorker:
         self._incoming = Loop(clock)
         self.stream = Stream(clock, TO_SCHEDULER)
         self.rows = WorkerRows(clock)
+        self.memory = memory
         self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
         self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
         share = dask.config.get("distributed.worker.memory.transfer")
         self.state = WorkerState(
             nthreads=spec.nthreads,
             address=address,
+            data=memory.data,  # type: ignore[arg-type]  # keys and results of ours
             resources=dict(spec.resources),
             plugins={"rows": self.rows},
             transfer_incoming_count_limit=dask.config.get("distributed.worker.connections.incoming"),
@@ -142,14 +146,27 @@ class VirtualWorker:
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
         heapify(self._free_slots)
-        #: Runs that are in a thread, by key.
+        self._processor = Processor(clock)
+        #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
         self.running: dict[Any, RunRow] = {}
+        self._inputs: dict[Any, list[Any]] = {}
         self._last_freed: tuple[int, int, int] | None = None
+        #: Until when its event loop waits for the disk.
+        self._blocked = 0
+        self._paused = self._monitored = False
+        self.closed = False
+        #: Whether its memory got so full that a nanny would have ended it.
+        self.overfull = False
 
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """A batch of the scheduler's messages came."""
         for message in batch:
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
+
+    def close(self) -> None:
+        """Whatever it was doing ends without a word."""
+        self.closed = True
+        self.stream.abort()
 
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
@@ -159,28 +176,77 @@ class VirtualWorker:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
             self._handle(event(**given))
+        elif message["op"] == "worker-status-change" and message["status"] == "closing_gracefully":
+            self._handle(PauseEvent(stimulus_id=message["stimulus_id"]))
 
-    def _handle(self, event: StateMachineEvent) -> None:
-        for instruction in self.state.handle_stimulus(event):
-            self._follow(instruction)
-
-    def _follow(self, instruction: Instruction) -> None:
-        if isinstance(instruction, Execute):
-            self._execute(instruction.key)
-        elif isinstance(instruction, GatherDep):
-            self._gather(instruction)
-        elif isinstance(instruction, RetryBusyWorkerLater):
-            self._clock.at(self._clock.now + RETRY, self._retry, instruction.worker)
+    def _handle(self, event: StateMachineEvent) -> int:
+        """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
+        if self.closed:
+            return 0
+        if self._clock.now < self._blocked:
+            self._clock.at(self._blocked, self._handle, event)
+            return 0
+        instructions = self.state.handle_stimulus(event)
+        wrote, read = self._wait_for_disk()
+        if wrote or read:
+            self._clock.at(self._blocked, self._follow, instructions)
         else:
-            self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
+            self._follow(instructions)
+        if not self._monitored and self.memory.limited and (self._paused or self.memory.full(self.state.nbytes)):
+            self._monitored = True
+            self._clock.at(-(-self._clock.now // MONITOR) * MONITOR, self._monitor)
+        return wrote + read
+
+    def _follow(self, instructions: list[Instruction]) -> None:
+        if self.closed:
+            return
+        for instruction in instructions:
+            if isinstance(instruction, Execute):
+                self._execute(instruction.key)
+            elif isinstance(instruction, GatherDep):
+                self._gather(instruction)
+            elif isinstance(instruction, RetryBusyWorkerLater):
+                self._clock.at(self._clock.now + RETRY, self._retry, instruction.worker)
+            else:
+                self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
 
     def _stimulus(self, kind: str) -> str:
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
+    # -- memory --------------------------------------------------------------------------------
+
+    def _wait_for_disk(self) -> tuple[int, int]:
+        """Let the loop wait for what was written and read; gives both, in nanoseconds."""
+        wrote, read = self.memory.waited()
+        if wrote or read:
+            self.loop.do(wrote + read, _nothing)
+            self._blocked = max(self._clock.now, self._blocked) + wrote + read
+        return wrote, read
+
+    def _monitor(self) -> None:
+        """Look at the memory of the process, as Dask does every 100 ms: here, only where something may follow."""
+        self._monitored = False
+        if self.closed:
+            return
+        memory, managed = self.memory, self.state.nbytes
+        self.overfull |= memory.ends(managed)
+        pauses = memory.pauses(managed)
+        memory.evict(managed)
+        self._wait_for_disk()
+        if pauses != self._paused:
+            self._paused = pauses
+            stimulus = self._stimulus("worker-status-change")
+            status = "paused" if pauses else "running"
+            self.stream.send({"op": "worker-status-change", "status": status, "stimulus_id": stimulus})
+            self._handle((PauseEvent if pauses else UnpauseEvent)(stimulus_id=stimulus))
+        if pauses and not memory.pauses(self.state.nbytes):
+            self._monitored = True
+            self._clock.at(self._clock.now + MONITOR, self._monitor)
+
     # -- computing -----------------------------------------------------------------------------
 
     def _execute(self, key: Any) -> None:
-        work, now = self._work(self, key), self._clock.now
+        work, now = self._work(self, key), max(self._clock.now, self._blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -188,31 +254,48 @@ class VirtualWorker:
         if self._last_freed is not None and row.ready < self._last_freed[0]:
             row.after = self._last_freed[1]
         self.running[key] = row
-        row.submitted = row.start = now + work.prepare
-        if work.secede >= 0 and work.secede < work.compute:
-            self._clock.at(row.start + work.secede, self._secede, key, row, work.secede)
-        self._clock.at(row.start + work.compute, self._stop, key, row, work)
+        data = self.state.data
+        self._inputs[key] = [data[other.key] for other in task.dependencies if other.key in data]
+        row.unspill_ns = sum(self._wait_for_disk())
+        row.submitted = row.start = now + row.unspill_ns + work.prepare
+        self._clock.at(row.start, self._start, key, row, work)
 
-    def _secede(self, key: Any, row: RunRow, after: int) -> None:
+    def _start(self, key: Any, row: RunRow, work: Work) -> None:
+        if 0 <= work.secede < work.compute:
+            self._processor.run(work.secede, work.held, work.gpu, lambda: self._secede(key, row, work))
+        else:
+            self._processor.run(work.compute, work.held, work.gpu, lambda: self._stop(key, row, work))
+
+    def _secede(self, key: Any, row: RunRow, work: Work) -> None:
+        if self.closed:
+            return
         row.seceded = self._clock.now
         self._free(row)
-        self._handle(SecedeEvent(key=key, compute_duration=after / 1e9, stimulus_id=self._stimulus("secede")))
+        took = (row.seceded - row.start) / 1e9
+        rest = work.compute - work.secede
+        self._processor.run(rest, work.held, work.gpu, lambda: self._stop(key, row, work))
+        self._handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self._stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
-        row.cpu_ns = int((row.stop - row.start) * work.cpu)
+        row.cpu_ns = min(round(work.compute * work.cpu), row.stop - row.start)
         self._clock.at(self._clock.now + work.finish, self._end, key, row, work)
 
     def _end(self, key: Any, row: RunRow, work: Work) -> None:
-        row.ended = self._clock.now
-        del self.running[key]
+        if self.closed:
+            return
+        if self._clock.now < self._blocked:
+            self._clock.at(self._blocked, self._end, key, row, work)
+            return
+        del self.running[key], self._inputs[key]
         if row.seceded < 0:
             self._free(row)
         start, stop = row.start / 1e9, row.stop / 1e9
         if work.fails:
+            row.ended = self._clock.now
             self._handle(_failure(key, row.run_id, start, stop, self._stimulus("task-erred")))
             return
-        self._handle(
+        row.spill_ns = self._handle(
             ExecuteSuccessEvent(
                 key=key,
                 run_id=row.run_id,
@@ -224,6 +307,7 @@ class VirtualWorker:
                 stimulus_id=self._stimulus("task-finished"),
             )
         )
+        row.ended = self._clock.now + row.spill_ns
 
     def _free(self, row: RunRow) -> None:
         if row.slot < self.spec.nthreads:
@@ -235,26 +319,39 @@ class VirtualWorker:
     def _gather(self, asked: GatherDep) -> None:
         sender = self._peers.get(asked.worker)
         start = self._clock.now
-        if sender is None or sender._busy(self.spec.host):
+        if sender is None or sender.closed:
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._lost, asked)
+        elif sender._busy(self.spec.host):
             event = GatherDepBusyEvent(
                 worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=self._stimulus("gather-dep-busy")
             )
             self._clock.at(start + sum(self._costs.transfer(0, 0)), self._handle, event)
+        else:
+            sender._outgoing += 1
+            sender._serve(asked, self, start)
+
+    def _serve(self, asked: GatherDep, receiver: VirtualWorker, start: int) -> None:
+        """Send results to another worker, which wanted them some time ago."""
+        if self._clock.now < self._blocked:
+            self._clock.at(self._blocked, self._serve, asked, receiver, start)
             return
-        sender._outgoing += 1
-        data: dict[Any, Any] = {
-            key: sender.state.data[key] for key in sorted(asked.to_gather, key=str) if key in sender.state.data
-        }
+        held: Any = self.state.data
+        data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
+        self._wait_for_disk()
         nbytes = sum(result.nbytes for result in data.values())
         latency, taking = self._costs.transfer(len(data), nbytes)
-        arrived = lambda: self._incoming.do(taking, self._arrived, asked, sender, data, nbytes, start)  # noqa: E731
-        self._clock.at(start + latency, self._network.transfer, sender.spec.host, self.spec.host, nbytes, arrived)
+        arrived = lambda: receiver._incoming.do(taking, receiver._arrived, asked, self, data, nbytes, start)  # noqa: E731
+        ready = max(self._clock.now, self._blocked) + latency
+        self._clock.at(ready, self._network.transfer, self.spec.host, receiver.spec.host, nbytes, arrived)
 
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
 
     def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
         sender._outgoing -= 1
+        if sender.closed:
+            self._lost(asked)
+            return
         now = self._clock.now
         if nbytes > MEASURED:
             bandwidth = nbytes / max((now - start) / 1e9, 1e-3)
@@ -269,6 +366,13 @@ class VirtualWorker:
             )
         )
 
+    def _lost(self, asked: GatherDep) -> None:
+        """The worker that was asked is gone."""
+        stimulus = self._stimulus("gather-dep-network-failure")
+        self._handle(
+            GatherDepNetworkFailureEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=stimulus)
+        )
+
     def _retry(self, worker: str) -> None:
         self._handle(RetryBusyWorkerEvent(worker=worker, stimulus_id=self._stimulus("retry-busy-worker")))
 
@@ -278,8 +382,8 @@ class VirtualWorker:
         """What a heartbeat says."""
         return {
             "bandwidth": {"total": self.bandwidth, "workers": {}, "types": {}},
-            "memory": self.state.nbytes,
-            "spilled_bytes": {"memory": 0, "disk": 0},
+            "memory": self.memory.process(self.state.nbytes),
+            "spilled_bytes": {"memory": self.memory.spilled, "disk": self.memory.spilled},
             "digests_total_since_heartbeat": {},
             "managed_bytes": self.state.nbytes,
             "task_counts": {},
@@ -291,6 +395,10 @@ class VirtualWorker:
     def executing(self) -> dict[Any, float]:
         """For how long each task has been running, in seconds."""
         return {key: (self._clock.now - row.start) / 1e9 for key, row in self.running.items()}
+
+
+def _nothing() -> None:
+    """The loop did nothing but wait."""
 
 
 def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:

@@ -79,6 +79,8 @@ def plus_minus(prediction: PredictionValues) -> str:
 def verdict(prediction: PredictionValues) -> str:
     """The prediction in one sentence, without a full stop."""
     said = f"{where(prediction)}: {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
+    if prediction.efficiency < prediction.busy / 2:
+        said = f"{said} with tasks in {format_share(prediction.busy)} of the thread time"
     recorded = prediction.recorded
     seconds = format_seconds(recorded.makespan_seconds)
     if prediction.is_self_replay:
@@ -171,8 +173,6 @@ def sure(prediction: PredictionValues) -> Section:
             f"within {between(low, high)} in 90 of 100 cases."
         )
     lines.append(f"Simulated on its own cluster, the run takes {prediction.self_replay.said}.")
-    threads = f"Tasks hold {format_share(prediction.busy)} of the thread time"
-    lines.append(f"{threads}; they compute in {format_share(prediction.efficiency)} of it.")
     return section("How sure this is", *lines, caveat=bool(prediction.self_replay.doubt))
 
 
@@ -181,7 +181,9 @@ def spent(prediction: PredictionValues) -> Section:
     path = prediction.path
     drawn = [along_the_run(path)] if len(path.segments) else []
     table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
-    return section("What the makespan would be spent on", *drawn, table)
+    held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
+    threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."
+    return section("What the makespan would be spent on", *drawn, table, threads)
 
 
 def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dask_efficiency.report.figures import (
+    Scale,
     format_bytes,
     format_count,
     format_seconds,
@@ -12,8 +13,8 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Document, Section, Share, Table, section
-from dask_efficiency.report.sections.simulation import between, notes, of_cluster, title, was
+from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section
+from dask_efficiency.report.sections.simulation import notes, of_cluster, title, was
 from dask_efficiency.report.simulation_data import placements as to_dict
 from dask_efficiency.simulation.placements import Placement, PlacementsValues
 
@@ -62,22 +63,30 @@ def ranking(placements: PlacementsValues) -> Section:
     """A row for each placement, the fastest first, and why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
-    heads = ("placement", "workers", f"makespan, {scale.unit}", "runs", "waits for data", "between hosts")
+    heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved")
     rows = tuple(
         (
             name_of(one.name),
-            of_cluster(one.prediction.cluster),
+            str(len(one.prediction.cluster.workers)),
             scale.text(scale.steps(one.makespan_seconds)),
-            "-" if math.isnan(one.prediction.interval[0]) else between(*one.prediction.runs.spread),
-            format_seconds(one.moving_seconds),
+            _ends(one.prediction.runs.spread, scale),
+            scale.text(scale.steps(one.moving_seconds)),
             format_bytes(one.moved_bytes),
         )
         for one in placements.ranked
     )
     bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
-    drawn = Table(heads, rows, words=(0, 1), strong=(0,), drawings=bars, drawn_behind=2)
+    drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
     reasons = (why(placements, one) for one in placements.ranked[1:])
-    return section("Placements, the fastest first", drawn, *reasons)
+    means = (
+        "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
+        "host to another."
+    )
+    return section("Placements, the fastest first", drawn, Aside(means), *reasons)
+
+
+def _ends(spread: tuple[float, float], scale: Scale) -> str:
+    return "-" if math.isnan(spread[0]) else " to ".join(scale.text(scale.steps(end)) for end in spread)
 
 
 def why(placements: PlacementsValues, placement: Placement) -> str:
@@ -88,6 +97,11 @@ def why(placements: PlacementsValues, placement: Placement) -> str:
     later = placement.makespan_seconds - best.makespan_seconds
     moving = placement.moving_seconds - best.moving_seconds
     said = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
+    if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
+        fewer = of_cluster(placement.prediction.cluster)
+        return (
+            f"{said}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
+        )
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
         return f"{said}, mostly not because inputs move: its critical path waits for them {waits}."

@@ -29,7 +29,7 @@ def test_the_verdict_has_the_cluster_the_time_its_interval_and_the_efficiency() 
     found = elsewhere()
     assert re.fullmatch(
         r"On 16 workers of 2 threads: \d+\.\d ms \+- \d+\.\d, \d+ % efficient; "
-        r"1\.\d\dx as fast as the recorded 430 ms on 4 workers of 2 threads",
+        r"1\.\d\dx as fast as the recorded 434 ms on 4 workers of 2 threads",
         verdict(found),
     )
 
@@ -39,6 +39,14 @@ def test_the_interval_is_written_with_its_larger_half() -> None:
     low, high = found.interval
     half = max(high - found.makespan_seconds, found.makespan_seconds - low)
     assert plus_minus(found) == f"{1000 * found.makespan_seconds:.1f} ms +- {1000 * half:.1f}"
+
+
+def test_tasks_that_wait_are_told_from_idle_threads() -> None:
+    found = elsewhere()
+    assert "of the thread time" not in verdict(found)
+    trace = replace(found.trace, runs=replace(found.trace.runs, cpu_ns=found.trace.runs.cpu_ns // 10))
+    waits = replace(found, trace=trace)
+    assert f"% efficient with tasks in {round(100 * found.busy)} % of the thread time; " in verdict(waits)
 
 
 def test_a_single_run_has_no_interval() -> None:
@@ -52,7 +60,7 @@ def test_a_single_run_has_no_interval() -> None:
 def test_a_run_as_it_was_is_called_that() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), seeds=4)
-    assert verdict(found).endswith("% efficient; recorded: 430 ms")
+    assert verdict(found).endswith("% efficient; recorded: 434 ms")
     assert context(found) == "as it was; 4 simulated runs"
 
 
@@ -63,9 +71,8 @@ def test_changes_are_said() -> None:
         found = simulate(
             trace, cluster.with_network(Constant(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
         )
-    assert verdict(found).startswith(
-        "On 4 workers of 2 threads without transfer with sum 2x as fast over its own network with worker-saturation=2.0:"
-    )
+    changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
+    assert verdict(found).startswith(f"On 4 workers of 2 threads {changes}: ")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_the_kinds_of_both_runs_stand_side_by_side_and_add_up() -> None:
 
 def test_many_kinds_are_summed_up() -> None:
     found = elsewhere()
-    kinds = {kind: 1.0 for kind in ("compute-cpu", "compute-noncpu", "transfer", "spill", "unspill", "report")}
+    kinds = dict.fromkeys(("compute-cpu", "compute-noncpu", "transfer", "spill", "unspill", "report"), 1.0)
     kinds |= dict.fromkeys(("graph-update", "ready-wait", "worker-loop", "client-submit", "result-gather"), 1.0)
     kinds |= dict.fromkeys(("scheduler-queue", "scheduler-to-worker", "executor-handoff"), 1.0)
     table = kinds_table(kinds, found.breakdown)

@@ -33,7 +33,9 @@ def test_one_placement_is_just_that() -> None:
 def test_each_placement_has_a_row() -> None:
     found = placed()
     assert [row[0] for row in ranking(found).rows] == ["near.hosts", "far.hosts"]
-    assert ranking(found).rows[0][1] == "8 workers of 2 threads"
+    assert [row[1] for row in ranking(found).rows] == ["8", "2"]
+    once = PlacementsValues((placement("a.hosts", 3.0),))
+    assert ranking(once).rows[0][2:4] == ("3.00", "-")
 
 
 def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,10 +43,15 @@ def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.Mo
     waits = {"near": 0.1, "far": 1.0}
     monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: waits[self.name]))
     said = why(PlacementsValues((best, slow)), slow)
-    assert said.startswith(
-        "far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other workers."
-    )
+    assert said.startswith("far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other")
     assert "The fullest link, a - b, moves bytes for" in said
+
+
+def test_a_smaller_placement_is_slower_for_that() -> None:
+    found = placed()
+    assert why(found, found.ranked[1]).endswith(
+        "as it is smaller: 2 workers of 2 threads, where near.hosts has 8 workers of 2 threads."
+    )
 
 
 def test_a_placement_can_be_slower_for_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,199 @@
+"""Claim: where workers are placed on a network is predicted within 5 % (median) and 15 % (at most), from one flat run.
+
+``python -m benchmarks.placement`` (as root; opt-in) builds ``benchmarks/placement_lab.yaml`` from network namespaces,
+runs each workload on four placements, records the flat one, and predicts the others from that: with the topology, and
+with the constant bandwidth that the flat run shows. Half of the latter's error is the goal, and that ``place`` ranks
+the four as they really rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dask.base import tokenize
+
+from benchmarks.placement_bed import cluster, lacking, network
+from dask_efficiency import ClusterSpec, EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace, simulate
+from dask_efficiency.simulation.cluster_file import read_cluster_file
+
+LAB = Path(__file__).with_name("placement_lab.yaml")
+
+#: Hosts of the workers. The first is recorded, the others are predicted from it.
+PLACEMENTS = {
+    "flat": ("fast1", "fast2", "fast3", "fast4"),
+    "one away": ("fast1", "fast2", "fast3", "away1"),
+    "half away": ("fast1", "fast2", "away1", "away2"),
+    "slow cards": ("slow1", "slow2", "slow3", "slow4"),
+}
+
+#: Goals: of the errors with the topology, and of these to those with constant bandwidth.
+MEDIAN_ERROR, MAX_ERROR, PART_OF_CONSTANT = 0.05, 0.15, 0.5
+
+
+def _bytes_after(seconds: float, nbytes: int, *inputs: Any) -> bytes:
+    time.sleep(seconds)
+    return bytes(nbytes)
+
+
+def _length(*inputs: bytes) -> int:
+    return sum(map(len, inputs))
+
+
+def shuffle(blocks: int = 16, nbytes: int = 150_000) -> dict[Any, Any]:
+    """Each output needs a piece of each input."""
+    token = tokenize("shuffle", time.time())
+    graph: dict[Any, Any] = {(f"make-{token}", i): (_bytes_after, 0.1, nbytes * blocks) for i in range(blocks)}
+    for i in range(blocks):
+        for j in range(blocks):
+            graph[f"piece-{token}", i, j] = (_bytes_after, 0.005, nbytes, (f"make-{token}", i))
+    for j in range(blocks):
+        graph[f"join-{token}", j] = (_bytes_after, 0.1, 8, *((f"piece-{token}", i, j) for i in range(blocks)))
+    graph[f"all-{token}"] = (_length, *((f"join-{token}", j) for j in range(blocks)))
+    return graph
+
+
+def tree(leaves: int = 64, nbytes: int = 1_000_000) -> dict[Any, Any]:
+    """Pairs of megabytes become one, until there is one."""
+    token = tokenize("tree", time.time())
+    graph: dict[Any, Any] = {(f"leaf-{token}", 0, i): (_bytes_after, 0.1, nbytes) for i in range(leaves)}
+    level, names = 0, list(graph)
+    while len(names) > 1:
+        level += 1
+        pairs = zip(names[::2], names[1::2], strict=True)
+        merged = {(f"merge-{token}", level, i): (_bytes_after, 0.1, nbytes, *pair) for i, pair in enumerate(pairs)}
+        graph |= merged
+        names = list(merged)
+    graph[f"all-{token}"] = (_length, names[0])
+    return graph
+
+
+def stencil(width: int = 16, steps: int = 12, nbytes: int = 500_000) -> dict[Any, Any]:
+    """Each needs itself and its two neighbours of the step before."""
+    token = tokenize("stencil", time.time())
+    name = f"step-{token}"
+    graph: dict[Any, Any] = {(name, 0, i): (_bytes_after, 0.05, nbytes) for i in range(width)}
+    for step in range(1, steps):
+        for i in range(width):
+            around = ((name, step - 1, (i + d) % width) for d in (-1, 0, 1))
+            graph[name, step, i] = (_bytes_after, 0.05, nbytes, *around)
+    graph[f"all-{token}"] = (_length, *((name, steps - 1, i) for i in range(width)))
+    return graph
+
+
+WORKLOADS: dict[str, Callable[[], dict[Any, Any]]] = {"shuffle": shuffle, "tree": tree, "stencil": stencil}
+
+
+def hostfile(folder: Path, placement: str) -> Path:
+    """The hostfile of a placement."""
+    path = folder / f"{placement.replace(' ', '-')}.txt"
+    path.write_text("".join(f"{host}:1\n" for host in PLACEMENTS[placement]))
+    return path
+
+
+def measure(folder: Path, repeats: int) -> None:
+    """Run all workloads on all placements; a trace for each in the folder, those that are there are not made again."""
+    described = read_cluster_file(LAB)
+    with network(described) as addresses:
+        for repeat in range(repeats):
+            for placement in PLACEMENTS:
+                missing = [name for name in WORKLOADS if not _file(folder, name, placement, repeat).exists()]
+                if not missing:
+                    continue
+                workers = ClusterSpec.from_file(LAB, hostfile(folder, placement)).workers
+                with cluster(described, addresses, workers) as client:
+                    client.register_plugin(EfficiencyPlugin())
+                    client.gather(client.map(abs, range(20)))
+                    for name in missing:
+                        time.sleep(1.0)
+                        trace = run(client, WORKLOADS[name]())
+                        trace.save(_file(folder, name, placement, repeat))
+                        print(f"{placement} {name} {critical_path(trace).makespan_seconds:.3f} s", flush=True)
+
+
+def run(client: Any, graph: dict[Any, Any]) -> RunTrace:
+    """Run and record."""
+    last = next(reversed(graph))
+    with efficiency_report(client, trace=True) as report:
+        client.get(graph, last, optimize_graph=False)
+    assert report.trace is not None
+    return report.trace
+
+
+def _file(folder: Path, workload: str, placement: str, repeat: int) -> Path:
+    return folder / f"{workload}-{placement.replace(' ', '-')}-{repeat}.trace"
+
+
+def judge(folder: Path, seeds: int) -> None:
+    """Predict all placements from the flat runs, and print it beside what they really took."""
+    topology_errors: list[float] = []
+    constant_errors: list[float] = []
+    for name in WORKLOADS:
+        real = {placement: _real(folder, name, placement) for placement in PLACEMENTS}
+        flat = load_trace(_middle(folder, name))
+        predicted = {}
+        for placement, seconds in real.items():
+            given = ClusterSpec.from_file(LAB, hostfile(folder, placement))
+            shared = simulate(flat, given, seeds=seeds, force=True)
+            constant = simulate(flat, given.with_network(None), seeds=seeds, force=True)
+            predicted[placement] = shared.makespan_seconds
+            errors = [one.makespan_seconds / seconds - 1 for one in (shared, constant)]
+            topology_errors.append(abs(errors[0]))
+            constant_errors.append(abs(errors[1]))
+            print(
+                f"{name:<8} {placement:<11} really {seconds:6.2f} s, predicted {shared.makespan_seconds:6.2f} s "
+                f"({errors[0]:+6.1%}), with constant bandwidth {constant.makespan_seconds:6.2f} s ({errors[1]:+6.1%})"
+            )
+        ranks = [sorted(PLACEMENTS, key=times.__getitem__) for times in (real, predicted)]
+        print(f"{name:<8} ranks {'as it really does' if ranks[0] == ranks[1] else f'{ranks[1]}, really {ranks[0]}'}")
+    for kind, errors in (("topology", topology_errors), ("constant bandwidth", constant_errors)):
+        print(f"{kind}: median {statistics.median(errors):.1%}, at most {max(errors):.1%}")
+
+
+def _files(folder: Path, workload: str, placement: str) -> list[Path]:
+    return sorted(folder.glob(f"{workload}-{placement.replace(' ', '-')}-*.trace"))
+
+
+def _seconds(path: Path) -> float:
+    return float(critical_path(load_trace(path)).makespan_seconds)
+
+
+def _real(folder: Path, workload: str, placement: str) -> float:
+    return statistics.median(map(_seconds, _files(folder, workload, placement)))
+
+
+def _middle(folder: Path, workload: str) -> Path:
+    """The flat run of the median time."""
+    files = sorted(_files(folder, workload, next(iter(PLACEMENTS))), key=_seconds)
+    return files[len(files) // 2]
+
+
+def main() -> None:
+    """Make the runs that are missing, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, help="keeps the traces; those that are in it are not made again")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--judge-only", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not options.judge_only:
+            if reason := lacking():
+                raise SystemExit(f"no namespaces: {reason}")
+            os.nice(-15)  # what else the machine does shall not count
+            measure(folder, options.repeats)
+        judge(folder, options.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Memory of a simulated worker: Dask's spill buffer, with a disk that takes virtual time, and its memory monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import dask
+import zict
+
+from dask_efficiency.simulation.disk import Disk
+
+#: What Dask calls the thresholds that are shares of a worker's memory limit.
+_THRESHOLDS = ("target", "spill", "pause", "terminate")
+
+
+class Result:
+    """A result of a task: it has a size and nothing else."""
+
+    __slots__ = ("__weakref__", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+class _Files(MutableMapping[Any, Result]):
+    """What is on disk; counts the time that moving it there and back takes."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._results: dict[Any, Result] = {}
+        self.nbytes = 0
+        #: Nanoseconds that nobody has waited for yet.
+        self.writing = self.reading = 0
+
+    def __setitem__(self, key: Any, result: Result) -> None:
+        self._results[key] = result
+        self.nbytes += result.nbytes
+        self.writing += self._disk.writing(result.nbytes)
+
+    def __getitem__(self, key: Any) -> Result:
+        result = self._results[key]
+        self.reading += self._disk.reading(result.nbytes)
+        # Read back, it is another object than the one that was written.
+        return Result(result.nbytes)
+
+    def __delitem__(self, key: Any) -> None:
+        self.nbytes -= self._results.pop(key).nbytes
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+
+class WorkerMemory:
+    """The results on a worker, in memory and on disk.
+
+    Parameters
+    ----------
+    limit
+        The worker's memory limit, bytes; 0 is none.
+    unmanaged
+        Bytes of its process beside results.
+    disk
+        How long moving results to disk and back takes; None where nothing is spilled.
+    """
+
+    def __init__(self, limit: int, unmanaged: int, disk: Disk | None) -> None:
+        shares = {name: dask.config.get(f"distributed.worker.memory.{name}") for name in _THRESHOLDS}
+        self._above = {name: share * limit if share and limit else float("inf") for name, share in shares.items()}
+        self._unmanaged = unmanaged
+        self._files = _Files(disk or Disk())
+        self._buffer: zict.Buffer[Any, Result] | None = None
+        self._plain: dict[Any, Result] = {}
+        self._kept = disk is None
+        if disk is not None and self._above["target"] < float("inf"):
+            self._buffer = zict.Buffer(
+                {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight
+            )
+
+    @property
+    def data(self) -> MutableMapping[Any, Result]:
+        """What Dask's worker keeps results in."""
+        return self._plain if self._buffer is None else self._buffer
+
+    @property
+    def spilled(self) -> int:
+        """Bytes on disk."""
+        return self._files.nbytes
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything happens where memory gets full."""
+        return not self._kept and min(self._above["spill"], self._above["pause"]) < float("inf")
+
+    def process(self, managed: int) -> int:
+        """Bytes of the process, given those of all its results."""
+        return self._unmanaged + managed - self._files.nbytes
+
+    def waited(self) -> tuple[int, int]:
+        """Nanoseconds of writing and of reading since it was asked last."""
+        found = self._files.writing, self._files.reading
+        self._files.writing = self._files.reading = 0
+        return found
+
+    def full(self, managed: int) -> bool:
+        """Whether the memory monitor would do something."""
+        return self.process(managed) > min(self._above["spill"], self._above["pause"])
+
+    def evict(self, managed: int) -> None:
+        """What the memory monitor writes to disk: the results that were used longest ago, where too much is used."""
+        if self._buffer is None or self.process(managed) <= self._above["spill"]:
+            return
+        while self._buffer.fast and self.process(managed) > self._above["target"]:
+            self._buffer.fast.evict()
+
+    def pauses(self, managed: int) -> bool:
+        """Whether the process uses so much that its worker pauses."""
+        return self.process(managed) > self._above["pause"]
+
+    def ends(self, managed: int) -> bool:
+        """Whether the process uses so much that its nanny would end it."""
+        return self.process(managed) > self._above["terminate"]
+
+
+def _weight(key: Any, result: Result) -> int:
+    return result.nbytes

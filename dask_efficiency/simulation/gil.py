@@ -1,0 +1,182 @@
+"""For how much of its time each task holds Python's interpreter lock (GIL), and how long it would have taken alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
+
+#: Threads of a worker that compute for more than so many cores together do not hold the lock all the time.
+MAX_CORES = 1.1
+
+#: From so many cores on, the lock is what threads of pure Python wait for.
+MIN_CORES = 0.85
+
+#: Threads at once, on average over a run, from which their number says something of the lock, and up to which a run
+#: was alone.
+MIN_BESIDE, MAX_ALONE = 1.5, 1.1
+
+#: Runs of a prefix that are enough to know it by.
+MIN_RUNS = 3
+
+#: Seconds between two turns of an event loop that nothing disturbs, and by how much more they are apart where a thread
+#: holds the lock: half of the interval after which Python takes it away (``sys.getswitchinterval``).
+TURN_SECONDS, LATER_SECONDS = 0.02, 0.0025
+
+#: Share of CPU from which a prefix's tasks count as computing, so that the event loop's turns say something of them.
+MIN_CPU = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Gil:
+    """What is known of the lock."""
+
+    #: By run: nanoseconds in its thread if no other thread had held the lock; MISSING where it has no such time.
+    alone: Int64
+    #: By run: the share of that time in which it holds the lock, in [0, 1].
+    held: Float64
+    #: What was assumed, a sentence each.
+    notes: tuple[str, ...]
+
+
+def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil:
+    """Read from a trace which tasks hold the lock.
+
+    A trace says for how long each thread computed, not whether it held the lock. Where a worker ran several tasks at
+    once, it shows: threads that hold the lock compute for at most one core together, and their time beyond that is
+    waiting for each other. Where it did not, the turns of the worker's event loop show it, which needs the lock too;
+    and where nothing does, all CPU of tasks is taken to be Python's.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    shares
+        By prefix: the share of its tasks' time in which they hold the lock when alone, in [0, 1], where that is known.
+
+    Raises
+    ------
+    ValueError
+        If a share is not in [0, 1], or no task has the prefix.
+    """
+    known = dict(shares or {})
+    _check(trace, known)
+    runs = trace.runs
+    ran = (runs.start != MISSING) & (runs.stop > runs.start)
+    took = np.where(ran, runs.stop - runs.start, 0)
+    cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
+    prefix = trace.tasks.prefix[runs.task] if len(runs) else np.empty(0, np.int32)
+    beside, cores = _beside(trace, ran, took, cpu)
+    alone, held = took.astype(np.float64), np.zeros(len(runs))
+    found: dict[str, list[str]] = {}
+    late = _late(trace, ran, took, cpu)
+    for number in np.unique(prefix[ran]).tolist():
+        rows = np.flatnonzero(ran & (prefix == number))
+        name = trace.prefixes[number] if number >= 0 else ""
+        crowded = rows[beside[rows] >= MIN_BESIDE]
+        if name in known:
+            held[rows] = known[name]
+            alone[rows] = took[rows] / np.maximum(1.0, known[name] * beside[rows])
+            continue
+        computes = cpu[rows].sum() / took[rows].sum()
+        crowded = rows[beside[rows] >= MIN_BESIDE]
+        if len(crowded) >= MIN_RUNS:
+            free = bool(np.average(cores[crowded], weights=took[crowded]) > MAX_CORES)
+            kind = "free" if free else "held"
+        else:
+            free = late.get(number) is False
+            kind = {None: "assumed", True: "late", False: "on time"}[late.get(number)]
+        if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
+            found.setdefault(kind, []).append(name)
+        if not free:
+            alone[rows] = _alone(took[rows], cpu[rows], beside[rows], cores[rows])
+            held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
+    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), np.clip(held, 0.0, 1.0), tuple(_notes(found)))
+
+
+def _check(trace: TraceTables, shares: Mapping[str, float]) -> None:
+    for name, share in shares.items():
+        if name not in trace.prefixes:
+            raise ValueError(f"gil: no task has the prefix {name!r}; expected one of {', '.join(trace.prefixes)}")
+        if not 0 <= share <= 1:
+            raise ValueError(f"gil: the share of {name!r} is {share!r}; expected a number in [0, 1]")
+
+
+def _alone(took: Int64, cpu: Int64, beside: Float64, cores: Float64) -> Float64:
+    """What runs of a prefix would have taken alone.
+
+    Where the lock was never free, a run takes as much longer as there are others: how much of it was the run's own
+    waiting for something else is known from those of the same prefix that ran alone, if there were any.
+    """
+    crowded = beside >= MIN_BESIDE
+    if not crowded.any() or not MIN_CORES <= np.average(cores[crowded], weights=took[crowded]) <= MAX_CORES:
+        return took.astype(np.float64)
+    single = (beside <= MAX_ALONE) & (cpu > 0)
+    own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
+    found: Float64 = np.where(beside > MAX_ALONE, np.clip(cpu * own, 1, took), took)
+    return found
+
+
+def _beside(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> tuple[Float64, Float64]:
+    """By run: how many runs its worker's process had at once, with itself, and how many cores they used, on average."""
+    runs = trace.runs
+    threads, cores = np.ones(len(runs)), np.zeros(len(runs))
+    for worker in np.unique(runs.worker[ran]).tolist():
+        rows = np.flatnonzero(ran & (runs.worker == worker))
+        start, stop = runs.start[rows], runs.stop[rows]
+        at = np.concatenate([start, stop])
+        order = np.argsort(at, kind="stable")
+        for into, weight in ((threads, np.ones(len(rows))), (cores, cpu[rows] / took[rows])):
+            rate = np.cumsum(np.concatenate([weight, -weight])[order])
+            total = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(at[order]))])
+            into[rows] = (np.interp(stop, at[order], total) - np.interp(start, at[order], total)) / took[rows]
+    return threads, cores
+
+
+def _late(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> dict[int, bool]:
+    """By prefix, where it can be seen: whether event loops turned later while its tasks computed."""
+    runs, series = trace.runs, trace.series
+    prefix = trace.tasks.prefix[runs.task] if len(runs) else np.empty(0, np.int32)
+    delay: dict[int, list[tuple[float, float]]] = {}
+    for worker in np.unique(runs.worker[ran]).tolist():
+        beats = np.flatnonzero((series.worker == worker) & ~np.isnan(series.loop_interval))
+        rows = np.flatnonzero(ran & (runs.worker == worker))
+        beats = beats[np.argsort(series.at[beats], kind="stable")]
+        for before, beat in zip(beats[:-1].tolist(), beats[1:].tolist(), strict=True):
+            since, until = int(series.at[before]), int(series.at[beat])
+            inside = np.clip(np.minimum(runs.stop[rows], until) - np.maximum(runs.start[rows], since), 0, None)
+            if inside.sum() < (until - since) / 2:
+                continue
+            for number in np.unique(prefix[rows[inside > 0]]).tolist():
+                of = inside[prefix[rows] == number].sum()
+                if of > inside.sum() / 2:
+                    later = float(series.loop_interval[beat]) - TURN_SECONDS
+                    delay.setdefault(number, []).append((later, float(of)))
+    found = {}
+    for number, pairs in delay.items():
+        if len(pairs) >= MIN_RUNS:
+            later, weights = np.array(pairs).T
+            found[number] = bool(np.average(later, weights=weights) > LATER_SECONDS)
+    return found
+
+
+_WHY = {
+    "held": "are taken to hold Python's lock (GIL) while they compute: a worker's used at most one core together",
+    "free": "are taken not to hold Python's lock (GIL), as those of a worker used more than one core together",
+    "late": "are taken to hold Python's lock (GIL) while they compute, as event loops turned later meanwhile",
+    "on time": "are taken not to hold Python's lock (GIL), as event loops turned on time while they computed",
+    "assumed": "are taken to hold Python's lock (GIL) while they compute: nothing in the trace shows whether they do",
+}
+
+
+def _notes(found: Mapping[str, list[str]]) -> list[str]:
+    return [f"tasks of {_some(found[kind])} {why}" for kind, why in _WHY.items() if kind in found]
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more prefixes" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

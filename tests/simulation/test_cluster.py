@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.network import Constant
+from dask_efficiency.simulation.placement import PlacementError
+from dask_efficiency.simulation.text_files import ClusterFileError
+from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.trace.errors import UnknownNameError
+from dask_efficiency.trace.files import read_trace
+from dask_efficiency.trace.run_trace import WorkerSpec
+from tests.simulation.topologies import MBIT, topologies
+
+RECORDED = Path(__file__).parents[1] / "data" / "traces" / "version-1.trace"
+
+THREE = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:4000{i}", f"10.0.0.{i}", 2, 10**9) for i in range(3))
+
+
+def star(*slots: int) -> Topology:
+    """Hosts on one switch, with their slots."""
+    hosts = tuple(Host(f"pc{i}", slots=n, memory=8 * 10**9, address=f"10.0.0.{i}") for i, n in enumerate(slots))
+    return Topology(hosts, ("top",), tuple(Link((host.name, "top"), 1000 * MBIT) for host in hosts))
+
+
+def names(cluster: ClusterSpec) -> list[str]:
+    return [worker.name for worker in cluster.workers]
+
+
+def hostfile(path: Path, text: str) -> Path:
+    file = path / "hosts"
+    file.write_text(text)
+    return file
+
+
+# -- recorded --------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_was_replaced_is_not_there_twice() -> None:
+    old = WorkerSpec("a", "tcp://10.0.0.1:1", "10.0.0.1", 1, 0)
+    workers = (
+        old,
+        WorkerSpec("b", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0, clock_offset=7),
+        replace(old, address="tcp://10.0.0.1:3"),
+    )
+    trace = replace(read_trace(RECORDED), workers=(*workers, WorkerSpec("c", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0)))
+
+    cluster = ClusterSpec.from_trace(trace)
+
+    assert [(worker.name, worker.address[-1]) for worker in cluster.workers] == [("a", "3"), ("c", "2")]
+    assert all(worker.clock_offset == 0 for worker in cluster.workers)
+
+
+def test_fewer_workers_are_the_first_ones() -> None:
+    cluster = ClusterSpec(THREE, speeds={"0": 2.0, "2": 0.5}).with_workers(2)
+
+    assert cluster.workers == THREE[:2]
+    assert cluster.speeds == {"0": 2.0}
+
+
+@given(st.integers(1, 30), st.integers(1, 4))
+@settings(max_examples=30)
+def test_more_workers_are_copies_taken_in_turn_with_names_of_their_own(n: int, hosts: int) -> None:
+    recorded = tuple(
+        WorkerSpec(f"w-{i}", f"tcp://h{i % hosts}:{i}", f"h{i % hosts}", i + 1, 10**9, {"GPU": i}) for i in range(4)
+    )
+    cluster = ClusterSpec(recorded, speeds={"w-1": 0.5}).with_workers(n)
+
+    assert len({worker.name for worker in cluster.workers}) == n
+    assert len({worker.address for worker in cluster.workers}) == n
+    for i, worker in enumerate(cluster.workers):
+        assert (worker.nthreads, worker.resources) == (recorded[i % 4].nthreads, recorded[i % 4].resources)
+        assert worker.host in worker.address
+        assert cluster.speeds.get(worker.name, 1.0) == (0.5 if i % 4 == 1 else 1.0)
+    # Twice the workers are on twice the hosts, where there is more than one.
+    if hosts > 1 and n == 8:
+        assert len({worker.host for worker in cluster.workers}) == 2 * hosts
+    if hosts == 1:
+        assert {worker.host for worker in cluster.workers} == {"h0"}
+
+
+def test_copies_of_copies_have_names_of_their_own() -> None:
+    assert (
+        len(set(names(ClusterSpec(THREE).with_workers(7).with_workers(20).without_workers("0").with_workers(40)))) == 40
+    )
+
+
+def test_threads_and_memory_are_those_of_every_worker() -> None:
+    cluster = ClusterSpec(THREE).with_workers(4, nthreads=8, memory_limit=5)
+
+    assert {(worker.nthreads, worker.memory_limit) for worker in cluster.workers} == {(8, 5)}
+    assert cluster.nthreads == 32
+
+
+def test_workers_are_taken_away_by_name() -> None:
+    assert names(ClusterSpec(THREE).without_workers("0", "2")) == ["1"]
+
+
+def test_an_unknown_worker_is_refused_with_those_there_are() -> None:
+    cluster = ClusterSpec(THREE)
+
+    for ask in (lambda: cluster.without_workers("7"), lambda: cluster.with_speeds({"7": 2.0})):
+        with pytest.raises(UnknownNameError) as caught:
+            ask()
+        assert str(caught.value) == "no worker '7' in this cluster; there is: '0', '1', '2'"
+
+
+def test_speeds_and_configuration_add_to_those_there_are() -> None:
+    cluster = ClusterSpec(THREE, speeds={"0": 2.0}, config={"a": 1, "b": 1})
+
+    assert cluster.with_speeds({"1": 0.5}).speeds == {"0": 2.0, "1": 0.5}
+    assert cluster.with_config({"b": 2}).config == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("ask", "wrong"),
+    [
+        (lambda: ClusterSpec(()), "at least one worker"),
+        (lambda: ClusterSpec(THREE).with_workers(0), "expected at least 1 worker, got 0"),
+        (lambda: ClusterSpec(THREE).without_workers("0", "1", "2"), "at least one worker"),
+        (lambda: ClusterSpec((*THREE, THREE[0])), "name of each worker to be its own, got '0' twice"),
+        (lambda: ClusterSpec((*THREE, replace(THREE[0], name="x"))), "address of each worker to be its own"),
+        (lambda: ClusterSpec(THREE).with_workers(3, nthreads=0), "at least 1 thread of worker '0', got 0"),
+        (lambda: ClusterSpec(THREE).with_workers(3, memory_limit=-1), "memory limit of worker '0', got -1"),
+        (lambda: ClusterSpec(THREE).with_speeds({"1": 0.0}), "speed above 0 of worker '1', got 0.0"),
+        (lambda: ClusterSpec(THREE).with_hostfile("hosts"), "a hostfile needs a topology"),
+    ],
+)
+def test_what_cannot_be_is_refused(ask, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        ask()
+
+
+# -- on a topology ---------------------------------------------------------------------------------
+
+
+def test_recorded_workers_are_found_on_a_topology_by_their_addresses() -> None:
+    cluster = ClusterSpec(THREE).with_network(star(1, 1, 2)).with_workers(4)
+
+    assert names(cluster) == ["0", "1", "2", "pc2-0"]
+    with pytest.raises(UnknownNameError, match=r"no host '10\.0\.0\.2' in the topology; there is: 'pc0', 'pc1'"):
+        ClusterSpec(THREE).with_network(star(1, 1))
+    with pytest.raises(UnknownNameError, match="no host 'head' in the topology"):
+        ClusterSpec(THREE[:1], star(1), scheduler_host="head")
+
+
+def test_more_workers_fill_the_slots_host_by_host() -> None:
+    cluster = ClusterSpec((WorkerSpec("x", "tcp://pc1:1", "pc1", 1, 0),), star(2, 2, 3))
+
+    assert [(worker.host, worker.memory_limit) for worker in cluster.with_workers(5).workers] == [
+        ("pc1", 0),
+        ("pc0", 4 * 10**9),
+        ("pc0", 4 * 10**9),
+        ("pc1", 4 * 10**9),
+        ("pc2", 8 * 10**9 // 3),
+    ]
+    with pytest.raises(PlacementError, match="8 workers, and the hosts of the topology have 7 slots"):
+        cluster.with_workers(8)
+
+
+def test_a_file_alone_fills_every_slot(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "hosts: {head: {slots: 0}, pc: {slots: 2, speed: 2}}\nlinks: [{between: [head, pc], bandwidth: 1 Gbit}]"
+    )
+
+    cluster = ClusterSpec.from_file(file)
+
+    assert [(worker.name, worker.address) for worker in cluster.workers] == [
+        ("pc-0", "tcp://pc:40000"),
+        ("pc-1", "tcp://pc:40001"),
+    ]
+    assert cluster.speeds == {"pc-0": 2.0, "pc-1": 2.0}
+    assert ClusterSpec.from_file(file, hostfile(tmp_path, "pc")).workers == cluster.workers[:1]
+
+
+def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
+    cluster = ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(hostfile(tmp_path, "pc2:3\npc0 slots=1\n"))
+
+    assert names(cluster) == ["pc2-0", "pc2-1", "pc2-2", "pc0-0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("pc0:1\npc9:2", "line 2: no host 'pc9' in the topology; there is: 'pc"),
+        ("pc0:1\npc1:5", "line 2: 'pc1' gets 5 workers and has 2 slots"),
+        ("pc0:1\n10.0.0.0:2", "line 2: 'pc0' gets 3 workers and has 2 slots"),
+    ],
+)
+def test_a_hostfile_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, wrong: str) -> None:
+    path = hostfile(tmp_path, text)
+
+    with pytest.raises(ClusterFileError) as caught:
+        ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(path)
+    assert str(caught.value).startswith(f"{path}, {wrong}")
+
+
+# -- as plain data ---------------------------------------------------------------------------------
+
+
+@given(topologies(), st.data())
+@settings(max_examples=20)
+def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> None:
+    hosts = data.draw(st.lists(st.sampled_from([host.name for host in topology.hosts]), min_size=1))
+    workers = tuple(
+        WorkerSpec(f"w{i}", f"tcp://{host}:{i}", host, i + 1, 10**9, {"GPU": 1.0}) for i, host in enumerate(hosts)
+    )
+    network = data.draw(st.sampled_from([None, Constant(1e8, 1e-3), topology]))
+    cluster = ClusterSpec(workers, network, {"w0": 0.5}, {"distributed.worker.x": 1.1}, hosts[0])
+
+    assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster

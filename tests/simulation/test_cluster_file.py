@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.simulation.cluster_file import parse_cluster_file, read_cluster_file
+from dask_efficiency.simulation.text_files import ClusterFileError
+from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link
+
+LAB = Path(__file__).parents[2] / "docs" / "lab" / "lab.yaml"
+
+SMALL = """\
+scheduler: head
+payload: 0.9
+switches: [top]
+hosts:
+  head: {slots: 0, address: 10.0.0.1, switch: top, bandwidth: 10 Gbit}
+  pc[1-2]:
+    cores: 8
+    nthreads: 4
+    memory: 16 GB
+    loopback: 4 GB/s
+    room: A
+    speed: 2
+    workers: 1
+    switch: top
+    bandwidth: 1 Gbit
+    bandwidth_back: 100 Mbit
+    latency: 50us
+  pc3:
+links:
+  - {between: [pc3, top], bandwidth: 125 MB/s, latency: 0.1 ms}
+"""
+
+
+def test_a_file_says_what_a_cluster_is() -> None:
+    read = parse_cluster_file(SMALL, "lab.yaml")
+
+    about = {"slots": 2, "nthreads": 4, "memory": 16 * 10**9, "speed": 2.0, "loopback": 4e9, "room": "A"}
+    assert read.topology.hosts == (
+        Host("head", slots=0, address="10.0.0.1"),
+        Host("pc1", **about),
+        Host("pc2", **about),
+        Host("pc3"),
+    )
+    assert read.topology.switches == ("top",)
+    assert read.topology.links == (
+        Link(("head", "top"), 1.25e9),
+        Link(("pc1", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
+        Link(("pc2", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
+        Link(("pc3", "top"), 1.25e8, pytest.approx(1e-4)),
+    )
+    assert read.topology.payload == 0.9
+    assert read.scheduler == "head"
+    assert read.workers == {"head": 0, "pc1": 1, "pc2": 1, "pc3": 1}
+
+
+def test_the_example_is_a_lab_of_30_pcs_with_one_behind_another_switch_than_its_room() -> None:
+    read = read_cluster_file(LAB)
+
+    pcs = [host for host in read.topology.hosts if host.name.startswith("pc")]
+    assert len(pcs) == 30
+    assert read.topology.payload == ETHERNET_PAYLOAD
+    at = {link.ends[0]: link.ends[1] for link in read.topology.links}
+    assert {(host.room, at[host.name]) for host in pcs} == {
+        ("A", "room-a"),
+        ("B", "room-b"),
+        ("C", "room-c"),
+        ("B", "corridor"),
+    }
+    assert [host.name for host in pcs if at[host.name] == "corridor"] == ["pc17"]
+
+
+#: What is wrong, in place of a line of the file, and what is then said.
+WRONG = [
+    ("bandwidth: 1 Gbit", "bandwidth: 10 Gbps/s", 15, "bandwidth: expected a bandwidth above 0 with its unit"),
+    ("bandwidth: 1 Gbit", "bandwidth: -1 Gbit", 15, "got '-1 Gbit'"),
+    (
+        "latency: 50us",
+        "latency: 50",
+        17,
+        "latency: expected a time with its unit, such as '50 us' or '0.1 ms', got '50'",
+    ),
+    ("memory: 16 GB", "memory: much", 9, "memory: expected a size, such as '16 GB' or '16 GiB', got 'much'"),
+    ("cores: 8", "cores: 8.5", 7, "cores: expected a whole number of at least 0, got '8.5'"),
+    ("cores: 8", "cores: [8]", 7, "expected a name or a number, got a sequence"),
+    ("cores: 8", "corse: 8", 7, "'corse' is unknown here; there is: 'cores'"),
+    ("cores: 8", "slots: 8\n    cores: 8", 8, "expected slots or cores, not both"),
+    ("nthreads: 4", "nthreads: 0", 8, "nthreads: expected a whole number of at least 1, got '0'"),
+    ("speed: 2", "speed: fast", 12, "speed: expected a number above 0, got 'fast'"),
+    ("workers: 1", "workers: 9", 13, "'pc1' gets 9 workers and has 2 slots"),
+    ("workers: 1", "workers: 1\n    workers: 1", 14, "'workers' is given twice"),
+    ("room: A", "address: 10.0.0.9", 11, "expected an address for one host only, got one for 2"),
+    ("    switch: top\n", "", 14, "a bandwidth needs the 'switch:' that it leads to"),
+    ("    switch: top\n", "    switch: tip\n", 14, "no switch 'tip'; there is: 'top'"),
+    ("  pc[1-2]:", "  pc[2-1]:", 6, "ascending numbers, got 'pc[2-1]'"),
+    ("  pc3:", "  pc2:", 18, "'pc2' stands in line 6 already"),
+    ("  pc3:", "  pc3:\n  pc4:", 19, "pc4: no links lead from here to 'head'"),
+    ("switches: [top]", "switches: [top, top]", 3, "'top' stands in line 3 already"),
+    ("switches: [top]", "switches: top", 3, "expected a list below 'switches', got a scalar"),
+    ("[pc3, top]", "[pc3, tip]", 20, "no host or switch 'tip'; there is: 'top'"),
+    ("[pc3, top]", "[pc3]", 20, "a link needs 'between: [one, other]', two hosts or switches, got ['pc3']"),
+    ("bandwidth: 125 MB/s, ", "", 20, "the link between 'pc3' and 'top' needs a bandwidth, such as '1 Gbit'"),
+    ("scheduler: head", "scheduler: haed", 1, "no host 'haed'; there is: 'head'"),
+    ("payload: 0.9", "payload: 90", 2, "payload: expected a part above 0 and at most 1, got '90'"),
+    ("payload: 0.9", "payload: {", 4, "this is not YAML"),
+    ("payload: 0.9", "switch: [top]", 2, "'switch' is unknown here; there is: 'switches'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "wrong"), WRONG)
+def test_what_is_wrong_is_named_with_its_line_and_what_was_expected(old: str, new: str, line: int, wrong: str) -> None:
+    assert old in SMALL
+
+    with pytest.raises(ClusterFileError) as caught:
+        parse_cluster_file(SMALL.replace(old, new, 1), "my/lab.yaml")
+
+    assert str(caught.value).startswith(f"my/lab.yaml, line {line}: ")
+    assert wrong in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hosts:", "- a", "hosts: [a]", "a: &a [*a]", "!!python/object:os.system x", "[" * 2000]
+)
+def test_what_describes_no_cluster_is_refused(text: str) -> None:
+    with pytest.raises(ClusterFileError, match=r"lab\.yaml"):
+        parse_cluster_file(text, "lab.yaml")

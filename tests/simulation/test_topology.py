@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.network import network_of
+from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
+from tests.simulation.topologies import MBIT, arrivals, topologies
+
+GBIT = 1000 * MBIT
+
+
+def two_rooms(trunk: float = 100 * MBIT, **changed: Any) -> Topology:
+    """Two hosts on each of two switches, with 1 Gbit to each and a slower link between the switches."""
+    links = tuple(Link((f"{room}{i}", f"sw-{room}"), GBIT, 50e-6) for room in "ab" for i in (1, 2))
+    made: dict[str, Any] = {
+        "hosts": tuple(Host(f"{room}{i}") for room in "ab" for i in (1, 2)),
+        "switches": ("sw-a", "sw-b"),
+        "links": (*links, Link(("sw-a", "sw-b"), trunk, 100e-6)),
+        "payload": 1.0,
+    }
+    return Topology(**(made | changed))
+
+
+def test_a_transfer_takes_the_latencies_of_its_links_and_the_time_of_the_slowest() -> None:
+    # 1.25 MB over 1 Gbit: 10 ms, and 2 x 50 us; over 100 Mbit: 100 ms, and 2 x 50 us + 100 us.
+    assert arrivals(two_rooms(), [(0.0, "a1", "a2", 1_250_000)]) == pytest.approx([0.0101], abs=1e-8)
+    assert arrivals(two_rooms(), [(0.0, "a1", "b2", 1_250_000)]) == pytest.approx([0.1002], abs=1e-8)
+
+
+def test_transfers_share_the_link_between_the_switches_and_leave_the_rest_of_theirs() -> None:
+    # Two of 625 kB over the trunk: each has 50 of 100 Mbit, 100 ms. Meanwhile a1 -> a2 has what a1 has left: 950 Mbit.
+    transfers = [(0.0, "a1", "b1", 625_000), (0.0, "a2", "b2", 625_000), (0.0, "a1", "a2", 1_187_500)]
+
+    ends = arrivals(two_rooms(), transfers)
+
+    assert ends[:2] == pytest.approx([0.1002, 0.1002], abs=1e-8)
+    # For the 100 us that the others' first bytes are under way longer, it has all of 1 Gbit: 5 % more.
+    assert ends[2] == pytest.approx(0.0101 - 100e-6 * 0.05 / 0.95, abs=1e-7)
+
+
+def test_the_two_directions_of_a_link_are_apart() -> None:
+    transfers = [(0.0, "a1", "b1", 1_250_000), (0.0, "b1", "a1", 1_250_000)]
+
+    assert arrivals(two_rooms(), transfers) == pytest.approx([0.1002, 0.1002], abs=1e-8)
+
+
+def test_the_way_back_may_have_another_bandwidth() -> None:
+    link = Link(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
+    topology = Topology((Host("a"), Host("b")), (), (link,), payload=1.0)
+
+    ends = arrivals(topology, [(0.0, "a", "b", 125_000), (0.0, "b", "a", 125_000)])
+
+    assert ends == pytest.approx([0.01, 0.1])
+
+
+def test_headers_take_their_part_of_a_link() -> None:
+    [plain] = arrivals(two_rooms(payload=1.0), [(0.0, "a1", "b1", 12_500_000)])
+    [headed] = arrivals(two_rooms(payload=ETHERNET_PAYLOAD), [(0.0, "a1", "b1", 12_500_000)])
+
+    assert (headed - 200e-6) / (plain - 200e-6) == pytest.approx(1538 / 1448)
+
+
+def test_bytes_within_a_host_take_no_time_but_where_it_has_a_loopback() -> None:
+    hosts = (Host("a1", loopback=1e6), *(Host(name) for name in ("a2", "b1", "b2")))
+    topology = two_rooms(hosts=hosts)
+
+    ends = arrivals(topology, [(0.0, "a1", "a1", 10**6), (0.0, "a1", "a1", 10**6), (1.0, "a2", "a2", 10**9)])
+
+    assert ends == pytest.approx([2.0, 2.0, 1.0])
+
+
+def test_a_host_is_known_by_its_address_too() -> None:
+    hosts = (Host("a1", address="10.0.0.1"), *(Host(name) for name in ("a2", "b1", "b2")))
+    topology = two_rooms(hosts=hosts)
+
+    assert arrivals(topology, [(0.0, "10.0.0.1", "b1", 1_250_000)]) == pytest.approx([0.1002], abs=1e-8)
+    with pytest.raises(KeyError, match="no host 'elsewhere'"):
+        topology.model(EventHeap()).transfer("elsewhere", "a1", 1, lambda: None)
+
+
+def test_a_route_has_the_fewest_links_then_the_smallest_latency_then_the_first() -> None:
+    hosts = (Host("a"), Host("b"))
+    ends = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("t", "b"), ("s", "u"), ("u", "t")]
+    latencies = [0.0, 3e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0]
+    links = tuple(Link(end, GBIT, latency) for end, latency in zip(ends, latencies, strict=True))
+    topology = Topology(hosts, ("s", "t", "u"), links)
+
+    assert topology.route("a", "b").links == ((0, True), (2, True), (4, True))
+    assert topology.route("b", "a").links == ((4, False), (2, False), (0, False))
+    assert topology.route("a", "b").latency_seconds == pytest.approx(1e-3)
+
+
+def test_hosts_pass_nothing_on() -> None:
+    hosts = (Host("a"), Host("b"), Host("c"))
+
+    with pytest.raises(TopologyError, match="c: no links lead from here to 'a'"):
+        Topology(hosts, (), (Link(("a", "b"), GBIT), Link(("b", "c"), GBIT)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"hosts": ()}, "at least one host"),
+        ({"hosts": (Host("a1"), Host("a1"))}, "a1: the names of hosts and switches must be unique"),
+        ({"hosts": (Host("sw-a"),)}, "sw-a: the names of hosts and switches must be unique"),
+        ({"hosts": (Host("a1", slots=-1),)}, "a1: slots of at least 0, got -1"),
+        ({"hosts": (Host("a1", nthreads=0),)}, "a1: nthreads of at least 1, got 0"),
+        ({"hosts": (Host("a1", speed=0.0),)}, "a1: expected a speed above 0, got 0.0"),
+        ({"hosts": (Host("a1", loopback=-1.0),)}, "a1: expected a loopback above 0, got -1.0"),
+        ({"links": (Link(("a1", "nowhere"), GBIT),)}, "a1 - nowhere: 'nowhere' is neither a host nor a switch"),
+        ({"links": (Link(("a1", "a1"), GBIT),)}, "a1 - a1: a link has two different ends"),
+        ({"links": (Link(("a1", "sw-a"), -GBIT),)}, "a1 - sw-a: expected a bandwidth above 0"),
+        ({"links": (Link(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)}, "a1 - sw-a: expected a bandwidth_back above 0"),
+        ({"links": (Link(("a1", "sw-a"), GBIT, -1.0),)}, "a1 - sw-a: expected a latency of at least 0 s, got -1.0"),
+        ({"links": (Link(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
+        ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(changed: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        two_rooms(**changed)
+    assert wrong in str(caught.value)
+
+
+@given(topologies())
+@settings(max_examples=30)
+def test_a_topology_travels_as_json(topology: Topology) -> None:
+    assert network_of(json.loads(json.dumps(topology.to_dict()))) == topology
+
+
+@given(topologies(), st.data())
+@settings(max_examples=30)
+def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, data: st.DataObject) -> None:
+    names = st.sampled_from([host.name for host in topology.hosts])
+    some = st.tuples(st.floats(0, 10), names, names, st.integers(0, 10**8))
+    transfers = data.draw(st.lists(some, max_size=8))
+
+    ends = arrivals(topology, transfers)
+
+    for transfer, end in zip(transfers, ends, strict=True):
+        [alone] = arrivals(topology, [transfer])
+        assert end >= alone - 1e-8 - 1e-9 * alone
