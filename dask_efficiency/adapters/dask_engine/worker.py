@@ -33,6 +33,7 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
     StealRequestEvent,
     UnpauseEvent,
+    UpdateDataEvent,
     WorkerState,
 )
 
@@ -73,6 +74,10 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 }
 
 
+#: Takes a worker and what is to be called when its run can go on.
+Moves = Callable[["VirtualWorker", Callable[[], None]], None]
+
+
 @dataclass(slots=True)
 class Work:
     """What a worker needs to know of a task that it runs, in nanoseconds."""
@@ -89,6 +94,8 @@ class Work:
     #: Shares of its time in which it holds Python's lock (GIL), and in which it uses the GPU.
     held: float = 0.0
     gpu: float = 0.0
+    #: Called with the worker at the end of its thread; it calls what it is given when the run can go on.
+    moves: Moves | None = None
 
 
 class VirtualWorker:
@@ -176,6 +183,10 @@ class VirtualWorker:
         self.closed = True
         self.stream.abort()
 
+    def take_in(self, ns: int, then: Callable[..., object], *arguments: Any) -> None:
+        """Take in what another worker sent, after what came before."""
+        self._incoming.do(ns, then, *arguments)
+
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
         given = {name: value for name, value in message.items() if name != "op"}
@@ -184,8 +195,15 @@ class VirtualWorker:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
             self._handle(event(**given))
-        elif message["op"] == "worker-status-change" and message["status"] == "closing_gracefully":
-            self._handle(PauseEvent(stimulus_id=message["stimulus_id"]))
+        elif message["op"] == "worker-status-change":
+            retiring = message["status"] == "closing_gracefully"
+            self._handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
+            if not retiring:
+                self.stream.send(message)
+
+    def put(self, data: dict[Any, Any]) -> None:
+        """Results that are there without having been computed."""
+        self._handle(UpdateDataEvent(data=data, stimulus_id=self._stimulus("update-data")))
 
     def _handle(self, event: StateMachineEvent) -> int:
         """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
@@ -290,9 +308,15 @@ class VirtualWorker:
         # A thread that slept until now must get a core before it can say so.
         awake = self._cores.take(WAKE) - WAKE
         if awake > self._clock.now:
-            self._clock.at(awake, self._stopped, key, row, work)
+            self._clock.at(awake, self._woken, key, row, work)
         else:
+            self._woken(key, row, work)
+
+    def _woken(self, key: Any, row: RunRow, work: Work) -> None:
+        if work.moves is None:
             self._stopped(key, row, work)
+        else:
+            work.moves(self, lambda: self._stopped(key, row, work))
 
     def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
