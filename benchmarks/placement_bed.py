@@ -39,10 +39,10 @@ def lacking() -> str:
 
 @contextmanager
 def network(described: ClusterFile) -> Iterator[dict[str, str]]:
-    """The hosts' addresses; they are there for as long as the block takes."""
+    """The hosts' addresses, as the file has them; they are there for as long as the block takes."""
     topology, number = described.topology, os.getpid() % 200 + 20
     short = {name: f"pl{number}x{i}" for i, name in enumerate((*topology.switches, *(h.name for h in topology.hosts)))}
-    addresses = {host.name: f"10.214.{number}.{i + 1}" for i, host in enumerate(topology.hosts)}
+    addresses = {host.name: host.address for host in topology.hosts}
     with ExitStack() as stack:
         for switch in topology.switches:
             _add(stack, "link", short[switch], "type", "bridge")

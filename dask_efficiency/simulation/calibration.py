@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.replay.task_times import task_times
 from dask_efficiency.simulation.disk import Disk, disk_of, unmanaged_of
 from dask_efficiency.simulation.gil import gil_of
+from dask_efficiency.simulation.network import Network
 from dask_efficiency.simulation.overheads import Overheads, overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts, transfer_costs
 from dask_efficiency.trace.run_trace import TraceTables
@@ -53,13 +54,17 @@ class Calibration:
     notes: tuple[str, ...] = ()
 
 
-def calibrate(trace: TraceTables, gil: Mapping[str, float] | None = None) -> Calibration:
+def calibrate(
+    trace: TraceTables, gil: Mapping[str, float] | None = None, network: Network | None = None
+) -> Calibration:
     """Read the costs from a trace.
 
     Parameters
     ----------
     gil
         What is known of Python's lock, as :func:`~dask_efficiency.simulation.gil.gil_of` takes it.
+    network
+        The network that is simulated. Where the run was recorded on it, what transfers took of it is no cost of theirs.
     """
     runs, count = trace.runs, len(trace.tasks)
     times = task_times(trace)
@@ -83,7 +88,7 @@ def calibrate(trace: TraceTables, gil: Mapping[str, float] | None = None) -> Cal
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
-        transfers=transfer_costs(trace),
+        transfers=transfer_costs(trace, network),
         disk=disk_of(trace),
         unmanaged=unmanaged_of(trace),
         notes=lock.notes,

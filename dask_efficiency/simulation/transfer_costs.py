@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.simulation.network import Network
+from dask_efficiency.simulation.recorded_network import arrivals, knows
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
@@ -15,6 +17,9 @@ _ASSUMED = np.array([1_000_000.0, 700_000.0, 100_000.0, 2.0])
 
 #: How much a fit trusts what is assumed: as much as so many stretches that agree with it.
 _TRUST = 4.0
+
+#: Of a stretch, what is left for the costs beside a network at least.
+MIN_PART = 0.02
 
 #: How often the fit is made again with less weight for what lies far off.
 _ROUNDS = 8
@@ -37,25 +42,31 @@ class TransferCosts:
     factors: Float64
 
 
-def transfer_costs(trace: TraceTables) -> TransferCosts:
-    """What a recorded run's transfers took.
+def transfer_costs(trace: TraceTables, network: Network | None = None) -> TransferCosts:
+    """What a recorded run's transfers took; beside the network, where it is given and the run was recorded on it.
 
     A stretch in which a worker always waited for at least one message is one observation: it takes one latency, and
     the rest of each of its messages.
     """
-    took, parts = _stretches(trace)
+    took, parts, moving = _stretches(trace, network)
+    # However wrong the network is described, something else took time too.
+    took = np.maximum(took - moving, MIN_PART * took)
     cost = _fit(took, parts)
     factors = took / (parts @ cost) if len(took) else np.ones(1)
     latency, message, result, byte = map(float, cost)
-    return TransferCosts(latency, message, result, byte, min(byte, float(_ASSUMED[3])), factors)
+    beside = byte if moving.any() else min(byte, float(_ASSUMED[3]))
+    return TransferCosts(latency, message, result, byte, beside, factors)
 
 
-def _stretches(trace: TraceTables) -> tuple[Float64, Float64]:
-    """How long each stretch took; how many latencies, messages, results and bytes were in it: shape (stretches, 4)."""
+def _stretches(trace: TraceTables, network: Network | None) -> tuple[Float64, Float64, Float64]:
+    """How long each stretch took; how many latencies, messages, results and bytes were in it: shape (stretches, 4).
+
+    The last is how long a network that is known took for them; 0 where it is not.
+    """
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
     if not known.any():
-        return np.empty(0), np.empty((0, 4))
+        return np.empty(0), np.empty((0, 4)), np.empty(0)
     rows = np.flatnonzero(known)
     receiver, sender, start, stop, nbytes = (
         column[rows].astype(np.int64)
@@ -65,7 +76,7 @@ def _stretches(trace: TraceTables) -> tuple[Float64, Float64]:
     pair = receiver * (int(sender.max()) + 2) + sender
     order = np.lexsort((start, pair))
     first = _firsts(pair[order], start[order], stop[order])
-    receiver, start = receiver[order][first], start[order][first]
+    receiver, sender, start = receiver[order][first], sender[order][first], start[order][first]
     stop = np.maximum.reduceat(stop[order], first)
     counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), nbytes[order])]
     # Messages of several senders whose times overlap waited for each other.
@@ -73,7 +84,13 @@ def _stretches(trace: TraceTables) -> tuple[Float64, Float64]:
     first = _firsts(receiver[order], start[order], stop[order])
     parts = [np.add.reduceat(column[order], first) for column in (np.ones(len(receiver)), *counted)]
     took = np.maximum.reduceat(stop[order], first) - start[order][first]
-    return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts])
+    moving = np.zeros(len(first))
+    # Messages from and to workers that the trace has; others come from clients and the like.
+    inside = (np.minimum(sender, receiver) >= 0) & (np.maximum(sender, receiver) < len(trace.workers))
+    if network is not None and knows(network, trace.workers) and inside.all():
+        there = arrivals(network, trace.workers, sender, receiver, start, counted[1])
+        moving = (np.maximum.reduceat(there[order], first) - start[order][first]).astype(np.float64)
+    return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts]), moving
 
 
 def _firsts(of: Int64, start: Int64, stop: Int64) -> Int64:

@@ -59,7 +59,7 @@ class VirtualClients:
             if graph.after:
                 self._graphs.setdefault((graph.client, graph.after), []).append(graph)
             else:
-                self._clock.at(graph.received, self._receive, graph)
+                self._clock.at(self._clock.now + graph.received, self._receive, graph)
         for release in self._workload.releases:
             if release.after:
                 self._releases.setdefault((release.client, release.after), []).append(release)

@@ -61,7 +61,7 @@ class Graph:
     tasks: list[int]
     #: Numbers of the tasks whose results it asks for.
     wanted: list[int]
-    #: When it was received, where it did not wait for anything.
+    #: Nanoseconds after the start at which it was received, where it did not wait for anything.
     received: int
     #: Nanoseconds that the scheduler took to take it in.
     taking_in: int
