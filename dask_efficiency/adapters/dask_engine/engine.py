@@ -303,8 +303,9 @@ class Engine:
         """What is assumed, or left out."""
         trace = self._workload.trace
         names = [worker.spec.name for worker in self._ever.values() if worker.overfull]
+        threads = max((worker.spec.nthreads for worker in self._ever.values()), default=0)
         return [
-            *self._costs.notes,
+            *(self._costs.notes if threads > 1 else ()),
             *notes_on(trace, self._job.cluster),
             *left_out(trace),
             *([overfull(names)] if names else []),

@@ -27,34 +27,38 @@ class Result:
 
 
 class _Files(MutableMapping[Any, Result]):
-    """What is on disk; counts the time that moving it there and back takes."""
+    """What is on disk, of which only the sizes are kept; counts the time that moving it there and back takes."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._results: dict[Any, Result] = {}
+        self._sizes: dict[Any, int] = {}
         self.nbytes = 0
         #: Nanoseconds that nobody has waited for yet.
         self.writing = self.reading = 0
 
     def __setitem__(self, key: Any, result: Result) -> None:
-        self._results[key] = result
+        self._sizes[key] = result.nbytes
         self.nbytes += result.nbytes
         self.writing += self._disk.writing(result.nbytes)
 
     def __getitem__(self, key: Any) -> Result:
-        result = self._results[key]
-        self.reading += self._disk.reading(result.nbytes)
+        nbytes = self._sizes[key]
+        self.reading += self._disk.reading(nbytes)
         # Read back, it is another object than the one that was written.
-        return Result(result.nbytes)
+        return Result(nbytes)
 
     def __delitem__(self, key: Any) -> None:
-        self.nbytes -= self._results.pop(key).nbytes
+        self.nbytes -= self._sizes.pop(key)
+
+    def __contains__(self, key: object) -> bool:
+        # The inherited one would read it.
+        return key in self._sizes
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._results)
+        return iter(self._sizes)
 
     def __len__(self) -> int:
-        return len(self._results)
+        return len(self._sizes)
 
 
 class WorkerMemory:

@@ -1,0 +1,213 @@
+"""Simulations of small runs, checked by Dask after every step; prints what became of each as JSON.
+
+Its process does nothing else, as what it replaces in Dask is not put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import RunTrace
+from dask_efficiency.adapters.dask_engine.engine import Engine
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.calibration import calibrate
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.disk import Disk
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import STATES, Outcome, Tasks, WorkerChange, WorkerEvents
+from dask_efficiency.trace.tables import Texts
+
+MB = 1_000_000
+
+#: 10 MB take 100 ms to disk and 50 ms back.
+DISK = Disk(write=100e6, read=200e6, latency=0)
+
+
+def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict[str, Any]:
+    """Simulate, and say what became of it."""
+    gil = job.get("gil", {})
+    costs = replace(calibrate(trace, gil), disk=DISK)
+    # No process uses anything beside results.
+    costs = replace(costs, unmanaged=np.zeros_like(costs.unmanaged))
+    job = Job(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
+    found = asyncio.run(Engine(Workload(trace), costs, job, 0).run())
+    assert found.trace is not None
+    return facts(found.trace)
+
+
+def facts(trace: TraceTables) -> dict[str, Any]:
+    """What tests look at."""
+    runs, names = trace.runs, [worker.name for worker in trace.workers]
+    memory = trace.transitions.finish == STATES.index("memory")
+    return {
+        "ms": (int(runs.stop.max()) - int(runs.start[runs.start >= 0].min())) / MS,
+        "spill_ms": runs.spill_ns.sum() / MS,
+        "unspill_ms": runs.unspill_ns.sum() / MS,
+        "outcomes": dict(Counter(Outcome(outcome).name for outcome in runs.outcome.tolist())),
+        "memory": len({*trace.transitions.task[memory].tolist()}),
+        "workers": {
+            prefix: dict(Counter(names[i] for i in runs.worker[trace.tasks.prefix[runs.task] == number].tolist()))
+            for number, prefix in enumerate(trace.prefixes)
+        },
+        "changes": [WorkerChange(change).name for change in trace.worker_events.change.tolist()],
+        "most_at_once": _most_at_once(trace),
+        "notes": list(trace.notes),
+    }
+
+
+def _most_at_once(trace: TraceTables) -> int:
+    """Runs that were in threads at the same time, at most."""
+    ran = trace.runs.start >= 0
+    at = np.concatenate([trace.runs.start[ran], trace.runs.stop[ran]])
+    step = np.repeat([1, -1], np.count_nonzero(ran))
+    return int(np.cumsum(step[np.lexsort((step, at))]).max())
+
+
+def flat(tasks: int, ms: int = 100, **settings: Any) -> RunTrace:
+    """Tasks that need nothing."""
+    graph = Graph(["work"] * tasks, [[]] * tasks, [ms * MS] * tasks, [1] * tasks, set(range(tasks)))
+    return simulate(graph, **{"workers": 1, "nthreads": 1, **settings})
+
+
+def pairs(tasks: int, nbytes: int = 10 * MB, use_ms: int = 20, **settings: Any) -> RunTrace:
+    """Large results, each of which another task needs once all of them are there."""
+    seen, every = range(tasks, 2 * tasks), 2 * tasks
+    inputs = [*([] for _ in range(tasks)), *([i] for i in range(tasks)), [*seen], *([i, every] for i in range(tasks))]
+    prefixes = ["make"] * tasks + ["see"] * tasks + ["all"] + ["use"] * tasks
+    nbytes_of = [nbytes] * tasks + [1] * (2 * tasks + 1)
+    took = [20 * MS] * (every + 1) + [use_ms * MS] * tasks
+    graph = Graph(prefixes, inputs, took, nbytes_of, {*range(every + 1, len(inputs))})
+    return simulate(graph, **{"workers": 1, "nthreads": 1, **settings})
+
+
+def cluster(trace: RunTrace, **changes: Any) -> ClusterSpec:
+    """The recorded cluster, with workers changed."""
+    spec = ClusterSpec.from_trace(trace)
+    return replace(spec, workers=tuple(replace(worker, **changes) for worker in spec.workers))
+
+
+def with_events(trace: RunTrace, *events: tuple[int, int, WorkerChange]) -> RunTrace:
+    """Workers come and go so many milliseconds after the start."""
+    at, worker, change = zip(*events, strict=True)
+    columns = {"at": [trace.start + ms * MS for ms in at], "worker": list(worker), "change": list(change)}
+    return replace(trace, worker_events=WorkerEvents.from_columns(columns))
+
+
+def lock(held: float) -> dict[str, Any]:
+    """Two threads."""
+    trace = flat(8)
+    return run(trace, cluster(trace, nthreads=2), gil={"work": held})
+
+
+def spill(**job: Any) -> dict[str, Any]:
+    """Room for three results of ten."""
+    trace = pairs(10)
+    return run(trace, cluster(trace, memory_limit=50 * MB), **job)
+
+
+def pause() -> dict[str, Any]:
+    """A worker that cannot spill gets full, until another one has used what it holds: it steals tasks that are long."""
+    trace = pairs(8, nbytes=MB // 10, use_ms=300, workers=2)
+    small, large = ClusterSpec.from_trace(trace).workers
+    workers = (replace(small, memory_limit=MB * 3 // 10), large)
+    config = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
+    return run(trace, replace(ClusterSpec.from_trace(trace), workers=workers, config=config))
+
+
+def lost() -> dict[str, Any]:
+    """A worker is killed."""
+    return run(with_events(pairs(10, nbytes=1000, workers=2), (60, 0, WorkerChange.LEFT)))
+
+
+def retired() -> dict[str, Any]:
+    """A worker hands over what it has."""
+    trace = pairs(10, nbytes=1000, workers=2)
+    return run(with_events(trace, (60, 0, WorkerChange.RETIRING), (90, 0, WorkerChange.LEFT)))
+
+
+def joined() -> dict[str, Any]:
+    """A worker comes late."""
+    return run(with_events(flat(20, workers=2), (400, 1, WorkerChange.JOINED)))
+
+
+def restricted() -> dict[str, Any]:
+    """Tasks that may only run on the second worker, or on a host that has it."""
+    trace = flat(8, workers=2)
+    place = trace.workers[1].address
+    constraints = {i: {"restrictions": [place], "loose_restrictions": False} for i in range(8)}
+    return run(replace(trace, constraints=constraints))
+
+
+def loose() -> dict[str, Any]:
+    """The worker that tasks were meant for is not there, and others may run them."""
+    trace = flat(8, workers=2)
+    place = trace.workers[1].address
+    constraints = {i: {"restrictions": [place], "loose_restrictions": True} for i in range(8)}
+    return run(replace(trace, constraints=constraints), ClusterSpec.from_trace(trace).with_workers(1))
+
+
+def resources() -> dict[str, Any]:
+    """Tasks that need all of a resource do not run at the same time."""
+    trace = replace(flat(6), constraints={i: {"resources": {"licence": 1.0}} for i in range(6)})
+    return run(trace, cluster(trace, nthreads=2, resources={"licence": 1.0}))
+
+
+def data() -> dict[str, Any]:
+    """Two tasks need what nobody computed."""
+    graph = Graph(["data", "use", "use"], [[], [0], [0]], [10 * MS] * 3, [1000] * 3, {1, 2})
+    trace = simulate(graph, workers=2, nthreads=1)
+    tasks = trace.tasks.columns() | {"graph": np.array([-1, 0, 0], np.int32)}
+    return run(replace(trace, tasks=Tasks.from_columns(tasks), runs=trace.runs.take(trace.runs.task != 0)))
+
+
+def p2p(**job: Any) -> dict[str, Any]:
+    """A shuffle of 40 MB from one worker to four, at 10 MB/s."""
+    prefixes = ["load", "shuffle-transfer", "shuffle-barrier", *["shuffle-p2p"] * 8]
+    inputs = [[], [0], [1], *[[2]] * 8]
+    graph = Graph(prefixes, inputs, [10 * MS] * 11, [40 * MB, 1, 1, *[5 * MB] * 8], {*range(3, 11)})
+    trace = simulate(graph, workers=4, nthreads=1)
+    return run(replace(trace, keys=Texts.of(f"('{prefix}', {i})" for i, prefix in enumerate(prefixes))), **job)
+
+
+def failing() -> dict[str, Any]:
+    """Three tasks fail once."""
+    return run(flat(6, failing=frozenset({0, 1, 2})))
+
+
+def seceding() -> dict[str, Any]:
+    """All tasks leave their slot at half their time."""
+    return run(flat(6, seceding=frozenset(range(6))))
+
+
+SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
+    "lock": lambda: lock(1.0),
+    "no lock": lambda: lock(0.0),
+    "spill": spill,
+    "no spill": lambda: spill(without=frozenset({"spill"})),
+    "pause": pause,
+    "lost": lost,
+    "retired": retired,
+    "joined": joined,
+    "restricted": restricted,
+    "loose": loose,
+    "resources": resources,
+    "data": data,
+    "p2p": p2p,
+    "p2p, no transfers": lambda: p2p(without=frozenset({"transfer"})),
+    "failing": failing,
+    "seceding": seceding,
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or SCENARIOS:
+        print(json.dumps({name: SCENARIOS[name]()}), flush=True)
