@@ -118,7 +118,9 @@ def measure(folder: Path, repeats: int) -> None:
                 workers = ClusterSpec.from_file(LAB, hostfile(folder, placement)).workers
                 with cluster(described, addresses, workers) as client:
                     client.register_plugin(EfficiencyPlugin())
-                    client.gather(client.map(abs, range(20)))
+                    # Workers import what the tasks need, and get to know each other.
+                    client.run(_bytes_after, 0.0, 1)
+                    run(client, shuffle(8, 1000))
                     for name in missing:
                         time.sleep(1.0)
                         gc.collect()
