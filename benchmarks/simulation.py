@@ -75,9 +75,15 @@ OF_GRAPHS = (
         (3, 1, "plain"),
         lambda cluster, slow: cluster.without_workers(slow),
     ),
-    _setting("worker-saturation 2", "saturation2", "worker-saturation", 2.0),
+    _setting("worker-saturation 1", "saturation1", "worker-saturation", 1.0),
     _setting("worker-saturation inf", "saturationinf", "worker-saturation", float("inf")),
     _setting("no work stealing", "nosteal", "work-stealing", False),
+    Change(
+        "the same, one is slow",
+        (4, 1, "slow"),
+        (4, 1, "slow-nosteal"),
+        lambda cluster, slow: cluster.with_config({"distributed.scheduler.work-stealing": False}),
+    ),
 )
 OF_PROGRAMS = (_workers(1, 2), _workers(2, 1))
 

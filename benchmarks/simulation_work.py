@@ -132,7 +132,7 @@ def array(client: Client) -> None:
 
 def torch(client: Client) -> None:
     """The demo's batches through a neural network."""
-    demo.infer(client, 3.0)
+    demo.infer(client, 2.0)
 
 
 def demo_parts(client: Client) -> None:

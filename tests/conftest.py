@@ -1,4 +1,4 @@
-"""What all tests share: a browser, which of them run in one process, and how property tests run.
+"""What all tests share: a browser, their order, and how property tests run.
 
 Property tests have no deadline, and under ``CI`` the same examples each time.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,23 +33,17 @@ dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 # a second of CPU otherwise, and these tests start hundreds.
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
-#: Modules with clusters of their own that mind no busy machine.
-HARDY = ("test_bokeh_in_a_browser", "test_prove", "test_monitor", "test_top", "test_prometheus_on_a_cluster")
-
-
-def _group(item: pytest.Item) -> str:
-    """Tests of a group follow one another in one process, where two share the work; the rest goes to either."""
-    if "cluster" not in item.keywords:
-        return ""
-    return item.path.stem if item.path.stem in HARDY else "clusters"
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # the longest group first
-        items.sort(key=lambda item: _group(item) != "clusters")
-    for item in items:
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
+    """Files go to processes whole, so that each fixture of a file is made once; the longest go first."""
+    if hasattr(config, "workerinput"):
+        costly = Counter(item.path for item in items if _is_costly(item))
+        items.sort(key=lambda item: -costly[item.path])
+
+
+def _is_costly(item: pytest.Item) -> bool:
+    """Most of the time is spent on these: a hundredth of a second for any other test, and seconds for each of them."""
+    return "cluster" in item.keywords or "chromium" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)

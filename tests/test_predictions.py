@@ -211,6 +211,7 @@ def test_a_report_shows_predictions_from_its_trace(tmp_path: Path) -> None:
     assert "Simulation: what it would take elsewhere" not in (tmp_path / "without.html").read_text()
 
 
+@pytest.mark.filterwarnings("ignore::dask_efficiency.SimulationWarning")
 def test_the_real_engine_measures_as_a_recorded_run_is_measured() -> None:
     with simulated_by(real_engine):
         found = simulate(replace(tree(16), versions={}), seeds=[1], force=True)

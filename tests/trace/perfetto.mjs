@@ -1,16 +1,17 @@
 // Reads traces with Perfetto's own trace processor and answers SQL queries about them, without a browser or a network.
 //
-//     node perfetto.mjs FOLDER TRACES QUERIES
+//     node perfetto.mjs FOLDER
 //
-// FOLDER holds engine_bundle.js and trace_processor*.wasm; the others are JSON lists. Prints JSON: for each trace
-// and each query its rows, each a list of values. The messages are those of Perfetto's trace_processor.proto.
+// FOLDER holds engine_bundle.js and trace_processor*.wasm. Each line of standard input is JSON: a list of traces and a
+// list of queries. The line that is printed for it is JSON too: for each trace and each query its rows, each a list of
+// values; or what went wrong, as text. The messages are those of Perfetto's trace_processor.proto.
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
+import {createInterface} from 'node:readline';
 import {createContext, runInContext} from 'node:vm';
 
 const APPEND = 1, FINALIZE = 2, QUERY = 3, RESET = 11;
 const folder = process.argv[2];
-const [traces, queries] = process.argv.slice(3).map((list) => JSON.parse(list));
 
 // A protobuf message is a list of [field number, bigint or Uint8Array].
 
@@ -119,11 +120,20 @@ function* values(batch) {
   }
 }
 
-function answers(trace) {
+function answers(trace, queries) {
   ask(RESET);
   ask(APPEND, [101, readFileSync(trace)]);
   ask(FINALIZE);
   return queries.map(rows);
 }
 
-console.log(JSON.stringify(traces.map(answers)));
+for await (const line of createInterface({input: process.stdin})) {
+  const [traces, queries] = JSON.parse(line);
+  let answer;
+  try {
+    answer = traces.map((trace) => answers(trace, queries));
+  } catch (error) {
+    answer = String(error);
+  }
+  console.log(JSON.stringify(answer));
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from dask_efficiency.adapters.dask_engine.costs import Costs
@@ -21,14 +22,22 @@ class VirtualClients:
         The scheduler's event loop.
     costs
         What it takes for a graph.
+    addresses
+        By recorded address: the simulated one.
     """
 
     def __init__(
-        self, clock: EventHeap, scheduler: VirtualScheduler, loop: Loop, workload: Workload, costs: Costs
+        self,
+        clock: EventHeap,
+        scheduler: VirtualScheduler,
+        loop: Loop,
+        workload: Workload,
+        costs: Costs,
+        addresses: Mapping[str, str],
     ) -> None:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
         self._costs = costs
-        self._annotations = workload.annotations()
+        self._annotations = workload.annotations(addresses)
         #: By a key that a client still waits for: what it lets go of after it.
         self._late: dict[Any, list[Release]] = {}
         #: By client: how many of the results that it wants are there, and what happens after how many.

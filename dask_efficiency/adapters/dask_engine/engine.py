@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -14,10 +14,13 @@ from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.adapters.dask_engine.client import VirtualClients
 from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.data import put_data
+from dask_efficiency.adapters.dask_engine.membership import Membership
 from dask_efficiency.adapters.dask_engine.memory import WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
+from dask_efficiency.adapters.dask_engine.shuffles import Shuffles
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
 from dask_efficiency.adapters.dask_engine.workload import Workload
@@ -25,11 +28,14 @@ from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.client_phases import with_phases
+from dask_efficiency.simulation.comings import Stay, notes_on, stays
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.simulation.left_out import left_out, overfull
 from dask_efficiency.simulation.network import Instant
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.trace.schema import WorkerChange
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
 STILL = 10_000_000_000
@@ -96,14 +102,26 @@ class Engine:
         self.scheduler.add_plugin(self.recorder)
         # Without a network of its own, the receivers of transfers take the time for them.
         self._network = (network or Instant()).model(clock)
+        #: Workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
-        ports = self._random.sample(range(20_000, 60_000), len(job.cluster.workers))
-        for spec, port in zip(job.cluster.workers, ports, strict=True):
-            await self._join(spec, f"tcp://{spec.host}:{port}")
-        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self.costs)
+        self._ever: dict[str, VirtualWorker] = {}
+        there = stays(self._workload.trace, job.cluster)
+        ports = self._random.sample(range(20_000, 60_000), len(there))
+        self._addresses = {
+            stay.spec.address: f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)
+        }
+        membership = Membership(clock, self.scheduler, self.recorder, self.workers, self._join)
+        for stay, address in zip(there, self._addresses.values(), strict=True):
+            if not stay.joins:
+                await self._join(stay, address)
+            membership.plan(stay, address)
+        self.shuffles = Shuffles(clock, self.scheduler, self._workload, self.workers, self._network, self.costs)
+        self.scheduler.add_plugin(self.shuffles)
+        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self.costs, self._addresses)
+        put_data(self._workload, self.scheduler, self.workers, self._addresses, clock)
 
-    async def _join(self, spec: WorkerSpec, address: str) -> None:
-        clock, costs, job = self.clock, self.costs, self._job
+    async def _join(self, stay: Stay, address: str) -> None:
+        clock, costs, job, spec = self.clock, self.costs, self._job, stay.spec
         worker = VirtualWorker(
             clock,
             spec,
@@ -115,7 +133,7 @@ class Engine:
             memory=self._memory(spec),
             validate=job.validate,
         )
-        self.workers[address] = worker
+        self.workers[address] = self._ever[address] = worker
         self.recorder.joined(address, spec)
         await self.scheduler.add_worker(
             comm=NoComm(),  # type: ignore[arg-type]
@@ -143,6 +161,8 @@ class Engine:
         stream.connect(lambda: costs.to_worker() + delay(here, there), worker.receive)
         way = lambda: costs.to_scheduler() + delay(there, here)  # noqa: E731
         worker.stream.connect(way, lambda batch: self._hear(address, batch))
+        interval = round(1e9 * heartbeat_interval(len(self.workers)))
+        self._every(interval, lambda: self._heartbeat(worker), lambda: not worker.closed)
 
     def _memory(self, spec: WorkerSpec) -> WorkerMemory:
         names = [recorded.name for recorded in self._workload.trace.workers]
@@ -153,10 +173,14 @@ class Engine:
     # -- the scheduler's loop ------------------------------------------------------------------
 
     def _hear(self, worker: str, batch: list[dict[str, Any]]) -> None:
+        if worker not in self.workers:
+            return
         for message in batch:
             self._loop.do(self.costs.at_scheduler(message["op"]), self._take, worker, message)
 
     def _take(self, worker: str, message: dict[str, Any]) -> None:
+        if worker not in self.workers:
+            return
         key, operation, stimulus = message.get("key"), message["op"], message.get("stimulus_id", "")
         stealing = operation == "steal-response"
         ts = self.scheduler.tasks.get(key) if stealing else None  # type: ignore[arg-type]
@@ -164,6 +188,9 @@ class Engine:
         transitions = self.scheduler.transition_counter
         self.scheduler.take(worker, message)
         self._loop.spend(self.costs.transitions(self.scheduler.transition_counter - transitions))
+        if operation == "worker-status-change":
+            paused = message["status"] == "paused"
+            self.recorder.changed(worker, WorkerChange.PAUSED if paused else WorkerChange.RESUMED)
         if ts is not None and ts.run_id != before and ts.state == "processing":
             self.recorder.stolen(key, stimulus)
         self._look(key)
@@ -219,15 +246,19 @@ class Engine:
             cpu=float(costs.cpu[task]),
             held=float(costs.held[task]),
             gpu=float(costs.gpu[task]),
+            moves=self.shuffles.moves(task),
         )
 
     # -- time ----------------------------------------------------------------------------------
 
-    def _every(self, interval: int, function: Any) -> None:
-        """Call a function again and again."""
+    def _every(self, interval: int, function: Any, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Call a function again and again, as long as something is so."""
         self._periodic += 1
 
         def again() -> None:
+            if not goes_on():
+                self._periodic -= 1
+                return
             function()
             self.clock.at(self.clock.now + interval, again)
 
@@ -241,23 +272,31 @@ class Engine:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
         if dask.config.get("distributed.scheduler.active-memory-manager.start"):
             self._every(MEMORY_MANAGER, self.scheduler.extensions["amm"].run_once)
-        interval = round(1e9 * heartbeat_interval(len(self.workers)))
-        for worker in self.workers.values():
-            self._every(interval, lambda worker=worker: self._heartbeat(worker))
         self.clients.start()
         clock, clients, step = self.clock, self.clients, self.clock.step
-        periodic, still = self._periodic, clock.now
+        still = clock.now
         while not clients.done:
             if not step():
                 break
-            if len(clock) > periodic:
+            if len(clock) > self._periodic:
                 still = clock.now
             elif clock.now - still > STILL:
                 raise StandsStill(self._waiting())
-        rows = {address: worker.rows for address, worker in self.workers.items()}
-        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._costs.notes]), self._workload.trace)
+        rows = {address: worker.rows for address, worker in self._ever.items()}
+        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._notes()]), self._workload.trace)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
+
+    def _notes(self) -> list[str]:
+        """What is assumed, or left out."""
+        trace = self._workload.trace
+        names = [worker.spec.name for worker in self._ever.values() if worker.overfull]
+        return [
+            *self._costs.notes,
+            *notes_on(trace, self._job.cluster),
+            *left_out(trace),
+            *([overfull(names)] if names else []),
+        ]
 
     def _heartbeat(self, worker: VirtualWorker) -> None:
         self.scheduler.heartbeat_worker(

@@ -118,6 +118,10 @@ class RunRecorder(SchedulerPlugin):
         self._numbers[address] = len(self._specs)
         self._specs.append(spec)
 
+    def changed(self, address: str, change: int, stimulus_id: str | None = None) -> None:
+        """A worker came, went, paused or resumed; the stimulus is what removed it."""
+        self._recorder.worker_changed(self._clock.now, self._numbers[address], change, stimulus_id=stimulus_id)
+
     def _read(self, keys: Sequence[Any]) -> TaskFacts:
         tasks = [self._scheduler.tasks[key] for key in keys]
         numbers = [self._workload.number[key] for key in keys]

@@ -33,6 +33,7 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
     StealRequestEvent,
     UnpauseEvent,
+    UpdateDataEvent,
     WorkerState,
 )
 
@@ -69,6 +70,10 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 }
 
 
+#: Takes a worker and what is to be called when its run can go on.
+Moves = Callable[["VirtualWorker", Callable[[], None]], None]
+
+
 @dataclass(slots=True)
 class Work:
     """What a worker needs to know of a task that it runs, in nanoseconds."""
@@ -85,6 +90,8 @@ class Work:
     #: Shares of its time in which it holds Python's lock (GIL), and in which it uses the GPU.
     held: float = 0.0
     gpu: float = 0.0
+    #: Called with the worker at the end of its thread; it calls what it is given when the run can go on.
+    moves: Moves | None = None
 
 
 class VirtualWorker:
@@ -168,6 +175,10 @@ class VirtualWorker:
         self.closed = True
         self.stream.abort()
 
+    def take_in(self, ns: int, then: Callable[..., object], *arguments: Any) -> None:
+        """Take in what another worker sent, after what came before."""
+        self._incoming.do(ns, then, *arguments)
+
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
         given = {name: value for name, value in message.items() if name != "op"}
@@ -176,8 +187,15 @@ class VirtualWorker:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
             self._handle(event(**given))
-        elif message["op"] == "worker-status-change" and message["status"] == "closing_gracefully":
-            self._handle(PauseEvent(stimulus_id=message["stimulus_id"]))
+        elif message["op"] == "worker-status-change":
+            retiring = message["status"] == "closing_gracefully"
+            self._handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
+            if not retiring:
+                self.stream.send(message)
+
+    def put(self, data: dict[Any, Any]) -> None:
+        """Results that are there without having been computed."""
+        self._handle(UpdateDataEvent(data=data, stimulus_id=self._stimulus("update-data")))
 
     def _handle(self, event: StateMachineEvent) -> int:
         """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
@@ -277,6 +295,12 @@ class VirtualWorker:
         self._handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self._stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
+        if work.moves is None:
+            self._stopped(key, row, work)
+        else:
+            work.moves(self, lambda: self._stopped(key, row, work))
+
+    def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
         row.cpu_ns = min(round(work.compute * work.cpu), row.stop - row.start)
         self._clock.at(self._clock.now + work.finish, self._end, key, row, work)

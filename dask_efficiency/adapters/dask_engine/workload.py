@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from dask.typing import Key
 
 from dask_efficiency.replay.constraints import constraints
+from dask_efficiency.simulation.left_out import data_before
 from dask_efficiency.trace.causes import Causes
 from dask_efficiency.trace.clients import heard_by_clients
 from dask_efficiency.trace.run_trace import TraceTables
@@ -102,19 +104,29 @@ class Workload:
         self._heard = self._results()
         self.graphs = self._graphs()
         self.releases = self._releases()
-        #: Tasks that were there before the recording: data.
-        self.data = np.flatnonzero(trace.tasks.graph == MISSING).tolist()
+        #: Tasks that no graph brought and that did not run: their results were there before the recording.
+        self.data = data_before(trace)
 
     def spec(self, task: int) -> Spec:
         """What a scheduler looks at of a task's definition."""
         return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
 
-    def annotations(self) -> dict[str, dict[Key, Any]]:
-        """Constraints of tasks as annotations that a scheduler takes in, by annotation and key."""
+    def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
+        """Constraints of tasks as annotations that a scheduler takes in, by annotation and key.
+
+        Parameters
+        ----------
+        addresses
+            By recorded address of a worker: the one that it has now. Hosts have the names that they had.
+        """
         found: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
-                if name in constraint:
+                if name == "restrictions" and name in constraint:
+                    allowed = _allowed(constraint[name], addresses)
+                    if allowed or not constraint.get("loose_restrictions"):
+                        found.setdefault(annotation, {})[self.keys[task]] = allowed
+                elif name in constraint:
                     found.setdefault(annotation, {})[self.keys[task]] = constraint[name]
         runs, count = self.trace.runs, len(self.keys)
         failed, succeeded = (
@@ -207,3 +219,8 @@ class Workload:
                 release = found[at, number] = Release(client, [], after, at - last)
             release.tasks.append(task)
         return list(found.values())
+
+
+def _allowed(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
+    """Where a task may run now: addresses of workers that are no more are left out."""
+    return [addresses.get(place, place) for place in restrictions if place in addresses or "://" not in place]

@@ -22,9 +22,6 @@ from tests.critical_paths.torch.hta import Answer, Question, ask
 from tests.critical_paths.torch.random_traces import random_trace
 from tests.critical_paths.torch.recorded import record_training, with_a_kernel
 
-# HTA runs once, for all questions of this file.
-pytestmark = pytest.mark.xdist_group("hta")
-
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "data" / "kineto"
 NEEDED = ("hta", "networkx", "pandas", "psutil", "yaml")

@@ -17,11 +17,7 @@ from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import KinetoTrace
 from tests.critical_paths.torch import late_ranks
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="torch is imported once, and its processes are forked"),
-    # One process runs the job for all of them.
-    pytest.mark.xdist_group("late_ranks"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="torch is imported once, and its processes are forked")
 
 ROOT = Path(__file__).parents[3]
 

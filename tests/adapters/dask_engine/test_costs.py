@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dask_efficiency.adapters.dask_engine.costs import SMALL_MESSAGE, Costs
+from dask_efficiency.simulation.overheads import Overheads
+from dask_efficiency.simulation.transfer_costs import TransferCosts
+
+OVERHEADS = Overheads(
+    prepare=(np.array([1, 2, 3]), np.array([9])),
+    finish=(np.array([10, 20, 30]), np.array([90])),
+    switch=np.array([100]),
+    to_worker=np.array([1000, 2000]),
+    to_scheduler=np.array([3000, 4000]),
+    scheduler=500_000,
+    transition=50,
+    worker=60_000,
+    settling=np.array([7, 8]),
+)
+TRANSFERS = TransferCosts(10.0, 20.0, 3.0, 2.0, 1.0, np.array([1.0, 2.0]))
+
+
+def costs(seed: int = 0, network: bool = False, without: frozenset[str] = frozenset()) -> Costs:
+    return Costs(OVERHEADS, TRANSFERS, network=network, without=without, seed=seed)
+
+
+def test_the_seed_decides_and_everything_recorded_is_drawn() -> None:
+    ways = [[drawn() for _ in range(30)] for drawn in (costs(1).to_worker, costs(1).to_worker, costs(2).to_worker)]
+    assert ways[0] == ways[1] != ways[2]
+    assert set(ways[0]) == {1000, 2000}
+    some = costs()
+    assert {some.prepare(0) for _ in range(40)} == {1, 2, 3}
+    assert {some.finish(0) for _ in range(40)} == {110, 120, 130}
+    assert some.finish(1) == 190
+
+
+def test_only_what_ends_or_begins_a_task_costs_much() -> None:
+    some = costs()
+    assert some.at_scheduler("task-finished") == 500_000
+    assert some.at_scheduler("add-keys") == some.at_worker("free-keys") == SMALL_MESSAGE
+    assert some.at_worker("compute-task") == 60_000
+    assert some.transitions(3) == 150
+    assert some.taking_in(5) + some.settling(1) == 13
+
+
+@pytest.mark.parametrize(("network", "byte"), [(False, 2), (True, 1)])
+def test_a_transfer_costs_by_message_result_and_byte(network: bool, byte: int) -> None:
+    some = costs(network=network)
+    found = {some.transfer(2, 100) for _ in range(40)}
+    assert found == {(10, 26 + 100 * byte), (20, 52 + 200 * byte)}
+
+
+def test_what_is_left_out_costs_nothing() -> None:
+    free = costs(without=frozenset({"scheduler", "transfer"}))
+    assert free.transfer(5, 5) == (0, 0)
+    assert free.to_worker() == free.to_scheduler() == free.at_scheduler("task-finished") == free.at_worker("x") == 0
+    assert free.transitions(9) == free.taking_in(9) == free.settling(0) == 0
+    assert free.prepare(1) == 9

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+
+from benchmarks.simulated_traces import MS, US, tree
+from dask_efficiency.simulation.overheads import overheads
+from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.trace.schema import Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
+from tests.trace.samples import damaged_traces
+
+
+def one_slot(count: int, **shifts: Any) -> TraceTables:
+    """Runs of 10 ms one after the other on one worker, 20 ms apart; parts that are given take so long."""
+    took = {"way": MS, "prepare": 300 * US, "finish": 200 * US, "back": 700 * US, "between": 20 * MS, **shifts}
+    assigned = MS + np.arange(count) * took["between"]
+    received = assigned + took["way"]
+    start = received + took["prepare"]
+    stop = start + 10 * MS
+    ended = stop + took["finish"]
+    columns = {
+        "task": np.arange(count),
+        "worker": np.zeros(count, np.int64),
+        "outcome": np.full(count, Outcome.SUCCEEDED),
+        "slot": np.zeros(count, np.int64),
+        "assigned": assigned,
+        "received": received,
+        "ready": received,
+        "executing": received,
+        "submitted": start,
+        "start": start,
+        "stop": stop,
+        "ended": ended,
+        "reported": ended + took["back"],
+    }
+    runs = Runs.from_columns({name: np.asarray(column, np.int64) for name, column in columns.items()})
+    tasks = Tasks.from_columns({"prefix": np.arange(count) % 2, "graph": np.zeros(count, np.int64)})
+    return replace(
+        tree(8), runs=runs, tasks=tasks, prefixes=("a", "b"), transitions=Transitions.empty(), stimuli=Stimuli.empty()
+    )
+
+
+def test_what_waits_for_nothing_is_found_as_it_was() -> None:
+    found = overheads(one_slot(50))
+    assert set(found.to_worker.tolist()) == {MS}
+    assert set((found.to_scheduler + found.scheduler).tolist()) == {700 * US}
+    assert [set(sample.tolist()) for sample in found.prepare] == [{300 * US}] * 3
+    assert [set(sample.tolist()) for sample in found.finish] == [{200 * US}] * 3
+
+
+def test_each_prefix_has_its_own_samples() -> None:
+    prepare = np.where(np.arange(50) % 2, 900 * US, 300 * US)
+    found = overheads(one_slot(50, prepare=prepare))
+    assert [sorted(set(sample.tolist())) for sample in found.prepare] == [
+        [300 * US],
+        [900 * US],
+        [300 * US, 900 * US],
+    ]
+
+
+def test_what_a_disk_took_is_no_overhead() -> None:
+    trace = one_slot(10)
+    disk = trace.runs.columns() | {"unspill_ns": np.full(10, 100 * US), "spill_ns": np.full(10, 150 * US)}
+    found = overheads(replace(trace, runs=Runs(**disk)))
+    assert set(found.prepare[0].tolist()) == {200 * US}
+    assert set(found.finish[0].tolist()) == {50 * US}
+
+
+def test_messages_that_came_in_one_batch_tell_no_way_but_what_a_worker_takes_for_each() -> None:
+    trace = one_slot(60)
+    batches = trace.runs.columns()
+    number = np.arange(60)
+    # Twelve batches of five: all assigned at once, and taken up 40 us after each other.
+    batches["assigned"] = batches["assigned"][number // 5 * 5]
+    batches["received"] = batches["received"][number // 5 * 5] + number % 5 * 40 * US
+    found = overheads(replace(trace, runs=Runs(**batches)))
+    assert found.to_worker.tolist() == [MS] * 12
+    assert found.worker == 40 * US
+
+
+def test_reports_right_after_another_one_tell_no_way() -> None:
+    trace = one_slot(60)
+    columns = trace.runs.columns()
+    late = columns["reported"].copy()
+    late[1::2] = late[0::2] + 100 * US
+    columns["ended"] = np.minimum(columns["ended"], late)
+    found = overheads(replace(trace, runs=Runs(**columns | {"reported": late})))
+    assert len(found.to_scheduler) == 30
+
+
+def test_a_message_leaves_when_its_stimulus_is_through() -> None:
+    trace = one_slot(40)
+    assigned = trace.runs.assigned
+    transitions = Transitions.from_columns(
+        {
+            "at": np.concatenate([assigned, assigned + 200 * US, assigned + 400 * US]),
+            "task": np.tile(np.arange(40), 3),
+            "stimulus": np.tile(np.arange(40), 3),
+        }
+    )
+    stimuli = Stimuli.from_columns({"kind": np.zeros(40, np.int64)})
+    found = overheads(replace(trace, transitions=transitions, stimuli=stimuli))
+    assert set(found.to_worker.tolist()) == {600 * US}
+    assert found.transition == 200 * US
+
+
+def test_a_graph_settles_with_its_last_transition() -> None:
+    trace = one_slot(2)
+    graphs = Graphs.from_columns({"client": [0], "received": [0], "taken_in": [MS]})
+    transitions = Transitions.from_columns({"at": [2 * MS, 9 * MS], "task": [0, 1], "stimulus": [0, 0]})
+    stimuli = Stimuli.from_columns({"kind": [0], "graph": [0]})
+    found = overheads(replace(trace, graphs=graphs, transitions=transitions, stimuli=stimuli))
+    assert found.settling.tolist() == [8 * MS]
+
+
+def test_a_run_that_shows_nothing_gets_what_is_assumed() -> None:
+    found = overheads(one_slot(0))
+    for sample in (*found.prepare, *found.finish, found.switch, found.to_worker, found.to_scheduler):
+        assert len(sample) == 1
+    assert min(found.scheduler, found.transition, found.worker) > 0
+
+
+@settings(max_examples=25)
+@given(damaged_traces())
+def test_no_sample_is_empty_and_none_is_negative(trace: TraceTables) -> None:
+    found = overheads(trace)
+    assert len(found.prepare) == len(found.finish) == len(trace.prefixes) + 1
+    assert len(found.settling) == len(trace.graphs)
+    for sample in (*found.prepare, *found.finish, found.switch, found.to_worker, found.to_scheduler):
+        assert len(sample)
+        assert sample.min() >= 0
+    assert found.settling.min(initial=0) >= 0
+    assert min(found.scheduler, found.transition, found.worker) >= 0
