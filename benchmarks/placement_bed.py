@@ -24,7 +24,7 @@ from dask_efficiency.trace.run_trace import WorkerSpec
 UNTHROTTLED = 1e9
 
 #: Of what waits for a link; a switch's queue of this length, at most.
-QUEUE = "50ms"
+QUEUE = "20ms"
 
 
 def lacking() -> str:

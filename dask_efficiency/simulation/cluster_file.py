@@ -56,7 +56,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
         parts.switches.append(text_of(node, path))
     _read_hosts(cluster, parts)
     for node in cluster.items("links"):
-        _read_link(Section(node, path, {"between", "bandwidth", "bandwidth_back", "latency"}), parts)
+        _read_link(Section(node, path, {"between", "bandwidth", "bandwidth_back", "latency", "queue"}), parts)
     scheduler = cluster.get("scheduler", str, "")
     if scheduler and scheduler not in parts.hosts:
         raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
@@ -101,7 +101,7 @@ class _Parts:
         self.lines[link.name] = line
 
 
-_LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency")
+_LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency", "queue")
 
 _HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
 
@@ -170,6 +170,7 @@ def _link(one: str, other: str, section: Section) -> Link:
         section.get("bandwidth", bandwidth_of, 0.0),
         section.get("latency", seconds_of, 0.0),
         section.get("bandwidth_back", bandwidth_of, None),
+        section.get("queue", seconds_of, 0.0),
     )
 
 

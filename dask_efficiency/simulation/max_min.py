@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
@@ -76,6 +76,17 @@ class SharedLinks:
         self._loads.count(lane, 1)
         self._changed()
 
+    def backlog(self, link: int) -> float:
+        """Bytes that are still to cross a link that is full; 0 for one that is not."""
+        if link not in self._loads.full:
+            return 0.0
+        now = self._clock.now
+        left = 0.0
+        for lane in self._loads.crossing(link):
+            served = lane.served + (now - lane.at) * lane.rate
+            left += sum(end - served for end, _, _ in lane.ends)
+        return max(left, 0.0)
+
     def _changed(self) -> None:
         # Once for all that changes in an instant.
         if not self._to_share:
@@ -86,6 +97,7 @@ class SharedLinks:
         self._to_share = False
         self.sharings += 1
         if not self._lanes:
+            self._loads.full.clear()
             return
         now = self._clock.now
         soonest, first = float("inf"), None
@@ -150,6 +162,11 @@ class _Loads:
         # Dictionaries for their order: that of sets would differ from one process to the next.
         self._crossing: list[dict[_Lane, None]] = [{} for _ in range(links)]
         self._transfers = [0] * links
+        #: Links on which transfers could have more if it had: as of the last sharing.
+        self.full: set[int] = set()
+
+    def crossing(self, link: int) -> Iterable[_Lane]:
+        return self._crossing[link]
 
     def add(self, lane: _Lane) -> None:
         for link in lane.path:
@@ -171,6 +188,7 @@ class _Loads:
         shares = [(left[link] / count, link) for link, count in enumerate(growing) if count]
         heapify(shares)
         rates: dict[_Lane, float] = {}
+        self.full.clear()
         level = 0.0
         while shares:
             share, link = shares[0]
@@ -184,6 +202,7 @@ class _Loads:
             heappop(shares)
             # What is left is the difference of nearly equal numbers: never let its error take from a share.
             level = max(level, now)
+            self.full.add(link)
             for lane in self._crossing[link]:
                 if lane not in rates:
                     rates[lane] = level

@@ -21,6 +21,10 @@ class NetworkModel(Protocol):
         """Send bytes from one host to another."""
         ...
 
+    def delay(self, source: str, destination: str) -> int:
+        """Nanoseconds by which a small message is later than those of the recorded run."""
+        ...
+
 
 class Network(Protocol):
     """A description of a network: a value."""
@@ -79,6 +83,9 @@ class _Alone:
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
+
+    def delay(self, source: str, destination: str) -> int:
+        return 0
 
 
 #: Reads a description that :meth:`Network.to_dict` wrote, by its kind.

@@ -82,12 +82,15 @@ class Link:
         Each way.
     bandwidth_back
         Bytes a second from the second to the first; None is the same.
+    queue_seconds
+        How long a message waits at most where the link is full: what a switch's buffer takes to send.
     """
 
     ends: tuple[str, str]
     bandwidth: float
     latency_seconds: float = 0.0
     bandwidth_back: float | None = None
+    queue_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -268,8 +271,9 @@ class Topology:
                 raise TopologyError(link.name, "a link has two different ends")
             _check_above_0(link.name, "bandwidth", link.bandwidth)
             _check_above_0(link.name, "bandwidth_back", link.back)
-            if not (isfinite(link.latency_seconds) and link.latency_seconds >= 0):
-                raise TopologyError(link.name, f"expected a latency of at least 0 s, got {link.latency_seconds!r}")
+            for quantity, seconds in (("latency", link.latency_seconds), ("queue", link.queue_seconds)):
+                if not (isfinite(seconds) and seconds >= 0):
+                    raise TopologyError(link.name, f"expected a {quantity} of at least 0 s, got {seconds!r}")
 
     def _check_connected(self) -> None:
         first = self.hosts[0].name
@@ -290,9 +294,10 @@ class TopologyModel:
     def __init__(self, topology: Topology, clock: EventHeap) -> None:
         self._topology = topology
         self._clock = clock
-        capacities = []
+        capacities: list[float] = []
         for link in topology.links:
             capacities += [link.bandwidth * topology.payload, link.back * topology.payload]
+        self._capacities = capacities
         self._loopbacks: dict[str, Path] = {}
         for host in topology.hosts:
             if host.loopback is not None:
@@ -303,17 +308,29 @@ class TopologyModel:
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Callable[[], object]) -> None:
         """Send bytes from one host to another; both by name or address."""
-        way = self._ways.get((source, destination))
-        if way is None:
-            way = self._ways[source, destination] = self._way(source, destination)
-        path, latency = way
+        path, latency = self._way(source, destination)
         if latency:
             self._clock.at(self._clock.now + latency, self._links.start, path, nbytes, arrived)
         else:
             self._links.start(path, nbytes, arrived)
 
+    def delay(self, source: str, destination: str) -> int:
+        """Nanoseconds that a small message takes: latencies, and its wait for what is before it on full links."""
+        path, delay = self._way(source, destination)
+        links, count = self._topology.links, 2 * len(self._topology.links)
+        for i in path:
+            if i < count and (queue := links[i // 2].queue_seconds):
+                delay += round(1e9 * min(queue, self._links.backlog(i) / self._capacities[i]))
+        return delay
+
     def _way(self, source: str, destination: str) -> tuple[Path, int]:
         """Positions of the capacities that are used, and the latency in nanoseconds."""
+        way = self._ways.get((source, destination))
+        if way is None:
+            way = self._ways[source, destination] = self._found(source, destination)
+        return way
+
+    def _found(self, source: str, destination: str) -> tuple[Path, int]:
         route = self._topology.route(source, destination)
         if not route.links:
             host = self._topology.host(source)

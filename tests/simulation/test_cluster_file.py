@@ -30,7 +30,7 @@ hosts:
     latency: 50us
   pc3:
 links:
-  - {between: [pc3, top], bandwidth: 125 MB/s, latency: 0.1 ms}
+  - {between: [pc3, top], bandwidth: 125 MB/s, latency: 0.1 ms, queue: 5 ms}
 """
 
 
@@ -49,7 +49,7 @@ def test_a_file_says_what_a_cluster_is() -> None:
         Link(("head", "top"), 1.25e9),
         Link(("pc1", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
         Link(("pc2", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
-        Link(("pc3", "top"), 1.25e8, pytest.approx(1e-4)),
+        Link(("pc3", "top"), 1.25e8, pytest.approx(1e-4), queue_seconds=pytest.approx(5e-3)),
     )
     assert read.topology.payload == 0.9
     assert read.scheduler == "head"

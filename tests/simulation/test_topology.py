@@ -118,6 +118,7 @@ def test_hosts_pass_nothing_on() -> None:
         ({"links": (Link(("a1", "sw-a"), -GBIT),)}, "a1 - sw-a: expected a bandwidth above 0"),
         ({"links": (Link(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)}, "a1 - sw-a: expected a bandwidth_back above 0"),
         ({"links": (Link(("a1", "sw-a"), GBIT, -1.0),)}, "a1 - sw-a: expected a latency of at least 0 s, got -1.0"),
+        ({"links": (Link(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)}, "a1 - sw-a: expected a queue of at least 0 s"),
         ({"links": (Link(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
         ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
     ],
@@ -146,3 +147,25 @@ def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, dat
     for transfer, end in zip(transfers, ends, strict=True):
         [alone] = arrivals(topology, [transfer])
         assert end >= alone - 1e-8 - 1e-9 * alone
+
+
+def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_as_its_queue_is() -> None:
+    topology = two_rooms()
+    *others, trunk = topology.links
+    topology = two_rooms(links=(*others, Link(trunk.ends, trunk.bandwidth, trunk.latency_seconds, queue_seconds=20e-3)))
+    clock = EventHeap()
+    model = topology.model(clock)
+    alone = model.delay("a1", "b1")
+    delays = {}
+    model.transfer("a1", "b1", 1_250_000, lambda: None)
+    clock.at(50_000_000, lambda: delays.update({pair: model.delay(*pair) for pair in (("a2", "b2"), ("b2", "a2"))}))
+    # 1.25 MB take 100 ms over the trunk: at 90 ms, what is left is sent within 10.2 ms, as 0.2 ms are latency.
+    clock.at(90_000_000, lambda: delays.update(late=model.delay("a2", "b2")))
+    while clock.step():
+        pass
+
+    assert alone == 200_000
+    assert delays["a2", "b2"] == 200_000 + 20_000_000
+    assert delays["b2", "a2"] == 200_000
+    assert delays["late"] == pytest.approx(200_000 + 10_200_000, abs=10)
+    assert model.delay("a2", "b2") == 200_000

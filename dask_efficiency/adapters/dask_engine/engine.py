@@ -171,8 +171,12 @@ class Engine:
             stimulus_id=f"worker-connect-{self._now()}",
         )
         stream: Any = self.scheduler.stream_comms[address]
-        stream.connect(costs.to_worker, worker.receive)
-        worker.stream.connect(costs.to_scheduler, lambda batch: self._hear(address, batch))
+        here, there, delay = job.cluster.scheduler_host, spec.host, self._network.delay
+        if not here or "scheduler" in job.without:
+            delay = _none
+        stream.connect(lambda: costs.to_worker() + delay(here, there), worker.receive)
+        way = lambda: costs.to_scheduler() + delay(there, here)  # noqa: E731
+        worker.stream.connect(way, lambda batch: self._hear(address, batch))
         interval = round(1e9 * heartbeat_interval(len(self.workers)))
         self._every(interval, lambda: self._heartbeat(worker), lambda: not worker.closed)
 
@@ -331,3 +335,7 @@ class Engine:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
                 found.append(f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else ""))
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
+
+
+def _none(source: str, destination: str) -> int:
+    return 0

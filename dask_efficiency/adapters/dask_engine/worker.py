@@ -388,7 +388,8 @@ class VirtualWorker:
         nbytes = sum(result.nbytes for result in data.values())
         latency, taking = self._costs.transfer(len(data), nbytes)
         arrived = lambda: receiver._incoming.do(taking, receiver._arrived, asked, self, data, nbytes, start)  # noqa: E731
-        ready = max(self._clock.now, self._blocked) + latency
+        asking = self._network.delay(receiver.spec.host, self.spec.host)
+        ready = max(self._clock.now, self._blocked) + latency + asking
         self._clock.at(ready, self._network.transfer, self.spec.host, receiver.spec.host, nbytes, arrived)
 
     def _busy(self, host: str) -> bool:
