@@ -7,6 +7,7 @@ from typing import Any
 
 from dask_efficiency.simulation.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.left_out import left_out
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 
 #: Tables without whose rows the work of a run is not known.
@@ -34,19 +35,20 @@ def check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
     UnplaceableError
         If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has.
     """
+    names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
-        if not any(_may_run(worker, constraints) for worker in cluster.workers):
+        if not any(_may_run(worker, constraints, names) for worker in cluster.workers):
             raise UnplaceableError(_unplaceable(trace, int(task), constraints, cluster.workers))
 
 
-def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any]) -> bool:
-    """Whether Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice."""
-    allowed = constraints.get("restrictions") or ()
-    if (
-        allowed
-        and not constraints.get("loose_restrictions")
-        and not {worker.address, worker.name, worker.host} & {*allowed}
-    ):
+def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+    """Whether Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
+
+    A recorded worker's address, in ``names``, stands for the worker of that name, wherever it is now.
+    """
+    allowed = {names.get(place, place) for place in constraints.get("restrictions") or ()}
+    is_bound = allowed and not constraints.get("loose_restrictions")
+    if is_bound and not allowed & {worker.address, worker.name, worker.host}:
         return False
     needed = constraints.get("resources") or {}
     return all(worker.resources.get(name, 0.0) >= amount for name, amount in needed.items())
@@ -73,7 +75,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def check_trace(trace: TraceTables, installed: str, *, force: bool) -> tuple[str, ...]:
-    """What a reader must know of a trace that is to be simulated, a sentence each.
+    """What a reader must know of a trace that is to be simulated, a sentence each: its own notes, and what is left out.
 
     Parameters
     ----------
@@ -108,4 +110,5 @@ def check_trace(trace: TraceTables, installed: str, *, force: bool) -> tuple[str
         notes.append("What was simulated is a replay, not a recorded run: errors of both add up.")
     if SIMULATED in trace.notes:
         notes.append("What was simulated is a simulation itself, not a recorded run: errors of both add up.")
-    return tuple(notes)
+    own = [note for note in trace.notes if note != SIMULATED and not note.startswith(REPLAYED)]
+    return tuple(dict.fromkeys([*notes, *own, *left_out(trace)]))

@@ -81,6 +81,21 @@ def test_other_rows_that_are_missing_are_noted() -> None:
     )
 
 
+def test_an_address_follows_the_worker_of_that_name() -> None:
+    trace = constrained(restrictions=["tcp://10.0.0.1:4000"])
+    moved = tuple(replace(w, address=f"tcp://new:{i}", host="new") for i, w in enumerate(trace.workers))
+    check_cluster(trace, ClusterSpec(moved))
+    with pytest.raises(UnplaceableError):
+        check_cluster(trace, ClusterSpec(moved).without_workers("w1"))
+
+
+def test_the_notes_of_the_trace_and_what_is_left_out_come_along() -> None:
+    trace = replace(recorded(), notes=("clocks differ",), constraints={0: {"actor": True}})
+    notes = check_trace(trace, "", force=False)
+    assert notes[0] == "clocks differ"
+    assert "1 actors are simulated as tasks" in notes[1]
+
+
 def test_what_is_a_replay_or_a_simulation_is_noted() -> None:
     (note,) = check_trace(replay(recorded()), "", force=False)
     assert "is a replay" in note

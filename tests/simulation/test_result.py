@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dask_efficiency.simulation.accuracy import own_job, self_replay
 from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.makespan import makespan_seconds
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.simulation.result import MIN_MODEL_ERROR, PredictionValues, predict, predict_own
@@ -45,6 +47,16 @@ def test_its_trace_is_a_run_on_the_cluster_that_says_what_it_is() -> None:
     assert found.trace.notes[-1] == SIMULATED
     assert makespan_seconds(found.trace) == pytest.approx(found.makespan_seconds, rel=0.1)
     assert sum(found.breakdown.values()) == pytest.approx(found.path.makespan_seconds)
+
+
+def test_notes_of_the_engine_come_along_each_once() -> None:
+    def noting(*arguments: Any, **options: Any) -> list[Simulated]:
+        runs = FakeEngine()(*arguments, **options)
+        return [replace(run, trace=run.trace and replace(run.trace, notes=("known", "new", SIMULATED))) for run in runs]
+
+    found = predict_own(noting, recorded(), range(2), ("known",))
+    assert found.notes == ("known", "new")
+    assert found.trace.notes == ("known", "new", SIMULATED)
 
 
 def test_more_workers_are_used_less() -> None:

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.trace.files import read_trace, save_trace
@@ -55,36 +54,39 @@ def simulate_seeds(
         folder = Path(name)
         save_trace(trace, folder / "run.trace")
         (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
-        running = [_start(folder, seeds[i::at_once]) for i in range(at_once)]
+        shares = [seeds[i::at_once] for i in range(at_once)]
+        running = [_start(folder, share) for share in shares]
         try:
-            rows = {row["seed"]: row for process in running for row in _read(process)}
+            for process, share in zip(running, shares, strict=True):
+                _wait(process, folder, share)
         finally:
             for process in running:
                 process.kill()
                 process.communicate()
-        return [
-            Simulated(
-                seed,
-                rows[seed]["makespan_seconds"],
-                rows[seed]["kinds"],
-                read_trace(folder / f"{seed}.trace") if seed in traces else None,
-            )
-            for seed in seeds
-        ]
+        return [_read(folder, seed, traced=seed in traces) for seed in seeds]
 
 
-def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[str]:
-    # Texts must have the same hash in every process, and the user's configuration is in the trace.
+def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[bytes]:
+    # Texts must have the same hash in every process.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", _MODULE, str(folder), *map(str, seeds)]
-    return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    with _said(folder, seeds).open("wb") as said:
+        # It ends when its standard input does: whatever becomes of this process, none is left.
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said)
 
 
-def _read(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    out, err = process.communicate()
-    if process.returncode:
-        *_, last = err.strip().splitlines() or ["it said nothing"]
+def _said(folder: Path, seeds: Sequence[int]) -> Path:
+    return folder / f"{seeds[0]}.txt"
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) -> None:
+    if process.wait():
+        said = _said(folder, seeds).read_text(errors="replace").strip()
+        *_, last = said.splitlines() or ["it said nothing"]
         raise SimulationError(f"a simulation ended with code {process.returncode}: {last}")
-    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def _read(folder: Path, seed: int, *, traced: bool) -> Simulated:
+    figures = json.loads((folder / f"{seed}.json").read_text())
+    trace = read_trace(folder / f"{seed}.trace") if traced else None
+    return Simulated(seed, figures["makespan_seconds"], figures["kinds"], trace)

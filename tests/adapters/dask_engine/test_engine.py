@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from benchmarks import simulated_traces
@@ -16,6 +19,7 @@ from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING
+from tests.plugins.watch import eventually
 from tests.trace.equal import assert_same
 
 DATA = Path(__file__).parents[2] / "data" / "simulation"
@@ -123,6 +127,23 @@ def test_all_that_a_client_asked_for_comes(make: Callable[[], RunTrace]) -> None
         trace.keys[i] for i in np.flatnonzero(trace.tasks.wanted)
     }
     assert np.array_equal(np.bincount(found.runs.outcome), np.bincount(trace.runs.outcome))
+
+
+def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tmp_path: Path) -> None:
+    """Even where that one is killed."""
+    recorded.save(tmp_path / "run.trace")
+    script = (
+        "import sys; from dask_efficiency import load_trace; from dask_efficiency.simulation.job import Job;"
+        "from dask_efficiency.simulation.cluster import ClusterSpec;"
+        "from dask_efficiency.adapters.dask_engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
+        "simulate_seeds(t, Job(ClusterSpec.from_trace(t)), range(10_000))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run.trace")])
+    children: list[psutil.Process] = []
+    eventually(lambda: children.extend(psutil.Process(parent.pid).children()) or children)
+    parent.kill()
+    parent.wait()
+    assert not psutil.wait_procs(children, timeout=120)[1]
 
 
 def test_a_run_that_stands_still_says_which_tasks_wait_for_what(recorded: RunTrace) -> None:
