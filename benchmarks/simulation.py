@@ -27,6 +27,9 @@ from dask_efficiency import ClusterSpec, RunTrace, load_trace, simulate
 #: intervals cover.
 MEDIAN_ERROR, MAX_ERROR, COVERAGE = 0.02, 0.10, 0.90
 
+#: Predictions of programs that compute: the goal for each error, unless the real runs themselves vary by half of it.
+PROGRAM_ERROR = 0.05
+
 #: What a cluster was and is: workers, threads of each, variant.
 Setting = tuple[int, int, str]
 PLAIN4: Setting = (4, 1, "plain")
@@ -114,6 +117,11 @@ class Row:
         return statistics.median(predicted) / self.median - 1
 
     @property
+    def noise(self) -> float:
+        """How far off a prediction of real programs may be: 5 %, or twice the variation of the real runs."""
+        return max(PROGRAM_ERROR, 2 * self.variation)
+
+    @property
     def covered(self) -> list[bool]:
         """For each pair of a recorded and a real run, whether the interval from the one covers the other."""
         return [low <= real <= high for low, high in self.intervals for real in self.real]
@@ -188,7 +196,11 @@ def print_summary(name: str, rows: list[Row]) -> None:
         ("Amdahl's law", [row.amdahl for row in rows]),
     ):
         errors = [abs(row.error(value)) for row, value in zip(rows, values, strict=True)]
-        print(f"  {rival:16} median error {statistics.median(errors):5.1%}, largest {max(errors):5.1%}")
+        within = sum(error <= row.noise for error, row in zip(errors, rows, strict=True))
+        print(
+            f"  {rival:16} median error {statistics.median(errors):5.1%}, largest {max(errors):5.1%};"
+            f" {within} are within {PROGRAM_ERROR:.0%} or twice the variation of the real runs"
+        )
 
 
 def predictions(

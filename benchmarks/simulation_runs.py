@@ -3,6 +3,9 @@
 ``python -m benchmarks.simulation_runs FOLDER`` makes all that are not in the folder yet, in the order of :func:`plan`,
 and adds a line for each to ``FOLDER/index.jsonl``. Each cluster is made by a process of its own, as the order of sets
 in the scheduler depends on where objects lie and on the seed of the process's hashes.
+
+Whatever else the machine does makes them longer (``others`` in the index says how much it did), and eight workers on
+two cores the most: sleeping tasks may be run at a priority of their own, such as ``chrt --rr 1``.
 """
 
 from __future__ import annotations

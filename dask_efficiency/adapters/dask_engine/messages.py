@@ -26,6 +26,7 @@ class Loop:
         self._busy = False
         #: Until when what it has begun keeps it busy.
         self.until = 0
+        self._when_idle: list[Callable[[], object]] = []
 
     def do(self, ns: int, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function after the loop has spent so long on it."""
@@ -52,6 +53,27 @@ class Loop:
             self._next()
         else:
             self._busy = False
+            if self._when_idle:
+                self._clock.at(self.until, self._rest)
+
+    def when_idle(self, function: Callable[[], object]) -> None:
+        """Call a function as soon as the loop has nothing to do: now, or after all that waits for it."""
+        if not self._busy and self.until <= self._clock.now:
+            function()
+            return
+        self._when_idle.append(function)
+        if not self._busy:
+            self._clock.at(self.until, self._rest)
+
+    def _rest(self) -> None:
+        if self._busy:
+            return
+        if self.until > self._clock.now:
+            self._clock.at(self.until, self._rest)
+            return
+        functions, self._when_idle = self._when_idle, []
+        for function in functions:
+            function()
 
 
 class Stream:
@@ -84,10 +106,10 @@ class Stream:
             self._clock.at(self._next, self._flush)
 
     def _flush(self) -> None:
+        self._loop.when_idle(self._leave)
+
+    def _leave(self) -> None:
         now = self._clock.now
-        if self._loop.until > now:
-            self._clock.at(self._loop.until, self._flush)
-            return
         batch, self._buffer, self._planned = self._buffer, [], False
         self._next = now + self._interval
         self._arrival = max(self._arrival, self._loop.cores.take(self._way()))
