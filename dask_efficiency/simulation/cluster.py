@@ -38,6 +38,10 @@ class ClusterSpec:
         By name of a worker: how many times as fast as the middle of the recorded workers it computes.
     config
         Dask configuration that differs from the recorded one.
+    cores
+        By host, where its cores are few for what runs there: then event loops, and threads that wake up, wait for each
+        other, which short tasks of many workers on one host feel. What tasks compute themselves does not wait. Hosts
+        that are not named have enough.
     scheduler_host
         Where the scheduler is; empty where it does not matter.
 
@@ -54,6 +58,7 @@ class ClusterSpec:
     speeds: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
+    cores: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.workers:
@@ -162,6 +167,29 @@ class ClusterSpec:
         """The cluster with another Dask configuration, such as ``{"distributed.scheduler.work-stealing": False}``."""
         return replace(self, config={**self.config, **config})
 
+    def with_cores(self, cores: Mapping[str, int]) -> Self:
+        """The cluster with so many cores on these hosts, such as ``{"127.0.0.1": 2}``.
+
+        Raises
+        ------
+        ValueError
+            If a host has less than one core, or is none of the workers' nor the scheduler's.
+        """
+        hosts = {worker.host for worker in self.workers} | {self.scheduler_host}
+        for host, count in cores.items():
+            if count < 1:
+                raise ValueError(f"the host {host!r} has {count} cores; expected at least 1")
+            if host not in hosts:
+                known = ", ".join(sorted(hosts - {""}))
+                raise ValueError(f"no worker is on the host {host!r}; expected one of {known}")
+        return replace(self, cores={**self.cores, **cores})
+
+    @property
+    def with_scheduler(self) -> str:
+        """The host on which the scheduler is: where it is not given, that of all workers, if there is one."""
+        hosts = {worker.host for worker in self.workers}
+        return self.scheduler_host or (hosts.pop() if len(hosts) == 1 else "")
+
     def with_network(self, network: Network | None) -> Self:
         """The cluster with another network between its hosts; None is as recorded.
 
@@ -224,6 +252,7 @@ class ClusterSpec:
             "speeds": dict(self.speeds),
             "config": dict(self.config),
             "scheduler_host": self.scheduler_host,
+            "cores": dict(self.cores),
         }
 
     @classmethod
@@ -236,6 +265,7 @@ class ClusterSpec:
             speeds=given["speeds"],
             config=given["config"],
             scheduler_host=given["scheduler_host"],
+            cores=given["cores"],
         )
 
 

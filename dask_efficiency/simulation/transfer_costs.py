@@ -52,7 +52,7 @@ def transfer_costs(trace: TraceTables, network: Network | None = None) -> Transf
     # However wrong the network is described, something else took time too.
     took = np.maximum(took - moving, MIN_PART * took)
     cost = _fit(took, parts)
-    factors = took / (parts @ cost) if len(took) else np.ones(1)
+    factors = took / np.maximum(parts @ cost, 1.0) if len(took) else np.ones(1)
     latency, message, result, byte = map(float, cost)
     beside = byte if moving.any() else min(byte, float(_ASSUMED[3]))
     return TransferCosts(latency, message, result, byte, beside, factors)
@@ -72,13 +72,14 @@ def _stretches(trace: TraceTables, network: Network | None) -> tuple[Float64, Fl
         column[rows].astype(np.int64)
         for column in (transfers.receiver, transfers.sender, transfers.start, transfers.stop, transfers.nbytes)
     )
+    sizes = np.maximum(nbytes, 0).astype(np.float64)
     # A worker asks another one for one message at a time: results whose times overlap travelled together.
     pair = receiver * (int(sender.max()) + 2) + sender
     order = np.lexsort((start, pair))
     first = _firsts(pair[order], start[order], stop[order])
     receiver, sender, start = receiver[order][first], sender[order][first], start[order][first]
     stop = np.maximum.reduceat(stop[order], first)
-    counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), nbytes[order])]
+    counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), sizes[order])]
     # Messages of several senders whose times overlap waited for each other.
     order = np.lexsort((start, receiver))
     first = _firsts(receiver[order], start[order], stop[order])

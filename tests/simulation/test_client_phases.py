@@ -53,7 +53,7 @@ def test_a_client_that_the_simulated_run_lacks_stays_where_it_was() -> None:
     assert sorted(found.start.tolist()) == sorted(trace.phases.start.tolist())
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(traces())
 def test_any_run_keeps_its_own_phases(trace: TraceTables) -> None:
     found = with_phases(replace(trace, phases=Phases.empty()), trace)

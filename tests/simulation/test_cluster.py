@@ -216,3 +216,24 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
     cluster = ClusterSpec(workers, network, {"w0": 0.5}, {"distributed.worker.x": 1.1}, hosts[0])
 
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster
+
+
+def test_cores_are_of_hosts_that_are_there() -> None:
+    cluster = ClusterSpec(THREE)
+    host = cluster.workers[0].host
+    few = cluster.with_cores({host: 2})
+    assert ClusterSpec.from_dict(few.to_dict()) == few
+    assert few.cores == {host: 2}
+    with pytest.raises(ValueError, match="nowhere"):
+        cluster.with_cores({"nowhere": 2})
+    with pytest.raises(ValueError, match="0 cores"):
+        cluster.with_cores({host: 0})
+
+
+def test_the_scheduler_is_where_all_workers_are_if_nobody_says_more() -> None:
+    cluster = ClusterSpec(THREE)
+    one = replace(cluster, workers=tuple(replace(worker, host="a") for worker in cluster.workers))
+    assert one.with_scheduler == "a"
+    assert replace(one, scheduler_host="b").with_scheduler == "b"
+    several = replace(one, workers=(*one.workers, replace(one.workers[0], name="x", address="tcp://c:1", host="c")))
+    assert several.with_scheduler == ""

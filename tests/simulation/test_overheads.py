@@ -123,7 +123,7 @@ def test_a_run_that_shows_nothing_gets_what_is_assumed() -> None:
     assert min(found.scheduler, found.transition, found.worker) > 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(damaged_traces())
 def test_no_sample_is_empty_and_none_is_negative(trace: TraceTables) -> None:
     found = overheads(trace)

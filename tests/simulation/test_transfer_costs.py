@@ -48,7 +48,7 @@ def test_costs_are_found_again_where_the_transfers_tell_them_apart() -> None:
     assert found.byte_beside_network < COSTS["byte"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(1, 60), st.integers(1, 3000), st.integers(1, 5))
 def test_a_run_whose_transfers_are_all_alike_gets_their_time_back(count: int, kilobytes: int, results: int) -> None:
     messages = [(0, 1, i * 200 * MS, [1000 * kilobytes] * results) for i in range(count)]
@@ -77,7 +77,7 @@ def test_without_transfers_costs_are_assumed() -> None:
     assert found.factors.tolist() == [1.0]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(damaged_traces())
 def test_costs_are_never_negative_or_unknown(trace: TraceTables) -> None:
     found = transfer_costs(trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
+from statistics import median_low
 from typing import Any
 
 from dask_efficiency.simulation.overheads import Overheads
@@ -24,14 +25,24 @@ class Costs:
     ----------
     network
         Whether a network of its own moves the bytes.
+    contended
+        Whether processes wait for cores in the simulation: then costs that were recorded are at most their median, as
+        what makes them longer is waiting.
     without
         Parts that cost nothing, of :data:`~dask_efficiency.simulation.job.REMOVABLE`.
     """
 
     def __init__(
-        self, overheads: Overheads, transfers: TransferCosts, *, network: bool, without: Collection[str], seed: int
+        self,
+        overheads: Overheads,
+        transfers: TransferCosts,
+        *,
+        network: bool,
+        without: Collection[str],
+        seed: int,
+        contended: bool = False,
     ) -> None:
-        self._overheads, self._transfers = overheads, transfers
+        self._overheads, self._transfers, self._contended = overheads, transfers, contended
         self._byte = transfers.byte_beside_network if network else transfers.byte
         # A text as the seed: hashes of texts are the same everywhere only here.
         self._random = random.Random(f"costs {seed}")
@@ -48,6 +59,9 @@ class Costs:
 
     def _drawn(self, sample: list[Any]) -> Callable[[], Any]:
         choice = self._random.choice
+        if self._contended:
+            most = median_low(sample)
+            sample = [min(value, most) for value in sample]
         return lambda: choice(sample)
 
     def prepare(self, prefix: int) -> int:

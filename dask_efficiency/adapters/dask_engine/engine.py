@@ -29,6 +29,7 @@ from dask_efficiency.critical_paths.scope import Question
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.client_phases import with_phases
 from dask_efficiency.simulation.comings import Stay, notes_on, stays
+from dask_efficiency.simulation.cores import BACKGROUND, Cores, FewCores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.left_out import left_out, overfull
@@ -94,9 +95,15 @@ class Engine:
         free = "transfer" in job.without
         network = None if free else job.cluster.network
         self.costs = Costs(
-            costs.overheads, costs.transfers, network=network is not None, without=job.without, seed=self.seed
+            costs.overheads,
+            costs.transfers,
+            network=network is not None,
+            without=job.without,
+            seed=self.seed,
+            contended=bool(job.cluster.cores),
         )
-        self._loop = Loop(clock)
+        self._cores = self._hosts()
+        self._loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))
         self.scheduler = VirtualScheduler(clock, self._loop, validate=job.validate)
         self.recorder = RunRecorder(clock, self.scheduler, self._workload)
         self.scheduler.add_plugin(self.recorder)
@@ -120,6 +127,14 @@ class Engine:
         self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self.costs, self._addresses)
         put_data(self._workload, self.scheduler, self.workers, self._addresses, clock)
 
+    def _hosts(self) -> dict[str, Cores]:
+        """The cores of those hosts of which they are known, by host."""
+        cluster, found = self._job.cluster, {}
+        for host, cores in cluster.cores.items():
+            processes = sum(spec.host == host for spec in cluster.workers) + (host == cluster.with_scheduler)
+            found[host] = FewCores(self.clock, cores, processes * BACKGROUND, self.seed)
+        return dict(found)
+
     async def _join(self, stay: Stay, address: str) -> None:
         clock, costs, job, spec = self.clock, self.costs, self._job, stay.spec
         worker = VirtualWorker(
@@ -127,6 +142,7 @@ class Engine:
             spec,
             address,
             costs=costs,
+            cores=self._cores.get(spec.host),
             work=self._work,
             network=self._network,
             peers=self.workers,

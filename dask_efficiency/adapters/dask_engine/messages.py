@@ -6,14 +6,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from dask_efficiency.simulation.cores import Cores, EnoughCores
 from dask_efficiency.simulation.events import EventHeap
 
 
 class Loop:
-    """An event loop: what comes while it is busy waits its turn."""
+    """An event loop: what comes while it is busy waits its turn.
 
-    def __init__(self, clock: EventHeap) -> None:
+    Parameters
+    ----------
+    cores
+        Of its host; None are enough.
+    """
+
+    def __init__(self, clock: EventHeap, cores: Cores | None = None) -> None:
         self._clock = clock
+        self.cores = cores or EnoughCores(clock)
         self._waiting: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._busy = False
         #: Until when what it has begun keeps it busy.
@@ -32,8 +40,11 @@ class Loop:
 
     def _next(self) -> None:
         self._busy = True
+        if self.until > self._clock.now:
+            self._clock.at(self.until, self._next)
+            return
         ns, function, arguments = self._waiting.popleft()
-        self.until = max(self.until, self._clock.now) + ns
+        self.until = self.cores.take(ns)
         self._clock.at(self.until, self._done, function, arguments)
 
     def _done(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
@@ -73,11 +84,11 @@ class Stream:
     interval
         Nanoseconds between two batches.
     loop
-        Sends a batch as soon as it is not busy; None is a loop that never is.
+        Sends a batch as soon as it is not busy; None is one that never is.
     """
 
     def __init__(self, clock: EventHeap, interval: int, loop: Loop | None = None) -> None:
-        self._clock, self._interval, self._loop = clock, interval, loop
+        self._clock, self._interval, self._loop = clock, interval, loop or Loop(clock)
         self._buffer: list[Any] = []
         self._next, self._planned, self._arrival = 0, False, 0
         self._way: Callable[[], int] = int
@@ -95,16 +106,13 @@ class Stream:
             self._clock.at(self._next, self._flush)
 
     def _flush(self) -> None:
-        if self._loop is None:
-            self._leave()
-        else:
-            self._loop.when_idle(self._leave)
+        self._loop.when_idle(self._leave)
 
     def _leave(self) -> None:
         now = self._clock.now
         batch, self._buffer, self._planned = self._buffer, [], False
         self._next = now + self._interval
-        self._arrival = max(self._arrival, now + self._way())
+        self._arrival = max(self._arrival, self._loop.cores.take(self._way()))
         self._clock.at(self._arrival, self._receive, batch)
 
     def closed(self) -> bool:

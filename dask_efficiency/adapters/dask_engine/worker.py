@@ -41,6 +41,7 @@ from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
+from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
 from dask_efficiency.simulation.processor import Processor
@@ -54,6 +55,9 @@ RETRY = 150_000_000
 
 #: Between two looks of a worker's memory monitor: as in Dask.
 MONITOR = 100_000_000
+
+#: Nanoseconds of a core that a thread needs to wake up.
+WAKE = 100_000
 
 #: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
 MEASURED, NEWEST = 1_000_000, 0.05
@@ -103,6 +107,8 @@ class VirtualWorker:
         What it is, and how the scheduler calls it.
     costs
         What messages and transfers cost.
+    cores
+        Of its host; None are enough.
     work
         Gives what the worker needs to know of the run of a task that begins, by key.
     network
@@ -120,6 +126,7 @@ class VirtualWorker:
         address: str,
         *,
         costs: Costs,
+        cores: Cores | None,
         work: Callable[[VirtualWorker, Any], Work],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
@@ -129,10 +136,11 @@ class VirtualWorker:
         self._clock, self.spec, self.address = clock, spec, address
         self._costs = costs
         self._work, self._network, self._peers = work, network, peers
-        self.loop = Loop(clock)
+        self.loop = Loop(clock, cores)
         #: Takes in what other workers send.
-        self._incoming = Loop(clock)
-        self.stream = Stream(clock, TO_SCHEDULER)
+        self._incoming = Loop(clock, cores)
+        self._cores = self.loop.cores
+        self.stream = Stream(clock, TO_SCHEDULER, self.loop)
         self.rows = WorkerRows(clock)
         self.memory = memory
         self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
@@ -275,7 +283,9 @@ class VirtualWorker:
         data = self.state.data
         self._inputs[key] = [data[other.key] for other in task.dependencies if other.key in data]
         row.unspill_ns = sum(self._wait_for_disk())
-        row.submitted = row.start = now + row.unspill_ns + work.prepare
+        row.submitted = row.start = (
+            max(now, self._cores.take(work.prepare) - work.prepare) + row.unspill_ns + work.prepare
+        )
         self._clock.at(row.start, self._start, key, row, work)
 
     def _start(self, key: Any, row: RunRow, work: Work) -> None:
@@ -295,6 +305,14 @@ class VirtualWorker:
         self._handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self._stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
+        # A thread that slept until now must get a core before it can say so.
+        awake = self._cores.take(WAKE) - WAKE
+        if awake > self._clock.now:
+            self._clock.at(awake, self._woken, key, row, work)
+        else:
+            self._woken(key, row, work)
+
+    def _woken(self, key: Any, row: RunRow, work: Work) -> None:
         if work.moves is None:
             self._stopped(key, row, work)
         else:
@@ -303,7 +321,7 @@ class VirtualWorker:
     def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
         row.cpu_ns = min(round(work.compute * work.cpu), row.stop - row.start)
-        self._clock.at(self._clock.now + work.finish, self._end, key, row, work)
+        self._clock.at(self._cores.take(work.finish), self._end, key, row, work)
 
     def _end(self, key: Any, row: RunRow, work: Work) -> None:
         if self.closed:

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_efficiency.simulation.cores import EnoughCores, FewCores
+from dask_efficiency.simulation.events import EventHeap
+
+
+def ends(cores: FewCores | EnoughCores, clock: EventHeap, bursts: list[tuple[int, int]]) -> list[int]:
+    """When computations that come at these times and take so long end, in the order in which they come."""
+    found: list[int] = []
+    for at, ns in sorted(bursts):
+        clock.at(at, lambda ns=ns: found.append(cores.take(ns)))
+    while clock.step():
+        pass
+    return found
+
+
+def test_the_third_computation_waits_for_the_first_of_two_cores() -> None:
+    clock = EventHeap()
+    assert ends(FewCores(clock, 2, 0.0, 0), clock, [(0, 10), (0, 30), (1, 5), (100, 1)]) == [10, 30, 15, 101]
+
+
+def test_with_enough_cores_nothing_waits() -> None:
+    clock = EventHeap()
+    assert ends(EnoughCores(clock), clock, [(0, 10), (0, 30), (1, 5)]) == [10, 30, 6]
+
+
+BURSTS = st.lists(st.tuples(st.integers(0, 10_000_000), st.integers(0, 2_000_000)), max_size=30)
+
+
+@settings(max_examples=40)
+@given(BURSTS, st.integers(1, 4), st.floats(0, 2), st.integers(0, 3))
+def test_cores_work_no_faster_than_they_can(
+    bursts: list[tuple[int, int]], count: int, background: float, seed: int
+) -> None:
+    clock, again, free = EventHeap(), EventHeap(), EventHeap()
+    found = ends(FewCores(clock, count, background, seed), clock, bursts)
+    assert found == ends(FewCores(again, count, background, seed), again, bursts)
+    assert all(end >= at + ns for end, (at, ns) in zip(found, sorted(bursts), strict=True))
+    alone = ends(FewCores(free, count, 0.0, seed), free, bursts)
+    if bursts:
+        assert max(found) >= max(alone)
+        assert max(alone) >= min(bursts)[0] + sum(ns for _, ns in bursts) / count
+
+
+@pytest.mark.parametrize("background", [0.5, 1.0])
+def test_what_goes_on_in_the_background_takes_its_share(background: float) -> None:
+    clock = EventHeap()
+    found = ends(
+        FewCores(clock, 2, background, 0),
+        clock,
+        [(0, 1_000_000)] * 2 + [(i * 1000, 1000) for i in range(1, 10_000, 2)],
+    )
+    # What is left of two cores would do all of this in time, but pieces of half a millisecond come in between.
+    waits = sum(end - at - 1000 for end, at in zip(found[2:], range(1000, 10_000_000, 2000), strict=True)) / len(found)
+    assert 100 < waits < 500_000
