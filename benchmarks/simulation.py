@@ -10,6 +10,7 @@ that compute are predicted from one worker to two and back. ``--speed`` prints t
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -150,8 +151,8 @@ def _loaded(path: Path) -> RunTrace:
     return load_trace(path)
 
 
-def compare(runs: Runs, workload: str, change: Change, *, seeds: int, traces: int) -> Row | None:
-    """Predict and compare; None where there are no runs."""
+def compare(runs: Runs, workload: str, change: Change, *, seeds: int, traces: int, cores: int) -> Row | None:
+    """Predict and compare; None where there are no runs. With 0 cores, the machine has enough of them."""
     before, after = runs.of(workload, change.before)[:traces], runs.of(workload, change.after)
     if not before or not after:
         return None
@@ -159,6 +160,8 @@ def compare(runs: Runs, workload: str, change: Change, *, seeds: int, traces: in
     for run in before:
         trace = runs.trace(run)
         cluster = change.cluster(ClusterSpec.from_trace(trace), run.slow)
+        if cores:
+            cluster = cluster.with_cores({worker.host: cores for worker in cluster.workers})
         prediction = simulate(trace, cluster, seeds=seeds, force=True)
         row.predicted.append(prediction.makespan_seconds)
         row.intervals.append(prediction.interval)
@@ -204,12 +207,12 @@ def print_summary(name: str, rows: list[Row]) -> None:
 
 
 def predictions(
-    runs: Runs, workloads: list[str], changes: tuple[Change, ...], *, seeds: int, traces: int
+    runs: Runs, workloads: list[str], changes: tuple[Change, ...], *, seeds: int, traces: int, cores: int
 ) -> Iterator[tuple[str, Change, Row]]:
     """One after the other."""
     for workload in workloads:
         for change in changes:
-            row = compare(runs, workload, change, seeds=seeds, traces=traces)
+            row = compare(runs, workload, change, seeds=seeds, traces=traces, cores=cores)
             if row is not None:
                 yield workload, change, row
 
@@ -222,6 +225,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=4, help="real runs of each kind")
     parser.add_argument("--traces", type=int, default=2, help="how many of the recorded runs are predicted from")
     parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument(
+        "--cores", type=int, default=os.cpu_count() or 0, help="of the machine of the real runs; 0: enough"
+    )
     parser.add_argument("--folder", type=Path, help="of real runs; without it, all are made and not kept")
     parser.add_argument("--recorded", action="store_true", help="make no real runs")
     parser.add_argument("--speed", action="store_true", help="print speed and memory, and nothing else")
@@ -240,7 +246,7 @@ def main() -> None:
             changes = tuple(change for change in changes if options.change in change.name)
             rows = []
             for workload, change, row in predictions(
-                runs, workloads, changes, seeds=options.seeds, traces=options.traces
+                runs, workloads, changes, seeds=options.seeds, traces=options.traces, cores=options.cores
             ):
                 print_row(workload, change, row)
                 if change.counts:
