@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from operator import sub
+from operator import add, sub
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,11 +75,23 @@ class ActivityFeed:
     """What the workers did since the last call."""
 
     def __init__(self) -> None:
-        #: What was read last of each: its snapshot, the row, and by how much that had grown.
+        #: What was read last of each: its snapshot (None where the rest of it is still to be read), the row, and by
+        #: how much that had grown.
         self._read: dict[Presence, tuple[object, list[int], list[int]]] = {}
 
-    def read(self, present: Iterable[Presence]) -> Stretches:
-        """What was recorded since the last call, of the workers that are there and those that have left since."""
+    def read(self, present: Iterable[Presence], *, at: int) -> Stretches:
+        """What was recorded since the last call, of the workers that are there and those that have left since.
+
+        Nothing is after ``at``: where a worker's first snapshot travelled more slowly than a later one, its time
+        seems to be that much later than it was, and a window may end in between. That part is read when it is past.
+
+        Parameters
+        ----------
+        present
+            The workers that are there.
+        at
+            Now, monotonic nanoseconds.
+        """
         read = self._read
         there, found = 0, []
         for presence in present:
@@ -87,26 +99,31 @@ class ActivityFeed:
             known = read.get(presence)
             if known is not None and known[0] is presence.snapshot:
                 continue  # by far the most
-            found.append(self._since_last(presence))
+            found.append(self._since_last(presence, at))
         if there < len(read):
             for presence in [presence for presence in read if presence.left is not None]:
-                found.append(self._since_last(presence))
-                if _is_complete(presence):
+                found.append(self._since_last(presence, at))
+                if _is_complete(presence, read[presence][1]):
                     del read[presence]
         return _stretches([piece for piece in found if piece is not None])
 
-    def _since_last(self, presence: Presence) -> tuple[int, int, list[int]] | None:
+    def _since_last(self, presence: Presence, at: int) -> tuple[int, int, list[int]] | None:
         _, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
+        snapshot: object = presence.snapshot
         row = list(map(presence.activity.get, ACTIVITIES, repeat(0)))
         row += map(presence.cause_activity.get, NAMES, repeat(0))
         gained = list(map(sub, row, before))
-        some = sum(gained[:_N])
-        self._read[presence] = (presence.snapshot, row, gained if some else grown)
-        if not some:
-            return None
-        covered = sum(row[:_N])
+        covered, some = sum(row[:_N]), sum(gained[:_N])
         n = presence.nthreads
-        return presence.joined + (covered - some) // n, presence.joined - (-covered // n), gained
+        start, stop = presence.joined + (covered - some) // n, presence.joined - (-covered // n)
+        if some and stop > at:
+            past = max(0, at - start)
+            gained = [ns * past // (stop - start) for ns in gained]
+            some = sum(gained[:_N])
+            row = list(map(add, before, gained)) if some else before
+            snapshot, stop = None, at
+        self._read[presence] = (snapshot, row, gained if some else grown)
+        return (start, stop, gained) if some else None
 
     def uncovered(self, *, at: int) -> Stretches:
         """The time until ``at`` that no worker has reported: ``unmeasured``, but for the last instants."""
@@ -189,11 +206,12 @@ class TimelineRecorder:
         self._width *= 2
 
 
-def _is_complete(presence: Presence) -> bool:
-    """Whether all of a departed worker's time is recorded."""
+def _is_complete(presence: Presence, row: list[int]) -> bool:
+    """Whether all of a departed worker's time is recorded, and was read."""
     if presence.left is None:
         return True
-    return sum(presence.activity.values()) >= presence.nthreads * (presence.left - presence.joined)
+    recorded = sum(presence.activity.values())
+    return recorded == sum(row[:_N]) and recorded >= presence.nthreads * (presence.left - presence.joined)
 
 
 def _as_much(like: list[int], whole: int) -> list[int]:

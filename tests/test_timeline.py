@@ -146,14 +146,14 @@ class Cluster:
     def joins(self, address: str, *, at: int, nthreads: int = 2) -> None:
         self.ledger.worker_joined(address, address, nthreads, at=at)
 
-    def tells(self, address: str, *, at: int, incarnation: str = "a", final: bool = False) -> None:
+    def tells(self, address: str, *, at: int, since: int | None = None, way: int = 0) -> None:
+        """Its snapshot of an instant comes so much later; since when it is metered, if not since it joined."""
         presence = self.ledger.present[address]
-        balance = Ledger(presence.nthreads, at=presence.joined).balance(at=at)
-        snapshot = Snapshot(incarnation, at, balance, final=final)
-        self.ledger.receive(address, encode(snapshot), at=at)
+        balance = Ledger(presence.nthreads, at=presence.joined if since is None else since).balance(at=at)
+        self.ledger.receive(address, encode(Snapshot("a", at, balance)), at=at + way)
 
-    def follow(self) -> Stretches:
-        stretches = self.feed.read(self.ledger.present.values())
+    def follow(self, *, at: int = 10 * SECOND) -> Stretches:
+        stretches = self.feed.read(self.ledger.present.values(), at=at)
         self.recorder.add(stretches)
         return stretches
 
@@ -221,6 +221,52 @@ def test_what_was_read_is_not_read_again() -> None:
     cluster.tells("x", at=SECOND)
     assert cluster.follow().ns[:, : len(ACTIVITIES)].sum() == 2 * SECOND
     assert len(cluster.follow().start) == 0
+
+
+def ahead(cluster: Cluster, at: int) -> None:
+    """A worker whose time seems to be 50 ms later than it is, by what it tells at an instant."""
+    # Its meter was there before the scheduler knew, so that its first snapshot says when it began.
+    cluster.joins("x", at=SECOND // 2)
+    cluster.tells("x", at=SECOND, since=SECOND // 4, way=SECOND // 20)
+    cluster.tells("x", at=at, since=SECOND // 4)
+
+
+def test_no_time_is_later_than_now_where_a_worker_s_first_snapshot_travelled_slowly() -> None:
+    cluster = Cluster()
+    opened, told, closed = SECOND * 11 // 10, SECOND * 5 // 4, SECOND * 13 // 10 - 7
+    cluster.recorder = TimelineRecorder(at=opened)
+    ahead(cluster, told)
+    assert cluster.follow(at=told).stop == told
+    cluster.recorder.stop(at=closed)
+    cluster.tells("x", at=2 * SECOND, since=SECOND // 4)
+    cluster.follow(at=2 * SECOND)
+    timeline = cluster.timeline(at=closed)
+    assert sums(timeline) == {"idle": pytest.approx(2 * (closed - opened), abs=10)}
+
+
+def test_what_was_ahead_of_the_clock_is_read_when_it_is_past() -> None:
+    cluster = Cluster()
+    ahead(cluster, 2 * SECOND)
+    cluster.follow(at=SECOND // 5)  # nothing of it is past
+    cluster.follow(at=2 * SECOND)
+    early = sums(cluster.timeline(at=2 * SECOND))
+    assert early["idle"] < 2 * (2 * SECOND - SECOND // 4)
+    cluster.follow(at=2 * SECOND + SECOND // 20)
+    assert len(cluster.follow().start) == 0
+    assert sums(cluster.timeline(at=2 * SECOND + SECOND // 20)) == {"idle": 2 * (2 * SECOND - SECOND // 4)}
+
+
+def test_a_worker_that_left_is_forgotten_when_all_of_its_time_is_past() -> None:
+    cluster = Cluster()
+    ahead(cluster, 2 * SECOND)
+    cluster.follow(at=SECOND)
+    cluster.ledger.worker_left("x", at=2 * SECOND)
+    cluster.ledger.close_departed(at=9 * SECOND)
+    cluster.follow(at=2 * SECOND)
+    assert len(cluster.feed._read) == 1
+    cluster.follow(at=9 * SECOND)
+    assert sums(cluster.timeline(at=9 * SECOND)) == {"idle": 2 * (2 * SECOND - SECOND // 4)}
+    assert len(cluster.feed._read) == 0
 
 
 def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:

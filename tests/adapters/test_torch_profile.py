@@ -154,9 +154,10 @@ def test_torch_s_functions_are_only_replaced_while_a_profile_is_wanted():
 
 
 def test_what_somebody_else_put_over_it_stays():
+    module = torch.autograd.profiler
+    original = module._prepare_profiler
     profiled(add)
-    ours = torch.autograd.profiler._prepare_profiler
-    module, original = torch.autograd.profiler, torch._C._autograd._prepare_profiler
+    ours = module._prepare_profiler
     theirs = module._prepare_profiler = lambda *args, **kwargs: ours(*args, **kwargs)
     try:
         PROFILERS.release()

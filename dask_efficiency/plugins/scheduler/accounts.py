@@ -285,7 +285,7 @@ class ClusterAccounts:
 
     def follow(self) -> None:
         """Note in the timelines what is known of the workers by now."""
-        self.timelines.follow(self.cluster.present.values())
+        self.timelines.follow(self.cluster.present.values(), at=self.now())
 
     def take_answers(self, replies: Answers) -> dict[str, WindowBalance | str]:
         """Take the snapshots that workers were asked for; gives their windows, or why there is none, by address."""

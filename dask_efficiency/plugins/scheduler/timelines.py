@@ -36,12 +36,12 @@ class Timelines:
         if recorder in self._of_windows:
             self._of_windows.remove(recorder)
 
-    def follow(self, present: Iterable[Presence]) -> None:
-        """Note what the workers did since the last call."""
+    def follow(self, present: Iterable[Presence], *, at: int) -> None:
+        """Note what the workers did since the last call, until ``at``, which is now."""
         if self._failure:
             return
         with decoration("timeline", self._failure):
-            stretches = self._feed.read(present)
+            stretches = self._feed.read(present, at=at)
             for recorder in (self._life, *self._of_windows):
                 recorder.add(stretches)
 

@@ -276,7 +276,9 @@ class GpuWatch:
     def _replace_meter(self, reason: str) -> None:
         """Stop metering; what is in the accounts stays."""
         logger.info("GPU time is not metered any more: %s", reason)
-        self._meter = NullMeter(reason)
+        former, self._meter = self._meter, NullMeter(reason)
+        if former is not None:
+            _leave(former.close)
         self._surround(None)
         self._totals = replace(self._totals, meter="none", description=reason)
 
@@ -288,10 +290,7 @@ class GpuWatch:
         """Leave nothing behind, whatever has failed."""
         used = [used.close for used in (self._meter, self._nvml) if used is not None]
         for leave in (partial(self._surround, None), *used):
-            try:
-                leave()
-            except Exception:
-                logger.debug("while the GPU watch ended", exc_info=True)
+            _leave(leave)
         with GpuWatch._owning:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
@@ -312,6 +311,14 @@ def _cuda_in_use() -> bool:
         return False
     driver = libcuda.loaded_driver()
     return driver is not None and libcuda.in_use(driver)
+
+
+def _leave(leave: Callable[[], object]) -> None:
+    """Leave nothing behind of what may have failed already."""
+    try:
+        leave()
+    except Exception:
+        logger.debug("while the GPU watch ended", exc_info=True)
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, flushed: asyncio.Future[None]) -> None:

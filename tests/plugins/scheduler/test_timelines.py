@@ -39,10 +39,10 @@ def covered(timelines: Timelines, recorder: TimelineRecorder | None = None, *, a
 def test_a_window_has_what_was_done_since_it_began_and_the_life_all(worker):
     timelines = Timelines(at=0)
     worker.report(SECOND)
-    timelines.follow([worker.presence])
+    timelines.follow([worker.presence], at=SECOND)
     window = timelines.begin(at=SECOND)
     worker.report(2 * SECOND)
-    timelines.follow([worker.presence])
+    timelines.follow([worker.presence], at=2 * SECOND)
     assert covered(timelines, at=2 * SECOND) == 2 * SECOND
     assert covered(timelines, window, at=2 * SECOND) == SECOND
 
@@ -53,7 +53,7 @@ def test_a_window_that_ended_is_followed_no_more(worker):
     timelines.end(window)
     timelines.end(window)
     worker.report(SECOND)
-    timelines.follow([worker.presence])
+    timelines.follow([worker.presence], at=SECOND)
     assert not any(map(any, window.timeline(at=SECOND).activity.values()))
 
 
@@ -64,7 +64,7 @@ def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(worke
     timelines = Timelines(at=0)
     with monkeypatch.context() as patch:
         patch.setattr(TimelineRecorder, "add", fail)
-        timelines.follow([worker.presence])
-    timelines.follow([worker.presence])
+        timelines.follow([worker.presence], at=SECOND)
+    timelines.follow([worker.presence], at=SECOND)
     with pytest.raises(RuntimeError, match="injected"):
         timelines.timeline(at=SECOND)

@@ -76,7 +76,8 @@ def watching(stub: ModuleType, threads: Threads, monkeypatch: pytest.MonkeyPatch
 
     yield make
     for watch in watches:
-        watch.close()
+        watch.close(60)
+        assert not watch._thread.is_alive()
 
 
 def use_of(watch: GpuWatch, task: TaskId) -> GpuUse:
@@ -106,7 +107,7 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
     assert waited[0] - 1_000_000 < use.kernel <= 40_000_000
     assert (use.contention, use.copy) == (0, 0)
     assert use.spun == sum(use[:4])
-    watch.close()
+    watch.close(60)
     totals = watch.totals()
     (device,) = totals.devices
     assert (totals.meter, totals.coverage, totals.dropped, totals.gaps) == ("cupti", 1.0, 0, 0)
@@ -150,7 +151,7 @@ def test_tasks_of_several_threads_keep_their_own(stub: ModuleType, threads: Thre
     futures = [threads.pool.submit(threads._run, lambda number=number: work(number)) for number in range(4)]
     for number, future in enumerate(futures):
         watch.ended(future.result(), f"prefix{number}")
-    watch.close()
+    watch.close(60)
     kernels = {(k.prefix, k.name): (k.launches, k.ns) for k in watch.totals().kernels}
     assert kernels == {(f"prefix{n}", f"kernel{n}"): (20, 20 * 100_000 * (n + 1)) for n in range(4)}
     (device,) = watch.totals().devices
@@ -167,7 +168,7 @@ def test_a_graph_and_work_that_outlives_its_task_are_the_tasks(
     outlived = spans[0].end - time.monotonic_ns()
     watch.ended(task, "graph")
     eventually(lambda: time.monotonic_ns() > spans[0].end + 20_000_000)
-    watch.close()
+    watch.close(60)
     (device,) = watch.totals().devices
     assert dict(device.shares) == {"graph": 30_000_000}
     assert outlived - 1_000_000 < device.tail <= 30_000_000
@@ -201,7 +202,7 @@ def test_off_means_no_thread(watching: Callable[..., GpuWatch]):
     before = threading.active_count()
     watch = watching("off")
     assert threading.active_count() == before
-    watch.close()
+    watch.close(60)
 
 
 def test_what_cannot_be_metered_is_told_with_every_reason(stub: ModuleType, watching: Callable[..., GpuWatch]):
@@ -237,7 +238,7 @@ def test_without_the_compiled_callbacks_torchs_events_measure_and_the_reason_is_
     assert watch.totals().meter == "torch-events"
     assert "an upper bound; CUPTI cannot be used: dask-efficiency was installed without" in watch.totals().description
     assert "CUPTI cannot be used" in caplog.text
-    watch.close()
+    watch.close(60)
     only_cupti = watching("cupti", task_threads=1)
     assert "installed without libcallbacks.so.1" in eventually(lambda: only_cupti.totals().description)
     assert only_cupti.totals().meter == "none"
@@ -257,6 +258,18 @@ def test_a_refusal_on_the_way_keeps_what_was_counted(
     totals = watch.totals()
     assert "could not initialise" in totals.description
     assert totals.devices[0].kernels == 10_000_000
+    assert not stub.cupti.stub_enabled(stub.KERNEL)
+
+
+def test_a_refusal_on_the_way_puts_torchs_functions_back(stub: ModuleType, watching: Callable[..., GpuWatch]):
+    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    originals = profiler._prepare_profiler, profiler._disable_profiler
+    watch = watching()
+    eventually(lambda: watch.armed)
+    assert profiler._prepare_profiler is not originals[0]
+    stub.fail("cuptiActivityFlushAll", 15)
+    eventually(lambda: not watch.armed)
+    assert (profiler._prepare_profiler, profiler._disable_profiler) == originals
 
 
 def test_a_failure_is_logged_once_and_goes_no_further(
@@ -332,7 +345,7 @@ def test_work_of_threads_that_are_no_tasks_is_nobodys(
     future = threads.pool.submit(threads._run, work)
     stub.launch(0.005, stream=3)
     watch.ended(future.result(), "x")
-    watch.close()
+    watch.close(60)
     (device,) = watch.totals().devices
     assert device.unattributed > 0
     assert watch.totals().kernel_ns - watch.totals().attributed_ns == 5_000_000
@@ -379,7 +392,7 @@ def test_a_profiler_of_the_users_leaves_a_gap(
     assert stub.cupti.stub_other_unknown() == 0
     eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
     watch.ended(threads.run(lambda: (stub.launch(0.01), stub.sync())), "after")
-    watch.close()
+    watch.close(60)
     assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
 
 
