@@ -21,8 +21,9 @@ from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.adapters.dask_engine.shuffles import Shuffles
+from dask_efficiency.adapters.dask_engine.tasks import TaskCosts
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
-from dask_efficiency.adapters.dask_engine.worker import VirtualWorker, Work
+from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.critical_paths.path import PathValues
 from dask_efficiency.critical_paths.scope import Question
@@ -63,11 +64,9 @@ class Engine:
     """
 
     def __init__(self, workload: Workload, calibration: Calibration, job: Job, seed: int) -> None:
-        self._workload, self._costs, self._job, self.seed = workload, calibration, job, seed
+        self._workload, self._calibration, self._job, self.seed = workload, calibration, job, seed
         self.clock = EventHeap(workload.trace.start)
         self._random = random.Random(seed)
-        self._factors = self._prefix_factors()
-        self._failed: dict[Any, int] = {}
         self._periodic = 0
 
     async def run(self) -> Simulated:
@@ -81,7 +80,8 @@ class Engine:
         bandwidth = (
             {"distributed.scheduler.bandwidth": trace.config["bandwidth"]} if "bandwidth" in trace.config else {}
         )
-        with dask.config.set({**config, **bandwidth}):
+        # Without logs of events: what they hold on to would never have to be read back from disk.
+        with dask.config.set({**config, **bandwidth, "distributed.admin.low-level-log-length": 0}):
             await self._build()
             return self._turn({**trace.config, **self._job.cluster.config})
 
@@ -91,12 +91,12 @@ class Engine:
     # -- the cluster ---------------------------------------------------------------------------
 
     async def _build(self) -> None:
-        clock, costs, job = self.clock, self._costs, self._job
+        clock, calibration, job = self.clock, self._calibration, self._job
         free = "transfer" in job.without
         network = None if free else job.cluster.network
-        self.costs = Costs(
-            costs.overheads,
-            costs.transfers,
+        self._costs = Costs(
+            calibration.overheads,
+            calibration.transfers,
             network=network is not None,
             without=job.without,
             seed=self.seed,
@@ -112,6 +112,9 @@ class Engine:
         #: Workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
         self._ever: dict[str, VirtualWorker] = {}
+        shuffles = Shuffles(clock, self.scheduler, self._workload, self.workers, self._network, self._costs)
+        self.scheduler.add_plugin(shuffles)
+        self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.moves)
         there = stays(self._workload.trace, job.cluster)
         ports = self._random.sample(range(20_000, 60_000), len(there))
         self._addresses = {
@@ -122,9 +125,7 @@ class Engine:
             if not stay.joins:
                 await self._join(stay, address)
             membership.plan(stay, address)
-        self.shuffles = Shuffles(clock, self.scheduler, self._workload, self.workers, self._network, self.costs)
-        self.scheduler.add_plugin(self.shuffles)
-        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self.costs, self._addresses)
+        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self._costs, self._addresses)
         put_data(self._workload, self.scheduler, self.workers, self._addresses, clock)
 
     def _hosts(self) -> dict[str, Cores]:
@@ -136,14 +137,14 @@ class Engine:
         return dict(found)
 
     async def _join(self, stay: Stay, address: str) -> None:
-        clock, costs, job, spec = self.clock, self.costs, self._job, stay.spec
+        clock, costs, job, spec = self.clock, self._costs, self._job, stay.spec
         worker = VirtualWorker(
             clock,
             spec,
             address,
             costs=costs,
             cores=self._cores.get(spec.host),
-            work=self._work,
+            work=self._tasks.work,
             network=self._network,
             peers=self.workers,
             memory=self._memory(spec),
@@ -182,9 +183,10 @@ class Engine:
 
     def _memory(self, spec: WorkerSpec) -> WorkerMemory:
         names = [recorded.name for recorded in self._workload.trace.workers]
-        unmanaged = self._costs.unmanaged
+        unmanaged = self._calibration.unmanaged
         of = int(unmanaged[names.index(spec.name)] if spec.name in names else np.median(unmanaged)) if names else 0
-        return WorkerMemory(spec.memory_limit, of, None if "spill" in self._job.without else self._costs.disk)
+        disk = None if "spill" in self._job.without else self._calibration.disk
+        return WorkerMemory(spec.memory_limit, of, disk, most=float(self._calibration.nbytes.sum()))
 
     # -- the scheduler's loop ------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class Engine:
         if worker not in self.workers:
             return
         for message in batch:
-            self._loop.do(self.costs.at_scheduler(message["op"]), self._take, worker, message)
+            self._loop.do(self._costs.at_scheduler(message["op"]), self._take, worker, message)
 
     def _take(self, worker: str, message: dict[str, Any]) -> None:
         if worker not in self.workers:
@@ -203,7 +205,7 @@ class Engine:
         before = ts.run_id if ts is not None else None
         transitions = self.scheduler.transition_counter
         self.scheduler.take(worker, message)
-        self._loop.spend(self.costs.transitions(self.scheduler.transition_counter - transitions))
+        self._loop.spend(self._costs.transitions(self.scheduler.transition_counter - transitions))
         if operation == "worker-status-change":
             paused = message["status"] == "paused"
             self.recorder.changed(worker, WorkerChange.PAUSED if paused else WorkerChange.RESUMED)
@@ -219,51 +221,6 @@ class Engine:
         elif ts is not None and ts.state == "erred":
             for wanted in [key for key in self.clients.wanted if self.scheduler.tasks[key].state == "erred"]:
                 self.clients.hear(wanted)
-
-    # -- what tasks cost -----------------------------------------------------------------------
-
-    def _prefix_factors(self) -> list[float]:
-        prefixes = self._job.prefixes or {}
-        return [prefixes.get(name, 1.0) for name in self._workload.prefixes]
-
-    def _pace(self, worker: VirtualWorker) -> list[float]:
-        """By prefix: how many times as long as in the middle a task takes on this worker."""
-        trace, spec = self._workload.trace, worker.spec
-        speed = self._job.cluster.speeds.get(spec.name)
-        columns = self._costs.pace.shape[1]
-        if speed is not None:
-            return [1.0 / speed] * columns
-        names = [recorded.name for recorded in trace.workers]
-        if spec.name in names:
-            return list(map(float, self._costs.pace[names.index(spec.name)]))
-        return [1.0] * columns
-
-    def _work(self, worker: VirtualWorker, key: Any) -> Work:
-        task = self._workload.number[key]
-        costs = self._costs
-        pace = self._paces.get(worker.address)
-        if pace is None:
-            pace = self._paces[worker.address] = self._pace(worker)
-        prefix = self._prefix[task]
-        factor = pace[prefix] * self._factors[task]
-        failures = int(costs.failures[task])
-        failed = self._failed.get(key, 0)
-        fails = failures < 0 or failed < failures
-        if fails:
-            self._failed[key] = failed + 1
-        secede = int(costs.secede[task])
-        return Work(
-            prepare=self.costs.prepare(prefix),
-            compute=round(int(costs.compute[task]) * factor),
-            finish=self.costs.finish(prefix),
-            secede=round(secede * factor) if secede >= 0 else -1,
-            nbytes=int(costs.nbytes[task]),
-            fails=fails,
-            cpu=float(costs.cpu[task]),
-            held=float(costs.held[task]),
-            gpu=float(costs.gpu[task]),
-            moves=self.shuffles.moves(task),
-        )
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -281,8 +238,6 @@ class Engine:
         self.clock.at(self.clock.now + interval, again)
 
     def _turn(self, config: Mapping[str, Any]) -> Simulated:
-        self._paces: dict[str, list[float]] = {}
-        self._prefix = self._workload.trace.tasks.prefix.tolist()
         stealing = self.scheduler.extensions.get("stealing")
         if stealing is not None:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
@@ -309,7 +264,7 @@ class Engine:
         names = [worker.spec.name for worker in self._ever.values() if worker.overfull]
         threads = max((worker.spec.nthreads for worker in self._ever.values()), default=0)
         return [
-            *(self._costs.notes if threads > 1 else ()),
+            *(self._calibration.notes if threads > 1 else ()),
             *notes_on(trace, self._job.cluster),
             *left_out(trace),
             *([overfull(names)] if names else []),

@@ -72,9 +72,11 @@ class WorkerMemory:
         Bytes of its process beside results.
     disk
         How long moving results to disk and back takes; None where nothing is spilled.
+    most
+        Bytes that all its results can have at most.
     """
 
-    def __init__(self, limit: int, unmanaged: int, disk: Disk | None) -> None:
+    def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
         shares = {name: dask.config.get(f"distributed.worker.memory.{name}") for name in _THRESHOLDS}
         self._above = {name: share * limit if share and limit else float("inf") for name, share in shares.items()}
         self._unmanaged = unmanaged
@@ -82,7 +84,7 @@ class WorkerMemory:
         self._buffer: zict.Buffer[Any, Result] | None = None
         self._plain: dict[Any, Result] = {}
         self._kept = disk is None
-        if disk is not None and self._above["target"] < float("inf"):
+        if disk is not None and self._above["target"] < most:
             self._buffer = zict.Buffer(
                 {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight
             )

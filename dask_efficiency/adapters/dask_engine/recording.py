@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import distributed
@@ -42,6 +43,9 @@ class RunRow:
     cpu_ns: int = 0
     unspill_ns: int = 0
     spill_ns: int = 0
+
+
+_COLUMNS = attrgetter(*(field.name for field in fields(RunRow)))
 
 
 class WorkerRows(WorkerPlugin):
@@ -93,7 +97,7 @@ class WorkerRows(WorkerPlugin):
             worker=address,
             seq=1,
             wall=0,
-            runs=np.array([astuple(row) for row in self.runs], np.int64).reshape(-1, len(RUN)),
+            runs=np.array([*map(_COLUMNS, self.runs)], np.int64).reshape(-1, len(RUN)),
             transfers=np.array(self.transfers, np.int64).reshape(-1, len(TRANSFER)),
             blocked=np.empty((0, len(BLOCKED)), np.int64),
             keys=tuple(self.keys),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, singledispatchmethod
 from itertools import chain
 from typing import Any
 
@@ -66,6 +66,11 @@ def replace_what_is_unused() -> None:
         kind._instances = _Nothing()  # type: ignore[assignment]
     for event in _events(worker_state_machine.StateMachineEvent):
         event.to_loggable = lambda self, *, handled: self
+    # A method that is looked up for each event anew, by way of a wrapper that is made for it.
+    handle = worker_state_machine.WorkerState.__dict__["_handle_event"]
+    if isinstance(handle, singledispatchmethod):
+        find = handle.dispatcher.dispatch
+        worker_state_machine.WorkerState._handle_event = lambda self, event: find(type(event))(self, event)  # type: ignore[assignment, method-assign]
     if not hasattr(scheduler.get_address_host, "cache_info"):
         scheduler.get_address_host = lru_cache(maxsize=None)(scheduler.get_address_host)
 

@@ -213,11 +213,6 @@ class VirtualWorker:
             self._clock.at(self._blocked, self._handle, event)
             return 0
         instructions = self.state.handle_stimulus(event)
-        # Dask logs events: what a log holds on to would never have to be read back from disk.
-        if isinstance(event, ExecuteSuccessEvent):
-            event.value = None
-        elif isinstance(event, GatherDepSuccessEvent):
-            event.data = dict.fromkeys(event.data)
         wrote, read = self._wait_for_disk()
         if wrote or read:
             self._clock.at(self._blocked, self._follow, instructions)

@@ -1,0 +1,70 @@
+"""TaskCosts: what each run of a task costs on the worker that it is given to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.worker import Moves, VirtualWorker, Work
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.calibration import Calibration
+from dask_efficiency.simulation.job import Job
+
+
+class TaskCosts:
+    """What each run of a task costs on the worker that it is given to.
+
+    Parameters
+    ----------
+    costs
+        Draws what goes on around a task.
+    moves
+        By task: as of :attr:`Work.moves`.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        calibration: Calibration,
+        job: Job,
+        costs: Costs,
+        moves: Callable[[int], Moves | None],
+    ) -> None:
+        trace, prefixes = workload.trace, job.prefixes or {}
+        self._number, self._costs, self._moves = workload.number, costs, moves
+        self._prefix = trace.tasks.prefix.tolist()
+        self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
+        self._compute, self._secede = calibration.compute.tolist(), calibration.secede.tolist()
+        self._nbytes, self._failures = calibration.nbytes.tolist(), calibration.failures.tolist()
+        self._cpu, self._held, self._gpu = (
+            column.tolist() for column in (calibration.cpu, calibration.held, calibration.gpu)
+        )
+        self._failed: Counter[int] = Counter()
+        #: By name of a worker, and by prefix: how many times as long as in the middle a task takes.
+        self._pace = {worker.name: pace for worker, pace in zip(trace.workers, calibration.pace.tolist(), strict=True)}
+        columns = calibration.pace.shape[1]
+        self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
+        self._even = [1.0] * columns
+
+    def work(self, worker: VirtualWorker, key: Any) -> Work:
+        """What a worker needs to know of the run of a task that begins."""
+        task = self._number[key]
+        prefix = self._prefix[task]
+        factor = self._pace.get(worker.spec.name, self._even)[prefix] * self._factor[task]
+        failures, secede = self._failures[task], self._secede[task]
+        fails = failures < 0 or self._failed[task] < failures
+        self._failed[task] += fails
+        return Work(
+            prepare=self._costs.prepare(prefix),
+            compute=round(self._compute[task] * factor),
+            finish=self._costs.finish(prefix),
+            secede=round(secede * factor) if secede >= 0 else -1,
+            nbytes=self._nbytes[task],
+            fails=fails,
+            cpu=self._cpu[task],
+            held=self._held[task],
+            gpu=self._gpu[task],
+            moves=self._moves(task),
+        )
