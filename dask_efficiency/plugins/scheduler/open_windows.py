@@ -66,6 +66,8 @@ class OpenWindows:
         timeline = accounts.timelines.begin(at=at)
         try:
             accounts.take_answers(await self._workers.ask(OPEN, window_id))
+            # What the workers do from now on is not spread over the time before.
+            accounts.follow()
         except BaseException:
             accounts.timelines.end(timeline)
             raise
