@@ -26,6 +26,7 @@ from dask_efficiency.results import CriticalPath, RunTrace, critical_path
 from dask_efficiency.simulation.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, seeds_of
+from dask_efficiency.simulation.gil import check_shares
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.ladder import LadderValues, ladder
 from dask_efficiency.simulation.placements import Placement, PlacementsValues, ranked
@@ -99,6 +100,7 @@ def simulate(
     seeds: int | Sequence[int] = 16,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
+    gil: Mapping[str, float] | None = None,
     force: bool = False,
     validate: bool = False,
 ) -> Prediction:
@@ -120,6 +122,9 @@ def simulate(
     without
         Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
         ``scheduler`` (messages to and from it, and its own time).
+    gil
+        Prefix to the share of its tasks' time, alone on a worker, in which they hold Python's lock (GIL), in [0, 1],
+        where you know it. The rest is read from the trace, and noted: a run of one thread a worker shows little of it.
     force
         Predict although the run's own simulation is off by more than 15 %, or although parts of the trace are missing.
     validate
@@ -156,15 +161,15 @@ def simulate(
     chosen = seeds_of(seeds)
     notes = _checked(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
-    own = own_job(trace)
-    given = own.cluster if cluster is None else cluster
-    job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate)
+    given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    check_shares(trace, gil or {})
+    job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
-    if Job.to_dict(job) | {"validate": False} == own.to_dict():
-        found = predict_own(engine, trace, chosen, notes, validate=validate)
+    if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
+        found = predict_own(engine, trace, chosen, notes, job=job)
         _judge(found.self_replay, force=force)
         return Prediction.of(found)
-    judged = _judge(self_replay(engine, trace), force=force)
+    judged = _judge(self_replay(engine, trace, job), force=force)
     return Prediction.of(predict(engine, trace, job, chosen, judged, notes))
 
 
@@ -246,7 +251,7 @@ def sweep(
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
     for one in clusters:
         _check_cluster(trace, one)
-    judged = _judge(self_replay(engine, trace), force=force)
+    judged = _judge(self_replay(engine, trace, Job(given)), force=force)
     found = (Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)) for one in clusters)
     return Sweep(tuple(found), price_per_worker_hour)
 
@@ -324,7 +329,8 @@ def place(
     clusters = {os.fspath(hostfile): ClusterSpec.from_file(file, hostfile) for hostfile in hostfiles}
     for one in clusters.values():
         _check_cluster(trace, one)
-    judged = _judge(self_replay(engine, trace), force=force)
+    # All of them are on the same network.
+    judged = _judge(self_replay(engine, trace, Job(next(iter(clusters.values())))), force=force)
     return Placements(
         ranked(
             [

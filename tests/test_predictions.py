@@ -218,3 +218,21 @@ def test_the_real_engine_measures_as_a_recorded_run_is_measured() -> None:
     assert makespan_seconds(found.trace) == pytest.approx(found.makespans[found.runs.nearest], rel=1e-6)
     assert len(found.trace.tasks) == 31
     assert found.efficiency > 0
+
+
+def test_what_is_known_of_the_recorded_hosts_is_known_of_the_own_cluster_too(engine: FakeEngine) -> None:
+    trace = recorded()
+    own = ClusterSpec.from_trace(trace)
+    host = own.workers[0].host
+    simulate(trace, own.with_workers(8).with_cores({host: 2}), gil={trace.prefixes[0]: 1.0}, seeds=1)
+    judge, asked = engine.jobs
+    assert judge.cluster == own.with_cores({host: 2})
+    assert judge.gil == asked.gil == {trace.prefixes[0]: 1.0}
+
+
+def test_shares_of_the_lock_are_checked_before_anything_runs(engine: FakeEngine) -> None:
+    with pytest.raises(UnknownNameError, match="'nothing'"):
+        simulate(recorded(), gil={"nothing": 1.0})
+    with pytest.raises(ValueError, match=r"is 2\.0; expected the share"):
+        simulate(recorded(), gil={recorded().prefixes[0]: 2.0})
+    assert not engine.jobs

@@ -109,6 +109,13 @@ def _value(text: str) -> Any:
     help="With these tasks so many times as fast, such as 'sum=2.0'.",
 )
 @click.option(
+    "--gil",
+    multiple=True,
+    callback=speed_ups,
+    metavar="PREFIX=SHARE",
+    help="With these tasks holding Python's lock for that share of their time alone, such as 'sum=1.0'.",
+)
+@click.option(
     "--without",
     multiple=True,
     type=click.Choice(["transfer", "spill", "scheduler"]),
@@ -173,7 +180,7 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
         raise click.UsageError("--hostfile needs --cluster FILE, which describes the hosts")
     if asked["price"] is not None and not asked["sweep"]:
         raise click.UsageError("--price needs --sweep")
-    single = [f"--{name.replace('_', '-')}" for name in ("workers", "speed_up", "without") if asked[name]]
+    single = [f"--{name.replace('_', '-')}" for name in ("workers", "speed_up", "without", "gil") if asked[name]]
     single += ["--save"] if save is not None else []
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
@@ -210,7 +217,8 @@ def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
     if asked["sweep"]:
         common |= {"nthreads": asked["threads"], "price_per_worker_hour": asked["price"]}
         return predictions.sweep(trace, asked["sweep"], cluster=cluster, **common)
-    return predictions.simulate(trace, cluster, speed_up=asked["speed_up"], without=asked["without"], **common)
+    common |= {name: asked[name] for name in ("speed_up", "without", "gil")}
+    return predictions.simulate(trace, cluster, **common)
 
 
 def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.simulation.topology import Topology
 from dask_efficiency.trace.run_trace import TraceTables
 
 #: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
@@ -76,13 +77,32 @@ class SelfReplay:
             )
 
 
-def own_job(trace: TraceTables) -> Job:
-    """The run as it was."""
-    return Job(ClusterSpec.from_trace(trace))
+def own_job(trace: TraceTables, other: Job | None = None) -> Job:
+    """The run as it was.
+
+    Parameters
+    ----------
+    other
+        A job that this is to be the measure of: what it knows of the recorded hosts (their cores, the network between
+        them) and of Python's lock is true of the recorded run, too.
+    """
+    own = ClusterSpec.from_trace(trace)
+    if other is None:
+        return Job(own)
+    known, hosts = other.cluster, {worker.host for worker in own.workers}
+    if isinstance(known.network, Topology) and all(map(known.network.host, hosts)):
+        own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
+    cores = {host: count for host, count in known.cores.items() if host in hosts}
+    return Job(own.with_cores(cores), gil=other.gil)
 
 
-def self_replay(engine: Engine, trace: TraceTables, seeds: int = SEEDS) -> SelfReplay:
+def self_replay(engine: Engine, trace: TraceTables, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:
     """Simulate a run on the cluster that it was recorded on.
+
+    Parameters
+    ----------
+    other
+        As of :func:`own_job`.
 
     Raises
     ------
@@ -90,4 +110,4 @@ def self_replay(engine: Engine, trace: TraceTables, seeds: int = SEEDS) -> SelfR
         If no task ended in the trace.
     """
     recorded = RunFigures.of(trace)
-    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace), range(seeds), traced=False))
+    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace, other), range(seeds), traced=False))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
 
@@ -60,11 +61,11 @@ def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil
 
     Raises
     ------
-    ValueError
-        If a share is not in [0, 1], or no task has the prefix.
+    UnknownNameError, ValueError
+        As of :func:`check_shares`.
     """
     known = dict(shares or {})
-    _check(trace, known)
+    check_shares(trace, known)
     runs = trace.runs
     ran = (runs.start != MISSING) & (runs.stop > runs.start)
     took = np.where(ran, runs.stop - runs.start, 0)
@@ -98,12 +99,21 @@ def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil
     return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), np.clip(held, 0.0, 1.0), tuple(_notes(found)))
 
 
-def _check(trace: TraceTables, shares: Mapping[str, float]) -> None:
+def check_shares(trace: TraceTables, shares: Mapping[str, float]) -> None:
+    """Refuse shares of prefixes that no task has, or that are no shares.
+
+    Raises
+    ------
+    UnknownNameError
+        If no task has a prefix.
+    ValueError
+        If a share is not in [0, 1].
+    """
     for name, share in shares.items():
         if name not in trace.prefixes:
-            raise ValueError(f"gil: no task has the prefix {name!r}; expected one of {', '.join(trace.prefixes)}")
+            raise UnknownNameError("prefix", name, trace.prefixes)
         if not 0 <= share <= 1:
-            raise ValueError(f"gil: the share of {name!r} is {share!r}; expected a number in [0, 1]")
+            raise ValueError(f"gil[{name!r}] is {share!r}; expected the share of its tasks' time, in [0, 1]")
 
 
 def _alone(took: Int64, cpu: Int64, beside: Float64, cores: Float64) -> Float64:

@@ -136,10 +136,16 @@ def predict(
 
 
 def predict_own(
-    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, validate: bool = False
+    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, job: Job | None = None
 ) -> PredictionValues:
-    """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction."""
-    job = replace(own_job(trace), validate=validate)
+    """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction.
+
+    Parameters
+    ----------
+    job
+        That; None is what the trace tells of it.
+    """
+    job = job or own_job(trace)
     recorded = RunFigures.of(trace)
     runs = ensemble(engine, trace, job, seeds)
     return _of(job, SelfReplay(recorded, runs), runs, notes)
