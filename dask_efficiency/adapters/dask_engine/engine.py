@@ -278,6 +278,7 @@ class Engine:
             metrics=worker.metrics(),
             executing=worker.executing(),
         )
+        worker.find_missing()
 
     def _waiting(self) -> str:
         """Which tasks wait for what."""

@@ -17,6 +17,7 @@ from distributed.worker_state_machine import (
     Execute,
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
+    FindMissingEvent,
     FreeKeysEvent,
     GatherDep,
     GatherDepBusyEvent,
@@ -200,6 +201,11 @@ class VirtualWorker:
             self._handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
             if not retiring:
                 self.stream.send(message)
+
+    def find_missing(self) -> None:
+        """Ask the scheduler for inputs that no worker is known to have: as often as Dask's worker does."""
+        if self.state.missing_dep_flight:
+            self._handle(FindMissingEvent(stimulus_id=self._stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
         """Results that are there without having been computed."""

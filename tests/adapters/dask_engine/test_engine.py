@@ -129,6 +129,14 @@ def test_all_that_a_client_asked_for_comes(make: Callable[[], RunTrace]) -> None
     assert np.array_equal(np.bincount(found.runs.outcome), np.bincount(trace.runs.outcome))
 
 
+def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
+    """With this seed, a task waits for one that is missing: without asking it would wait for ever."""
+    trace = load_trace(DATA / "flat.trace")
+    cluster = ClusterSpec.from_file(DATA / "lab.yaml", DATA / "slow-cards.txt")
+    (found,) = simulate_seeds(trace, Job(cluster), [4])
+    assert 3.0 < found.makespan_seconds < 12.0
+
+
 def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tmp_path: Path) -> None:
     """Even where that one is killed."""
     recorded.save(tmp_path / "run.trace")
