@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import dask
@@ -160,7 +160,6 @@ class VirtualWorker:
             validate=validate,
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        heapify(self._free_slots)
         self._processor = Processor(clock)
         #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
         self.running: dict[Any, RunRow] = {}
