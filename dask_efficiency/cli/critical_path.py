@@ -10,7 +10,7 @@ import click
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import scheduler_options, speed_ups
+from dask_efficiency.cli.options import numbers_by_name, scheduler_options
 from dask_efficiency.cli.recorded import recorded
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--what-if",
     "speed_up",
     multiple=True,
-    callback=speed_ups,
+    callback=numbers_by_name,
     metavar="PREFIX=FACTOR",
     help="Run it again with these tasks so many times as fast, such as 'sum=2.0'.",
 )

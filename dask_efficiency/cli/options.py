@@ -28,19 +28,19 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
     return seconds
 
 
-def speed_ups(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    """Factors by name, from options such as ``sum=2.0``."""
+def numbers_by_name(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Factors, or shares, by name, from options such as ``sum=2.0``."""
     found = {}
     for value in values:
-        name, _, factor = value.rpartition("=")
+        name, _, text = value.rpartition("=")
         try:
-            found[name] = float(factor)
+            found[name] = float(text)
         except ValueError:
             name = ""
         if not name:
-            what = (parameter.metavar or "NAME=FACTOR").partition("=")[0].lower()
-            example = "gemm" if what == "name" else "read-parquet"
-            raise click.BadParameter(f"{value!r} is not a {what} and a factor such as '{example}=2.0'")
+            what, _, number = (parameter.metavar or "NAME=FACTOR").lower().partition("=")
+            example = f"{'gemm' if what == 'name' else 'read-parquet'}={'2.0' if number == 'factor' else '0.5'}"
+            raise click.BadParameter(f"{value!r} is not a {what} and a {number} such as '{example}'")
     return found
 
 

@@ -13,7 +13,7 @@ import click
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import scheduler_options, speed_ups
+from dask_efficiency.cli.options import numbers_by_name, scheduler_options
 from dask_efficiency.cli.recorded import recorded
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def _value(text: str) -> Any:
 @click.option(
     "--speed-up",
     multiple=True,
-    callback=speed_ups,
+    callback=numbers_by_name,
     metavar="PREFIX=FACTOR",
     help="With these tasks so many times as fast, such as 'sum=2.0'.",
 )
 @click.option(
     "--gil",
     multiple=True,
-    callback=speed_ups,
+    callback=numbers_by_name,
     metavar="PREFIX=SHARE",
     help="With these tasks holding Python's lock for that share of their time alone, such as 'sum=1.0'.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import speed_ups
+from dask_efficiency.cli.options import numbers_by_name
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
     "--what-if",
     "speed_up",
     multiple=True,
-    callback=speed_ups,
+    callback=numbers_by_name,
     metavar="NAME=FACTOR",
     help="Make kernels or operators with this in their names so many times as fast, such as 'gemm=2.0'.",
 )

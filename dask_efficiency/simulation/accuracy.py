@@ -8,7 +8,7 @@ from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.simulation.recorded_network import knows
 from dask_efficiency.trace.run_trace import TraceTables
 
 #: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
@@ -89,9 +89,10 @@ def own_job(trace: TraceTables, other: Job | None = None) -> Job:
     own = ClusterSpec.from_trace(trace)
     if other is None:
         return Job(own)
-    known, hosts = other.cluster, {worker.host for worker in own.workers}
-    if isinstance(known.network, Topology) and all(map(known.network.host, hosts)):
+    known = other.cluster
+    if knows(known.network, own.workers):
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
+    hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}
     return Job(own.with_cores(cores), gil=other.gil)
 

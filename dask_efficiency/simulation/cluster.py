@@ -76,6 +76,9 @@ class ClusterSpec:
         for name, speed in self.speeds.items():
             if not (isfinite(speed) and speed > 0):
                 raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
+        for host, count in self.cores.items():
+            if count < 1:
+                raise ValueError(f"the host {host!r} has {count} cores; expected at least 1")
         if isinstance(self.network, Topology):
             _check_hosts(self.network, [worker.host for worker in self.workers])
             _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
@@ -175,13 +178,10 @@ class ClusterSpec:
         ValueError
             If a host has less than one core, or is none of the workers' nor the scheduler's.
         """
-        hosts = {worker.host for worker in self.workers} | {self.scheduler_host}
-        for host, count in cores.items():
-            if count < 1:
-                raise ValueError(f"the host {host!r} has {count} cores; expected at least 1")
+        hosts = {worker.host for worker in self.workers} | ({self.scheduler_host} - {""})
+        for host in cores:
             if host not in hosts:
-                known = ", ".join(sorted(hosts - {""}))
-                raise ValueError(f"no worker is on the host {host!r}; expected one of {known}")
+                raise ValueError(f"no worker is on the host {host!r}; expected one of {', '.join(sorted(hosts))}")
         return replace(self, cores={**self.cores, **cores})
 
     @property
@@ -229,7 +229,7 @@ class ClusterSpec:
         return replace(self, workers=workers, speeds=kept)
 
     def _check_known(self, names: Iterable[str]) -> None:
-        known = [worker.name for worker in self.workers]
+        known = dict.fromkeys(worker.name for worker in self.workers)
         for name in names:
             if name not in known:
                 raise UnknownNameError("worker", name, known, "this cluster")
@@ -274,16 +274,16 @@ _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
 
 def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpec, ...]:
     """Workers where a hostfile says."""
-    placement = read_hostfile(path)
+    hostfile = read_hostfile(path)
     names = [host.name for host in topology.hosts]
-    for name in placement.slots:
+    for name in hostfile.slots:
         if topology.host(name) is None:
             wrong = f"no host {name!r} in the topology; {known_names(name, names)}"
-            raise ClusterFileError(path, placement.lines[name], wrong)
+            raise ClusterFileError(path, hostfile.lines[name], wrong)
     try:
-        return place_workers(topology, placement.slots)
+        return place_workers(topology, hostfile.slots)
     except PlacementError as error:
-        line = max(line for name, line in placement.lines.items() if topology.host(name) == topology.host(error.host))
+        line = max(line for name, line in hostfile.lines.items() if topology.host(name) == topology.host(error.host))
         raise ClusterFileError(path, line, str(error)) from error
 
 

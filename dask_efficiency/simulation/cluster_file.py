@@ -11,7 +11,7 @@ import yaml
 from dask_efficiency.simulation.host_names import MAX_NAMES, names_of
 from dask_efficiency.simulation.text_files import ClusterFileError, known_names, read_text
 from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
-from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of
+from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of, shown_count
 from dask_efficiency.simulation.yaml_sections import Section, composed, line_of, text_of
 
 
@@ -132,7 +132,7 @@ def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
     slots = section.get("slots", _whole, slots)
     workers = section.get("workers", _whole, slots)
     if workers > slots:
-        raise section.error("workers", f"{name!r} gets {workers} workers and has {_slots(slots)}")
+        raise section.error("workers", f"{name!r} gets {workers} workers and has {shown_count(slots, 'slot')}")
     parts.hosts[name] = Host(
         name,
         slots=slots,
@@ -172,10 +172,6 @@ def _link(one: str, other: str, section: Section) -> Link:
         section.get("bandwidth_back", bandwidth_of, None),
         section.get("queue", seconds_of, 0.0),
     )
-
-
-def _slots(slots: int) -> str:
-    return f"{slots} slot{'s' * (slots != 1)}"
 
 
 # -- numbers without a unit ------------------------------------------------------------------------

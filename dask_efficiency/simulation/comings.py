@@ -41,7 +41,7 @@ def stays(trace: TraceTables, cluster: ClusterSpec) -> tuple[Stay, ...]:
     lost = trace.runs.worker[trace.runs.outcome == Outcome.LOST]
     for number, recorded in enumerate(trace.workers):
         at = {
-            change: events.at[(events.worker == number) & (events.change == change)] - trace.start
+            change: np.maximum(events.at[(events.worker == number) & (events.change == change)] - trace.start, 0)
             for change in _CHANGES
         }
         joined, left, retiring = (at[change] for change in _CHANGES)
@@ -49,7 +49,7 @@ def stays(trace: TraceTables, cluster: ClusterSpec) -> tuple[Stay, ...]:
         found.append(
             Stay(
                 replace(by_name[recorded.name], address=recorded.address, host=recorded.host),
-                joins=max(int(joined[0]), 0) if len(joined) else 0,
+                joins=int(joined[0]) if len(joined) else 0,
                 retires=retires,
                 leaves=int(left[-1]) if len(left) and retires < 0 else -1,
                 lost=number in lost,

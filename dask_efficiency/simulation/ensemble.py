@@ -114,7 +114,7 @@ def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:
         if given < 1:
             raise ValueError(f"seeds is {given}; expected how many there are to be, at least 1")
         return tuple(range(given))
-    if isinstance(given, str | bool | float) or not isinstance(given, Sequence | range):
+    if isinstance(given, str | bool | float) or not isinstance(given, Sequence):
         raise TypeError(f"seeds is {given!r:.80}; expected a number of seeds, or a list of them such as [0, 1, 2]")
     for seed in given:
         if isinstance(seed, bool) or not isinstance(seed, int):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.replay.durations import prefix_of_runs
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
@@ -70,15 +71,14 @@ def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil
     ran = (runs.start != MISSING) & (runs.stop > runs.start)
     took = np.where(ran, runs.stop - runs.start, 0)
     cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
-    prefix = trace.tasks.prefix[runs.task] if len(runs) else np.empty(0, np.int32)
+    prefix = prefix_of_runs(trace)
     beside, cores = _beside(trace, ran, took, cpu)
     alone, held = took.astype(np.float64), np.zeros(len(runs))
     found: dict[str, list[str]] = {}
-    late = _late(trace, ran, took, cpu)
+    late = _late(trace, ran)
     for number in np.unique(prefix[ran]).tolist():
         rows = np.flatnonzero(ran & (prefix == number))
         name = trace.prefixes[number] if number >= 0 else ""
-        crowded = rows[beside[rows] >= MIN_BESIDE]
         if name in known:
             held[rows] = known[name]
             alone[rows] = took[rows] / np.maximum(1.0, known[name] * beside[rows])
@@ -147,10 +147,10 @@ def _beside(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> tuple[Flo
     return threads, cores
 
 
-def _late(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> dict[int, bool]:
+def _late(trace: TraceTables, ran: Bool) -> dict[int, bool]:
     """By prefix, where it can be seen: whether event loops turned later while its tasks computed."""
     runs, series = trace.runs, trace.series
-    prefix = trace.tasks.prefix[runs.task] if len(runs) else np.empty(0, np.int32)
+    prefix = prefix_of_runs(trace)
     delay: dict[int, list[tuple[float, float]]] = {}
     for worker in np.unique(runs.worker[ran]).tolist():
         beats = np.flatnonzero((series.worker == worker) & ~np.isnan(series.loop_interval))

@@ -19,7 +19,7 @@ _EXPECTED = "expected 'host', 'host:4' or 'host slots=4 max_slots=8'"
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Hostfile:
     """What a hostfile says.
 
     Parameters
@@ -34,7 +34,7 @@ class Placement:
     lines: Mapping[str, int]
 
 
-def read_hostfile(path: str | os.PathLike[str]) -> Placement:
+def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
     """Read a hostfile.
 
     Raises
@@ -53,7 +53,7 @@ def read_hostfile(path: str | os.PathLike[str]) -> Placement:
     return parse_hostfile(read_text(path), path)
 
 
-def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Placement:
+def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
     """What a hostfile's text says; the path is for errors."""
     slots: dict[str, int] = {}
     lines: dict[str, int] = {}
@@ -70,7 +70,7 @@ def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Placement:
             raise ClusterFileError(path, number, f"{host!r} has {slots[host]} slots, and max_slots={most[host]}")
     if not any(slots.values()):
         raise ClusterFileError(path, 0, "no slot of any host in the hostfile")
-    return Placement(slots, lines)
+    return Hostfile(slots, lines)
 
 
 def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[str, int, int | None]:

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from dask_efficiency.replay.durations import prefix_of_runs
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome, Runs
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 #: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
 #: the next ones: a message on its way, around a task in its thread, from one task to the next in a slot.
@@ -60,9 +61,7 @@ def overheads(trace: TraceTables) -> Overheads:
     """What a recorded run shows of them."""
     runs = trace.runs
     ended = _ended(runs)
-    prefix = np.full(len(runs), MISSING, np.int64)
-    inside = (runs.task >= 0) & (runs.task < len(trace.tasks))
-    prefix[inside] = trace.tasks.prefix[runs.task[inside]]
+    prefix = prefix_of_runs(trace)
     first, last = _stimuli(trace)
     scheduler = _per_report(runs)
     return Overheads(
@@ -90,7 +89,7 @@ def _sample(ns: Int64, otherwise: int) -> Int64:
     return np.maximum(ns, 0) if len(ns) else np.array([otherwise])
 
 
-def _by_prefix(ns: Int64, known: Bool, prefix: Int64, prefixes: int) -> tuple[Int64, ...]:
+def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[Int64, ...]:
     """The samples of each prefix, those of all where it has none."""
     everything = _sample(ns[known], _AROUND)
     order = np.flatnonzero(known)[np.argsort(prefix[known], kind="stable")]

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from dask_efficiency.simulation.host_names import pattern_of
 from dask_efficiency.simulation.topology import Host, Topology
-from dask_efficiency.simulation.units import shown_bandwidth, shown_seconds
+from dask_efficiency.simulation.units import shown_bandwidth, shown_count, shown_seconds
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: What stands before a branch, before the last one, and before what is below either.
@@ -134,7 +134,7 @@ class _Tree:
 
 
 def _counted(count: int, word: str) -> str:
-    return f"{count or 'no'} {word}{'s' * (count != 1)}"
+    return shown_count(count, word) if count else f"no {word}s"
 
 
 def _reached(topology: Topology, root: str) -> Iterator[tuple[str, int, str]]:

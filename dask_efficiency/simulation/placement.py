@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 from dask_efficiency.simulation.topology import Host, Topology
+from dask_efficiency.simulation.units import shown_count
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Of the first worker of a host; those that a topology places have one after the other. What it is does not matter.
@@ -48,14 +49,18 @@ def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[Worke
         If a host is unknown.
     """
     placed: list[WorkerSpec] = []
+    counts: Counter[str] = Counter()
     for name, wanted in workers.items():
         host = topology.host(name)
         if host is None:
             raise KeyError(f"no host {name!r} in the topology")
-        taken = sum(worker.host == host.name for worker in placed)
+        taken = counts[host.name]
         if taken + wanted > host.slots:
-            raise PlacementError(host.name, f"{host.name!r} gets {taken + wanted} workers and has {_slots(host.slots)}")
+            raise PlacementError(
+                host.name, f"{host.name!r} gets {taken + wanted} workers and has {shown_count(host.slots, 'slot')}"
+            )
         placed += [_worker(host, taken + i) for i in range(wanted)]
+        counts[host.name] += wanted
     return tuple(placed)
 
 
@@ -78,7 +83,9 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
         added += [worker for worker, _ in zip(fresh, range(free), strict=False)]
     if len(added) < more:
         total = sum(host.slots for host in topology.hosts)
-        raise PlacementError("", f"{len(workers) + more} workers, and the hosts of the topology have {_slots(total)}")
+        raise PlacementError(
+            "", f"{len(workers) + more} workers, and the hosts of the topology have {shown_count(total, 'slot')}"
+        )
     return (*workers, *added)
 
 
@@ -116,7 +123,3 @@ def _worker(host: Host, i: int) -> WorkerSpec:
 
 def _address(host: str, i: int) -> str:
     return f"tcp://[{host}]:{FIRST_PORT + i}" if ":" in host else f"tcp://{host}:{FIRST_PORT + i}"
-
-
-def _slots(slots: int) -> str:
-    return f"{slots} slot{'s' * (slots != 1)}"

@@ -18,7 +18,7 @@ from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import TraceTables
 
 #: Share of a prediction that it may be off by however well the run's own simulation fits, as that of one run can fit by
-#: chance. Of 40 real changes of cluster and settings (``benchmarks/simulation.py``) the largest error was 2.4 %; with
+#: chance. Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with
 #: this, the intervals held 99 % of the real runs.
 MIN_MODEL_ERROR = 0.02
 

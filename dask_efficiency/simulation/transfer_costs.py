@@ -96,10 +96,12 @@ def _stretches(trace: TraceTables, network: Network | None) -> tuple[Float64, Fl
 
 def _firsts(of: Int64, start: Int64, stop: Int64) -> Int64:
     """The rows with which a stretch begins in which intervals overlap; rows are in order of ``of`` and start."""
-    # On one time line, so that what is of another one does not touch.
-    shift = (of - of.min()) * (int(stop.max() - start.min()) + 1)
-    until = np.maximum.accumulate(stop + shift)
-    found: Int64 = np.flatnonzero(np.r_[True, (start + shift)[1:] >= until[:-1]])
+    other = np.diff(of) != 0
+    # The latest stop so far of each: by rank, as instants of many on one time line would be too large.
+    stops, rank = np.unique(stop, return_inverse=True)
+    group = np.concatenate([[0], np.cumsum(other)])
+    until = stops[np.maximum.accumulate(group * len(stops) + rank) % len(stops)]
+    found: Int64 = np.flatnonzero(np.r_[True, other | (start[1:] >= until[:-1])])
     return found
 
 

@@ -89,6 +89,11 @@ def shown_bandwidth(bandwidth: float) -> str:
     return f"{bits:.4g} bit"
 
 
+def shown_count(count: int, word: str) -> str:
+    """How many of something: ``4 slots``."""
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
 def shown_seconds(seconds: float) -> str:
     """A latency: ``50 us``."""
     for unit in ("s", "ms", "us"):

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dask_efficiency.simulation.accuracy import SEEDS, SelfReplay, SimulationRefusedError, self_replay
+from dask_efficiency.simulation.accuracy import SEEDS, SelfReplay, SimulationRefusedError, own_job, self_replay
+from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Ensemble
+from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.makespan import RunFigures
+from dask_efficiency.simulation.topology import Host, Link, Topology
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
@@ -31,6 +36,17 @@ def test_above_15_percent_it_is_refused_unless_somebody_insists(share: float) ->
     off_by(share).require(force=True)
     with pytest.raises(SimulationRefusedError, match=r"15\.1 % .*expected at most 15 %: force=True"):
         off_by(share).require(force=False)
+
+
+def test_the_cores_of_the_scheduler_are_known_of_the_recorded_run_too() -> None:
+    trace = recorded()
+    hosts = {worker.host for worker in trace.workers}
+    network = Topology(
+        (Host("head"), *map(Host, hosts)), ("switch",), (*(Link((h, "switch"), 1e8) for h in ("head", *hosts)),)
+    )
+    given = replace(ClusterSpec.from_trace(trace), network=network, scheduler_host="head", cores={"head": 2})
+    own = own_job(trace, Job(given)).cluster
+    assert (own.network, own.scheduler_host, own.cores) == (network, "head", {"head": 2})
 
 
 def test_a_self_replay_is_of_the_recorded_cluster_with_nothing_changed() -> None:

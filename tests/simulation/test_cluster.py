@@ -228,6 +228,10 @@ def test_cores_are_of_hosts_that_are_there() -> None:
         cluster.with_cores({"nowhere": 2})
     with pytest.raises(ValueError, match="0 cores"):
         cluster.with_cores({host: 0})
+    with pytest.raises(ValueError, match="0 cores"):
+        replace(cluster, cores={host: 0})
+    with pytest.raises(ValueError, match="no worker is on the host ''"):
+        cluster.with_cores({"": 2})
 
 
 def test_the_scheduler_is_where_all_workers_are_if_nobody_says_more() -> None:

@@ -36,6 +36,10 @@ def test_workers_join_retire_and_are_lost_when_they_did() -> None:
     assert when(trace) == [(0, -1, 50), (30, 60, -1)]
 
 
+def test_who_had_left_before_the_start_is_not_there_for_ever() -> None:
+    assert when(recorded((-20, 0, LEFT), (-10, 1, JOINED), (30, 1, LEFT))) == [(0, -1, 0), (0, -1, 30)]
+
+
 def test_on_another_cluster_all_are_there_and_that_is_said() -> None:
     trace = recorded((30, 1, JOINED))
     cluster = ClusterSpec.from_trace(trace)

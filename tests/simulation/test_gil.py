@@ -9,7 +9,8 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.simulation.gil import gil_of
 from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.schema import Series
+from dask_efficiency.trace.schema import Runs, Series
+from dask_efficiency.trace.tables import MISSING
 
 
 def recorded(cpu_share: float, *, nthreads: int = 2, tasks: int = 8) -> RunTrace:
@@ -56,6 +57,13 @@ def test_where_one_thread_ran_at_a_time_the_turns_of_the_loop_tell_and_else_it_i
         found = gil_of(one)
         np.testing.assert_allclose(found.held, 1.0, rtol=0.01)
         assert why in found.notes[0]
+
+
+def test_runs_of_tasks_that_were_dropped_have_no_prefix() -> None:
+    trace = recorded(0.5)
+    runs = trace.runs.columns() | {"task": np.full(len(trace.runs), MISSING, np.int32)}
+    found = gil_of(replace(trace, runs=Runs.from_columns(runs)), {"work": 0.0})
+    np.testing.assert_allclose(found.held, 1.0, rtol=0.02)
 
 
 def test_what_is_said_of_a_prefix_is_taken() -> None:

@@ -59,6 +59,17 @@ def test_a_run_whose_transfers_are_all_alike_gets_their_time_back(count: int, ki
     assert predicted * float(np.mean(found.factors)) == pytest.approx(real, rel=1e-6)
 
 
+def test_stretches_of_many_workers_in_a_long_run_are_told_apart() -> None:
+    """Nanoseconds of an hour, times pairs of 4,000 workers, do not fit into 64 bits."""
+    found = []
+    for apart in (1, 100):
+        messages = [(apart * i, apart * i + 1, i * 90_000 * MS, [1000] * 3) for i in range(40)]
+        found.append(transfer_costs(moved(*messages, **COSTS)))
+    few, many = found
+    assert len(many.factors) == 40
+    np.testing.assert_array_equal(many.factors, few.factors)
+
+
 def test_results_that_came_together_are_one_message() -> None:
     together = transfer_costs(moved((0, 1, 0, [10] * 50), **COSTS))
     shifted = moved((0, 1, 0, [10] * 50), **COSTS)

@@ -117,16 +117,16 @@ class Engine:
         self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.moves)
         there = stays(self._workload.trace, job.cluster)
         ports = self._random.sample(range(20_000, 60_000), len(there))
-        self._addresses = {
-            stay.spec.address: f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)
-        }
+        addresses = [f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)]
+        # A worker can have the recorded address of one that it replaced.
+        by_recorded = {stay.spec.address: address for stay, address in zip(there, addresses, strict=True)}
         membership = Membership(clock, self.scheduler, self.recorder, self.workers, self._join)
-        for stay, address in zip(there, self._addresses.values(), strict=True):
+        for stay, address in zip(there, addresses, strict=True):
             if not stay.joins:
                 await self._join(stay, address)
             membership.plan(stay, address)
-        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self._costs, self._addresses)
-        put_data(self._workload, self.scheduler, self.workers, self._addresses, clock)
+        self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self._costs, by_recorded)
+        put_data(self._workload, self.scheduler, self.workers, by_recorded, clock)
 
     def _hosts(self) -> dict[str, Cores]:
         """The cores of those hosts of which they are known, by host."""
@@ -248,7 +248,7 @@ class Engine:
         still = clock.now
         while not clients.done:
             if not step():
-                break
+                raise StandsStill(self._waiting())
             if len(clock) > self._periodic:
                 still = clock.now
             elif clock.now - still > STILL:
@@ -282,6 +282,8 @@ class Engine:
 
     def _waiting(self) -> str:
         """Which tasks wait for what."""
+        if not self.clients.wanted:
+            return f"the simulated run stands still: {self.clients.graphs_left} graphs are never sent"
         found = []
         for key in sorted(self.clients.wanted, key=str)[:5]:
             ts = self.scheduler.tasks.get(key)

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from dask.system import CPU_COUNT
+
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.trace.files import read_trace, save_trace
 from dask_efficiency.trace.run_trace import TraceTables
@@ -49,7 +51,7 @@ def simulate_seeds(
     SimulationError
         If a simulated run stands still, or its process ends with an error; says why.
     """
-    at_once = max(1, min(len(seeds), processes or len(os.sched_getaffinity(0))))
+    at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
         folder = Path(name)
         save_trace(trace, folder / "run.trace")

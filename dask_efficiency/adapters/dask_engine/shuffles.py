@@ -87,7 +87,7 @@ class Shuffles(SchedulerPlugin):
                 continue
             self._travelling[shuffle.barrier] += 1
             latency, taking = self._costs.transfer(1, part)
-            arrived = lambda receiver=receiver, taking=taking: receiver.take_in(  # noqa: E731
+            arrived = lambda receiver=receiver, taking=taking: receiver.transfers.take_in(  # noqa: E731
                 taking, self._arrived, shuffle.barrier
             )
             route = (sender.spec.host, receiver.spec.host, part, arrived)

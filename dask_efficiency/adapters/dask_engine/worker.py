@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import dask
@@ -20,15 +20,11 @@ from distributed.worker_state_machine import (
     FindMissingEvent,
     FreeKeysEvent,
     GatherDep,
-    GatherDepBusyEvent,
-    GatherDepNetworkFailureEvent,
-    GatherDepSuccessEvent,
     Instruction,
     PauseEvent,
     RefreshWhoHasEvent,
     RemoveReplicasEvent,
     RemoveWorkerEvent,
-    RetryBusyWorkerEvent,
     RetryBusyWorkerLater,
     SecedeEvent,
     StateMachineEvent,
@@ -42,6 +38,7 @@ from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
+from dask_efficiency.adapters.dask_engine.transfers import Transfers
 from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
@@ -51,17 +48,11 @@ from dask_efficiency.trace.run_trace import WorkerSpec
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
 TO_SCHEDULER = 2_000_000
 
-#: Until a worker that was too busy to send is asked again.
-RETRY = 150_000_000
-
 #: Between two looks of a worker's memory monitor: as in Dask.
 MONITOR = 100_000_000
 
 #: Nanoseconds of a core that a thread needs to wake up.
 WAKE = 100_000
-
-#: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
-MEASURED, NEWEST = 1_000_000, 0.05
 
 _EVENTS: dict[str, type[StateMachineEvent]] = {
     "cancel-compute": CancelComputeEvent,
@@ -136,16 +127,13 @@ class VirtualWorker:
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
         self._costs = costs
-        self._work, self._network, self._peers = work, network, peers
+        self._work = work
         self.loop = Loop(clock, cores)
-        #: Takes in what other workers send.
-        self._incoming = Loop(clock, cores)
+        self.transfers = Transfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
         self._cores = self.loop.cores
         self.stream = Stream(clock, TO_SCHEDULER, self.loop)
         self.rows = WorkerRows(clock)
         self.memory = memory
-        self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
-        self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
         share = dask.config.get("distributed.worker.memory.transfer")
         self.state = WorkerState(
             nthreads=spec.nthreads,
@@ -161,14 +149,14 @@ class VirtualWorker:
             validate=validate,
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        heapify(self._free_slots)
         self._processor = Processor(clock)
         #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
-        self._last_freed: tuple[int, int, int] | None = None
+        #: When a slot was freed last, and by which run.
+        self._last_freed: tuple[int, int] | None = None
         #: Until when its event loop waits for the disk.
-        self._blocked = 0
+        self.blocked = 0
         self._paused = self._monitored = False
         self.closed = False
         #: Whether its memory got so full that a nanny would have ended it.
@@ -184,10 +172,6 @@ class VirtualWorker:
         self.closed = True
         self.stream.abort()
 
-    def take_in(self, ns: int, then: Callable[..., object], *arguments: Any) -> None:
-        """Take in what another worker sent, after what came before."""
-        self._incoming.do(ns, then, *arguments)
-
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
         given = {name: value for name, value in message.items() if name != "op"}
@@ -195,10 +179,10 @@ class VirtualWorker:
         if event is not None:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
-            self._handle(event(**given))
+            self.handle(event(**given))
         elif message["op"] == "worker-status-change":
             retiring = message["status"] == "closing_gracefully"
-            self._handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
+            self.handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
             if not retiring:
                 self.stream.send(message)
 
@@ -209,19 +193,19 @@ class VirtualWorker:
 
     def put(self, data: dict[Any, Any]) -> None:
         """Results that are there without having been computed."""
-        self._handle(UpdateDataEvent(data=data, stimulus_id=self._stimulus("update-data")))
+        self.handle(UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
 
-    def _handle(self, event: StateMachineEvent) -> int:
+    def handle(self, event: StateMachineEvent) -> int:
         """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
         if self.closed:
             return 0
-        if self._clock.now < self._blocked:
-            self._clock.at(self._blocked, self._handle, event)
+        if self._clock.now < self.blocked:
+            self._clock.at(self.blocked, self.handle, event)
             return 0
         instructions = self.state.handle_stimulus(event)
-        wrote, read = self._wait_for_disk()
+        wrote, read = self.wait_for_disk()
         if wrote or read:
-            self._clock.at(self._blocked, self._follow, instructions)
+            self._clock.at(self.blocked, self._follow, instructions)
         else:
             self._follow(instructions)
         if not self._monitored and self.memory.limited and (self._paused or self.memory.full(self.state.nbytes)):
@@ -236,23 +220,24 @@ class VirtualWorker:
             if isinstance(instruction, Execute):
                 self._execute(instruction.key)
             elif isinstance(instruction, GatherDep):
-                self._gather(instruction)
+                self.transfers.gather(instruction)
             elif isinstance(instruction, RetryBusyWorkerLater):
-                self._clock.at(self._clock.now + RETRY, self._retry, instruction.worker)
+                self.transfers.retry_later(instruction.worker)
             else:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
 
-    def _stimulus(self, kind: str) -> str:
+    def stimulus(self, kind: str) -> str:
+        """The name of something that happens now."""
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _wait_for_disk(self) -> tuple[int, int]:
+    def wait_for_disk(self) -> tuple[int, int]:
         """Let the loop wait for what was written and read; gives both, in nanoseconds."""
         wrote, read = self.memory.waited()
         if wrote or read:
             self.loop.do(wrote + read, _nothing)
-            self._blocked = max(self._clock.now, self._blocked) + wrote + read
+            self.blocked = max(self._clock.now, self.blocked) + wrote + read
         return wrote, read
 
     def _monitor(self) -> None:
@@ -264,13 +249,13 @@ class VirtualWorker:
         self.overfull |= memory.ends(managed)
         pauses = memory.pauses(managed)
         memory.evict(managed)
-        self._wait_for_disk()
+        self.wait_for_disk()
         if pauses != self._paused:
             self._paused = pauses
-            stimulus = self._stimulus("worker-status-change")
+            stimulus = self.stimulus("worker-status-change")
             status = "paused" if pauses else "running"
             self.stream.send({"op": "worker-status-change", "status": status, "stimulus_id": stimulus})
-            self._handle((PauseEvent if pauses else UnpauseEvent)(stimulus_id=stimulus))
+            self.handle((PauseEvent if pauses else UnpauseEvent)(stimulus_id=stimulus))
         if pauses and not memory.pauses(self.state.nbytes):
             self._monitored = True
             self._clock.at(self._clock.now + MONITOR, self._monitor)
@@ -278,7 +263,7 @@ class VirtualWorker:
     # -- computing -----------------------------------------------------------------------------
 
     def _execute(self, key: Any) -> None:
-        work, now = self._work(self, key), max(self._clock.now, self._blocked)
+        work, now = self._work(self, key), max(self._clock.now, self.blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -288,7 +273,7 @@ class VirtualWorker:
         self.running[key] = row
         data = self.state.data
         self._inputs[key] = [data[other.key] for other in task.dependencies if other.key in data]
-        row.unspill_ns = sum(self._wait_for_disk())
+        row.unspill_ns = sum(self.wait_for_disk())
         row.submitted = row.start = (
             max(now, self._cores.take(work.prepare) - work.prepare) + row.unspill_ns + work.prepare
         )
@@ -308,7 +293,7 @@ class VirtualWorker:
         took = (row.seceded - row.start) / 1e9
         rest = work.compute - work.secede
         self._processor.run(rest, work.held, work.gpu, lambda: self._stop(key, row, work))
-        self._handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self._stimulus("secede")))
+        self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
         # A thread that slept until now must get a core before it can say so.
@@ -332,8 +317,8 @@ class VirtualWorker:
     def _end(self, key: Any, row: RunRow, work: Work) -> None:
         if self.closed:
             return
-        if self._clock.now < self._blocked:
-            self._clock.at(self._blocked, self._end, key, row, work)
+        if self._clock.now < self.blocked:
+            self._clock.at(self.blocked, self._end, key, row, work)
             return
         del self.running[key], self._inputs[key]
         if row.seceded < 0:
@@ -341,9 +326,9 @@ class VirtualWorker:
         start, stop = row.start / 1e9, row.stop / 1e9
         if work.fails:
             row.ended = self._clock.now
-            self._handle(_failure(key, row.run_id, start, stop, self._stimulus("task-erred")))
+            self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
             return
-        row.spill_ns = self._handle(
+        row.spill_ns = self.handle(
             ExecuteSuccessEvent(
                 key=key,
                 run_id=row.run_id,
@@ -352,7 +337,7 @@ class VirtualWorker:
                 stop=stop,
                 nbytes=work.nbytes,
                 type=None,
-                stimulus_id=self._stimulus("task-finished"),
+                stimulus_id=self.stimulus("task-finished"),
             )
         )
         row.ended = self._clock.now + row.spill_ns
@@ -360,77 +345,14 @@ class VirtualWorker:
     def _free(self, row: RunRow) -> None:
         if row.slot < self.spec.nthreads:
             heappush(self._free_slots, row.slot)
-        self._last_freed = self._clock.now, row.run_id, row.slot
-
-    # -- moving results ------------------------------------------------------------------------
-
-    def _gather(self, asked: GatherDep) -> None:
-        sender = self._peers.get(asked.worker)
-        start = self._clock.now
-        if sender is None or sender.closed:
-            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._lost, asked)
-        elif sender._busy(self.spec.host):
-            event = GatherDepBusyEvent(
-                worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=self._stimulus("gather-dep-busy")
-            )
-            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._handle, event)
-        else:
-            sender._outgoing += 1
-            sender._serve(asked, self, start)
-
-    def _serve(self, asked: GatherDep, receiver: VirtualWorker, start: int) -> None:
-        """Send results to another worker, which wanted them some time ago."""
-        if self._clock.now < self._blocked:
-            self._clock.at(self._blocked, self._serve, asked, receiver, start)
-            return
-        held: Any = self.state.data
-        data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
-        self._wait_for_disk()
-        nbytes = sum(result.nbytes for result in data.values())
-        latency, taking = self._costs.transfer(len(data), nbytes)
-        arrived = lambda: receiver._incoming.do(taking, receiver._arrived, asked, self, data, nbytes, start)  # noqa: E731
-        asking = self._network.delay(receiver.spec.host, self.spec.host)
-        ready = max(self._clock.now, self._blocked) + latency + asking
-        self._clock.at(ready, self._network.transfer, self.spec.host, receiver.spec.host, nbytes, arrived)
-
-    def _busy(self, host: str) -> bool:
-        return self._outgoing >= self._outgoing_limit * (2 if host == self.spec.host else 1)
-
-    def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
-        sender._outgoing -= 1
-        if sender.closed:
-            self._lost(asked)
-            return
-        now = self._clock.now
-        if nbytes > MEASURED:
-            bandwidth = nbytes / max((now - start) / 1e9, 1e-3)
-            self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
-        self.rows.transferred(sender.address, data, start)
-        self._handle(
-            GatherDepSuccessEvent(
-                worker=asked.worker,
-                total_nbytes=asked.total_nbytes,
-                data=data,
-                stimulus_id=self._stimulus("gather-dep-success"),
-            )
-        )
-
-    def _lost(self, asked: GatherDep) -> None:
-        """The worker that was asked is gone."""
-        stimulus = self._stimulus("gather-dep-network-failure")
-        self._handle(
-            GatherDepNetworkFailureEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=stimulus)
-        )
-
-    def _retry(self, worker: str) -> None:
-        self._handle(RetryBusyWorkerEvent(worker=worker, stimulus_id=self._stimulus("retry-busy-worker")))
+        self._last_freed = self._clock.now, row.run_id
 
     # -- heartbeats ----------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
         """What a heartbeat says."""
         return {
-            "bandwidth": {"total": self.bandwidth, "workers": {}, "types": {}},
+            "bandwidth": {"total": self.transfers.bandwidth, "workers": {}, "types": {}},
             "memory": self.memory.process(self.state.nbytes),
             "spilled_bytes": {"memory": self.memory.spilled, "disk": self.memory.spilled},
             "digests_total_since_heartbeat": {},

@@ -140,6 +140,13 @@ def joined() -> dict[str, Any]:
     return run(with_events(flat(20, workers=2), (400, 1, WorkerChange.JOINED)))
 
 
+def replaced() -> dict[str, Any]:
+    """A worker leaves, and another one comes with its name and its address."""
+    trace = flat(20)
+    again = replace(trace, workers=(*trace.workers, trace.workers[0]))
+    return run(with_events(again, (400, 0, WorkerChange.LEFT), (600, 1, WorkerChange.JOINED)))
+
+
 def restricted() -> dict[str, Any]:
     """Tasks that may only run on the second worker, or on a host that has it."""
     trace = flat(8, workers=2)
@@ -198,6 +205,7 @@ SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
     "lost": lost,
     "retired": retired,
     "joined": joined,
+    "replaced": replaced,
     "restricted": restricted,
     "loose": loose,
     "resources": resources,

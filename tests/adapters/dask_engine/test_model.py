@@ -70,6 +70,12 @@ def test_a_worker_that_joins_late_gets_tasks_from_then_on(became: dict[str, Any]
     assert joined["ms"] == pytest.approx(1_200, abs=20)
 
 
+def test_a_worker_can_be_replaced_by_one_of_its_name_and_address(became: dict[str, Any]) -> None:
+    replaced = became["replaced"]
+    assert replaced["changes"] == ["LEFT", "JOINED"]
+    assert replaced["memory"] == 20
+
+
 def test_tasks_run_only_where_they_may(became: dict[str, Any]) -> None:
     assert became["restricted"]["workers"] == {"work": {"w1": 8}}
     assert became["loose"]["workers"] == {"work": {"w0": 8}}

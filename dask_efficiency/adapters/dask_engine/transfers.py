@@ -1,0 +1,135 @@
+"""Transfers: the results that a worker gets from others, and those that it sends to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import dask
+from dask.utils import parse_bytes
+from distributed.worker_state_machine import (
+    GatherDep,
+    GatherDepBusyEvent,
+    GatherDepNetworkFailureEvent,
+    GatherDepSuccessEvent,
+    RetryBusyWorkerEvent,
+)
+
+from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.messages import Loop
+from dask_efficiency.simulation.cores import Cores
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.network import NetworkModel
+
+if TYPE_CHECKING:
+    from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
+
+#: Nanoseconds until a worker that was too busy to send is asked again: as in Dask's worker.
+RETRY = 150_000_000
+
+#: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
+MEASURED, NEWEST = 1_000_000, 0.05
+
+
+class Transfers:
+    """The results that a worker gets from others, and those that it sends to them.
+
+    Parameters
+    ----------
+    worker
+        Whose they are.
+    costs
+        What they cost beside the network.
+    cores
+        Of its host; None are enough.
+    network
+        Moves results between hosts.
+    peers
+        All workers that are there, by address.
+    """
+
+    def __init__(
+        self,
+        worker: VirtualWorker,
+        clock: EventHeap,
+        *,
+        costs: Costs,
+        cores: Cores | None,
+        network: NetworkModel,
+        peers: Mapping[str, VirtualWorker],
+    ) -> None:
+        self._worker, self._clock = worker, clock
+        self._costs, self._network, self._peers = costs, network, peers
+        self._incoming = Loop(clock, cores)
+        self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
+        #: Bytes a second, as Dask measures it.
+        self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
+
+    def take_in(self, ns: int, then: Callable[..., object], *arguments: Any) -> None:
+        """Take in what another worker sent, after what came before."""
+        self._incoming.do(ns, then, *arguments)
+
+    def gather(self, asked: GatherDep) -> None:
+        """Ask another worker for results."""
+        worker, start = self._worker, self._clock.now
+        sender = self._peers.get(asked.worker)
+        if sender is None or sender.closed:
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._lost, asked)
+        elif sender.transfers._busy(worker.spec.host):
+            event = GatherDepBusyEvent(
+                worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=worker.stimulus("gather-dep-busy")
+            )
+            self._clock.at(start + sum(self._costs.transfer(0, 0)), worker.handle, event)
+        else:
+            sender.transfers._outgoing += 1
+            sender.transfers._serve(asked, worker, start)
+
+    def _busy(self, host: str) -> bool:
+        return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
+
+    def _serve(self, asked: GatherDep, receiver: VirtualWorker, start: int) -> None:
+        """Send results to another worker, which wanted them some time ago."""
+        worker, clock, costs, network = self._worker, self._clock, self._costs, self._network
+        if clock.now < worker.blocked:
+            clock.at(worker.blocked, self._serve, asked, receiver, start)
+            return
+        held: Any = worker.state.data
+        data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
+        worker.wait_for_disk()
+        nbytes = sum(result.nbytes for result in data.values())
+        latency, taking = costs.transfer(len(data), nbytes)
+        there = receiver.transfers
+        arrived = lambda: there.take_in(taking, there._arrived, asked, worker, data, nbytes, start)  # noqa: E731
+        asking = network.delay(receiver.spec.host, worker.spec.host)
+        ready = max(clock.now, worker.blocked) + latency + asking
+        clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)
+
+    def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
+        sender.transfers._outgoing -= 1
+        if sender.closed:
+            self._lost(asked)
+            return
+        if nbytes > MEASURED:
+            bandwidth = nbytes / max((self._clock.now - start) / 1e9, 1e-3)
+            self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
+        worker = self._worker
+        worker.rows.transferred(sender.address, data, start)
+        stimulus = worker.stimulus("gather-dep-success")
+        worker.handle(
+            GatherDepSuccessEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, data=data, stimulus_id=stimulus)
+        )
+
+    def _lost(self, asked: GatherDep) -> None:
+        """The worker that was asked is gone."""
+        stimulus = self._worker.stimulus("gather-dep-network-failure")
+        self._worker.handle(
+            GatherDepNetworkFailureEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=stimulus)
+        )
+
+    def retry_later(self, address: str) -> None:
+        """Ask a worker again that was too busy."""
+        self._clock.at(self._clock.now + RETRY, self._retry, address)
+
+    def _retry(self, address: str) -> None:
+        stimulus = self._worker.stimulus("retry-busy-worker")
+        self._worker.handle(RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))
