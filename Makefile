@@ -42,7 +42,7 @@ lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
 
 .PHONY: pytest
 pytest: lint setup
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: test-matrix
 test-matrix: ## Tests on other versions of Python and distributed, in .venv-matrix

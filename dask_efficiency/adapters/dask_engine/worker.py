@@ -189,7 +189,7 @@ class VirtualWorker:
     def find_missing(self) -> None:
         """Ask the scheduler for inputs that no worker is known to have: as often as Dask's worker does."""
         if self.state.missing_dep_flight:
-            self._handle(FindMissingEvent(stimulus_id=self._stimulus("find-missing")))
+            self.handle(FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
         """Results that are there without having been computed."""
