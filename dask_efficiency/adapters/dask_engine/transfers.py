@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import dask
 from dask.utils import parse_bytes
@@ -13,22 +13,48 @@ from distributed.worker_state_machine import (
     GatherDepNetworkFailureEvent,
     GatherDepSuccessEvent,
     RetryBusyWorkerEvent,
+    StateMachineEvent,
+    WorkerState,
 )
 
 from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.messages import Loop
+from dask_efficiency.adapters.dask_engine.recording import WorkerRows
 from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
-
-if TYPE_CHECKING:
-    from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
+from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds until a worker that was too busy to send is asked again: as in Dask's worker.
 RETRY = 150_000_000
 
 #: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
 MEASURED, NEWEST = 1_000_000, 0.05
+
+
+class Peer(Protocol):
+    """A worker, as its and other workers' transfers know it."""
+
+    spec: WorkerSpec
+    address: str
+    state: WorkerState
+    rows: WorkerRows
+    transfers: Transfers
+    #: Until when its loop waits for its disk.
+    blocked: int
+    closed: bool
+
+    def handle(self, event: StateMachineEvent) -> int:
+        """Let its state machine do what follows from an event."""
+        ...
+
+    def stimulus(self, kind: str) -> str:
+        """The id of what happens now."""
+        ...
+
+    def wait_for_disk(self) -> tuple[int, int]:
+        """Let its loop wait for what was written and read."""
+        ...
 
 
 class Transfers:
@@ -50,13 +76,13 @@ class Transfers:
 
     def __init__(
         self,
-        worker: VirtualWorker,
+        worker: Peer,
         clock: EventHeap,
         *,
         costs: Costs,
         cores: Cores | None,
         network: NetworkModel,
-        peers: Mapping[str, VirtualWorker],
+        peers: Mapping[str, Peer],
     ) -> None:
         self._worker, self._clock = worker, clock
         self._costs, self._network, self._peers = costs, network, peers
@@ -87,7 +113,7 @@ class Transfers:
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
 
-    def _serve(self, asked: GatherDep, receiver: VirtualWorker, start: int) -> None:
+    def _serve(self, asked: GatherDep, receiver: Peer, start: int) -> None:
         """Send results to another worker, which wanted them some time ago."""
         worker, clock, costs, network = self._worker, self._clock, self._costs, self._network
         if clock.now < worker.blocked:
@@ -104,7 +130,7 @@ class Transfers:
         ready = max(clock.now, worker.blocked) + latency + asking
         clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)
 
-    def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
+    def _arrived(self, asked: GatherDep, sender: Peer, data: dict[Any, Any], nbytes: int, start: int) -> None:
         sender.transfers._outgoing -= 1
         if sender.closed:
             self._lost(asked)
