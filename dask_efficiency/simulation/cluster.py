@@ -135,9 +135,13 @@ class ClusterSpec:
 
         Raises
         ------
+        TypeError
+            If ``n`` is not a whole number.
         PlacementError
             If the topology has fewer slots.
         """
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"expected a whole number of workers, got {n!r:.80}")
         if n < 1:
             raise ValueError(f"expected at least 1 worker, got {n!r}")
         workers, speeds = self.workers[:n], dict(self.speeds)

@@ -137,6 +137,12 @@ def test_what_cannot_be_is_refused(ask, wrong: str) -> None:
         ask()
 
 
+@pytest.mark.parametrize("n", [2.5, True, "2"])
+def test_a_number_of_workers_is_a_whole_number(n) -> None:
+    with pytest.raises(TypeError, match=f"whole number of workers, got {n!r}"):
+        ClusterSpec(THREE).with_workers(n)
+
+
 # -- on a topology ---------------------------------------------------------------------------------
 
 
