@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from numbers import Integral
 from typing import Any, Self
 
 from dask_efficiency.simulation.cluster_file import read_cluster_file
@@ -140,7 +141,7 @@ class ClusterSpec:
         PlacementError
             If the topology has fewer slots.
         """
-        if isinstance(n, bool) or not isinstance(n, int):
+        if isinstance(n, bool) or not isinstance(n, Integral):
             raise TypeError(f"expected a whole number of workers, got {n!r:.80}")
         if n < 1:
             raise ValueError(f"expected at least 1 worker, got {n!r}")

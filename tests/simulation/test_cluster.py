@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,6 +142,10 @@ def test_what_cannot_be_is_refused(ask, wrong: str) -> None:
 def test_a_number_of_workers_is_a_whole_number(n) -> None:
     with pytest.raises(TypeError, match=f"whole number of workers, got {n!r}"):
         ClusterSpec(THREE).with_workers(n)
+
+
+def test_a_number_of_workers_may_be_one_of_numpy() -> None:
+    assert names(ClusterSpec(THREE).with_workers(np.int64(2))) == ["0", "1"]
 
 
 # -- on a topology ---------------------------------------------------------------------------------
