@@ -183,7 +183,12 @@ def spent(prediction: PredictionValues) -> Section:
     table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
     threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."
-    return section("What the makespan would be spent on", *drawn, table, threads)
+    which = (
+        f"Shown is the simulated run nearest to their median: {format_seconds(path.makespan_seconds)}."
+        if len(prediction.makespans) > 1
+        else ""
+    )
+    return section("What the makespan would be spent on", *drawn, table, *filter(None, (which, threads)))
 
 
 def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
@@ -193,17 +198,14 @@ def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
     shown = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
     rest = shown[MAX_KINDS:]
     shown = shown[:MAX_KINDS]
-    rows = [(kind_label(kind), was.get(kind, 0.0), now.get(kind, 0.0)) for kind in shown]
-    if rest:
-        rows.append(
-            (
-                kind_label(f"{len(rest)} more"),
-                sum(was.get(kind, 0.0) for kind in rest),
-                sum(now.get(kind, 0.0) for kind in rest),
-            )
-        )
-    rows.append((kind_label("total"), sum(was.values()), sum(now.values())))
-    steps = [(label, scale.steps(before), scale.steps(after)) for label, before, after in rows]
+    steps = [(kind_label(kind), scale.steps(was.get(kind, 0.0)), scale.steps(now.get(kind, 0.0))) for kind in shown]
+    total_was, total_now = scale.steps(sum(was.values())), scale.steps(sum(now.values()))
+    # With what is too little for a row of its own, the rows add up to the total.
+    left_was = max(total_was - sum(before for _, before, _ in steps), 0)
+    left_now = max(total_now - sum(after for _, _, after in steps), 0)
+    if len(shown) < len(largest) and (left_was or left_now):
+        steps.append((kind_label(f"{len(rest)} more" if rest else "others"), left_was, left_now))
+    steps.append((kind_label("total"), total_was, total_now))
     changes = [after - before for _, before, after in steps]
     most = max(map(abs, changes[:-1]), default=0) or 1
     drawings = [Change(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]]

@@ -114,6 +114,16 @@ def test_many_kinds_are_summed_up() -> None:
     assert table.rows[-2][1] == "2.0"
 
 
+def test_what_is_too_little_for_a_row_is_in_the_sum_of_the_rows() -> None:
+    many = {"compute-cpu": 3.0} | dict.fromkeys(("transfer", "report", "spill", "unspill", "ready-wait"), 0.004)
+    table = kinds_table(many, {"compute-cpu": 2.0})
+    assert [tuple(map(str, row)) for row in table.rows] == [
+        ("compute-cpu", "3.00", "2.00", "-1.00"),
+        ("others", "0.02", "0.00", "-0.02"),
+        ("total", "3.02", "2.00", "-1.02"),
+    ]
+
+
 def test_notes_are_a_caveat() -> None:
     found = replace(elsewhere(), notes=("Rows are missing.",))
     assert notes(found.notes).caveat
