@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 from dask_efficiency.simulation.mpi.collectives.call import Collective
 from dask_efficiency.simulation.mpi.errors import MpiTraceError
@@ -114,8 +115,10 @@ def _said(made: Made) -> str:
 def _joined(made: list[Made]) -> Collective:
     """One collective of what its ranks say; what only the root or only the others say is taken from them."""
     name, root = made[0].name, made[0].root
-    element = max(one.element for one in made)
-    return Collective(name, len(made), _sizes(name, root, made), root, element=element)
+    sizes = _sizes(name, root, made)
+    # Where ranks count in different datatypes, the elements that all have are bytes.
+    element = gcd(*sizes, max(one.element for one in made)) or 1
+    return Collective(name, len(made), sizes, root, element=element)
 
 
 def _sizes(name: str, root: int, made: list[Made]) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.mpi.collectives.call import Collective, choose, rounds_of
+from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.simulation.mpi.collectives.choice import choose
+from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
 from dask_efficiency.simulation.mpi.collectives.rounds import Round
 from dask_efficiency.simulation.mpi.matching import Mailbox, Message, Request
 from dask_efficiency.simulation.mpi.program import ANY, Op, Program
@@ -94,6 +96,14 @@ class Machine:
             self.clock.at(0, self._go_on, rank)
         while self.clock.step():
             pass
+
+    @property
+    def algorithms(self) -> dict[str, dict[str, int]]:
+        """By collective: the algorithms that were used, and how often a rank used them."""
+        found: dict[str, dict[str, int]] = {}
+        for (name, algorithm), count in sorted(self._calls.used.items()):
+            found.setdefault(name, {})[algorithm] = count
+        return found
 
     # -- one rank ----------------------------------------------------------------------------------
 
@@ -195,7 +205,9 @@ class Machine:
         position = actions.peers[rank.doing]
         ranks, tag = self._program.calls[position].ranks, self._calls.tags[position]
         requests = [self._receive(rank, ranks[message.peer], tag) for message in here.receives]
-        requests += [self._send(rank, ranks[message.peer], tag, message.nbytes) for message in here.sends]
+        requests += [
+            self._send(rank, ranks[message.peer], tag, message.nbytes, here.synchronous) for message in here.sends
+        ]
         return self._wait_for(rank, requests, here.reduces * self._byte)
 
     # -- messages ----------------------------------------------------------------------------------
@@ -293,6 +305,8 @@ class _Calls:
         self._hosts = hosts
         self._settings = settings
         self._chosen: dict[int, tuple[Collective, str]] = {}
+        #: By collective and algorithm: how often a rank used it.
+        self.used: Counter[tuple[str, str]] = Counter()
         groups: dict[tuple[int, ...], int] = {}
         #: By call: what its messages are known by.
         self.tags = [ANY - 1 - groups.setdefault(call.ranks, len(groups)) for call in program.calls]
@@ -301,11 +315,13 @@ class _Calls:
     def rounds(self, position: int, rank: int) -> Iterator[Round]:
         """What a rank does in a collective."""
         if position not in self._chosen:
-            self._chosen[position] = self.chosen(position)
+            self._chosen[position] = self._choose(position)
         call, algorithm = self._chosen[position]
-        return iter(rounds_of(call, algorithm, self._places[ANY - 1 - self.tags[position]][rank]))
+        self.used[call.name, algorithm] += 1
+        place = self._places[ANY - 1 - self.tags[position]][rank]
+        return iter(rounds_of(call, algorithm, place, self._settings.version, self._settings.algorithms))
 
-    def chosen(self, position: int) -> tuple[Collective, str]:
+    def _choose(self, position: int) -> tuple[Collective, str]:
         """A collective on these hosts, and its algorithm."""
         call = self._program.calls[position]
         numbers: dict[str, int] = {}

@@ -27,7 +27,7 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
     Raises
     ------
     PlacementError
-        If there are fewer slots.
+        If there are fewer slots, or a host has fewer than it is given.
     KeyError
         If a host is unknown.
 
@@ -41,6 +41,10 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
         host = topology.host(name)
         if host is None:
             raise KeyError(f"no host {name!r} in the topology")
+        if (taken := found.count(host.name) + count) > host.slots:
+            raise PlacementError(
+                host.name, f"{host.name!r} gets {shown_count(taken, 'rank')} and has {shown_count(host.slots, 'slot')}"
+            )
         found += [host.name] * count
     if len(found) < ranks:
         raise PlacementError("", f"{shown_count(ranks, 'rank')}, and {shown_count(len(found), 'slot')}")

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dask_efficiency.simulation.mpi.collectives.call import VERSIONS, check_forced
+from dask_efficiency.simulation.mpi.collectives.choice import (
+    ALGORITHMS,
+    AUTO,
+    VERSIONS,
+    check_algorithm,
+    check_version,
+)
 
 #: A message of at least so many bytes waits for its receiver: what MPICH 3.2.1 does over TCP.
 EAGER_BYTES = 65_536
@@ -46,9 +52,9 @@ class MpiSettings:
     instructions_per_second: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.version not in VERSIONS:
-            raise ValueError(f"version: expected MPICH {' or '.join(VERSIONS)}, got {self.version!r}")
-        check_forced(self.algorithms)
+        check_version(self.version)
+        for name, algorithm in self.algorithms.items():
+            check_algorithm(name, algorithm if algorithm != AUTO else ALGORITHMS.get(name, (AUTO,))[0])
         if self.eager_bytes < 0:
             raise ValueError(f"eager_bytes: expected at least 0, got {self.eager_bytes!r}")
         if not (isfinite(self.overhead_seconds) and self.overhead_seconds >= 0):
