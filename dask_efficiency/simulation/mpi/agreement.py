@@ -72,9 +72,7 @@ class Agreement:
         return found
 
     def _join(self, communicator: str, ranks: tuple[int, ...], actions: list[int]) -> None:
-        numbers = tuple(
-            self._readers[rank].actions.peers[action] for rank, action in zip(ranks, actions, strict=True)
-        )
+        numbers = tuple(self._readers[rank].actions.peers[action] for rank, action in zip(ranks, actions, strict=True))
         position = self._joined.get((communicator, numbers))
         if position is None:
             made = [self._made[number] for number in numbers]

@@ -3,8 +3,8 @@
 References
 ----------
 SimGrid 3.32, "Replaying SMPI traces", and src/smpi/internals/smpi_replay.cpp for the arguments; older releases write
-names as ``allReduce``, ``Isend`` or ``reduceScatter``. We differ: the last word of an action may be ``@`` and the name of
-a communicator, which SimGrid's replay passes over.
+names as ``allReduce``, ``Isend`` or ``reduceScatter``. We differ: the last word of an action may be ``@`` and the name
+of a communicator, which SimGrid's replay passes over.
 """
 
 from __future__ import annotations

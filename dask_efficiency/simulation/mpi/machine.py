@@ -80,9 +80,7 @@ class Machine:
         self.clock = EventHeap()
         self._network = topology.model(self.clock)
         speed = settings.instructions_per_second or program.instructions_per_second or INSTRUCTIONS_PER_SECOND
-        self.ranks = [
-            Rank(number, host, speed * _speed(topology, host) / 1e9) for number, host in enumerate(hosts)
-        ]
+        self.ranks = [Rank(number, host, speed * _speed(topology, host) / 1e9) for number, host in enumerate(hosts)]
         self._calls = _Calls(program, hosts, settings)
         self._overhead = round(1e9 * settings.overhead_seconds)
         self._byte = 1e9 / settings.reduce_bytes_per_second
@@ -178,7 +176,12 @@ class Machine:
             return self._wait_for(rank, _all(rank))
         actions = self._program.ranks[rank.number]
         source, destination, tag = actions.peers[i], actions.nbytes[i], actions.tags[i]
-        for key in ((source, destination, tag), (ANY, destination, tag), (source, destination, ANY), (ANY, destination, ANY)):
+        for key in (
+            (source, destination, tag),
+            (ANY, destination, tag),
+            (source, destination, ANY),
+            (ANY, destination, ANY),
+        ):
             if requests := rank.requests.get(key):
                 request = requests.popleft()
                 if op == Op.TEST:
@@ -289,10 +292,8 @@ class Machine:
         other = message.destination if request.is_send else message.source
         now = self.clock.now
         # Before the message could go, the other one was late.
-        rank.timeline.add(Spent.WAITING, min(message.started, now), rank.doing, other)
-        rank.timeline.add(
-            Spent.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes
-        )
+        rank.timeline.add(Spent.WAITING, min(message.started, now), rank.doing, other, message.poster)
+        rank.timeline.add(Spent.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes)
         if not self._spend(rank, Spent.OVERHEAD, rank.owed):
             self.clock.at(now, self._go_on, rank)
 
@@ -341,5 +342,3 @@ def _speed(topology: Topology, name: str) -> float:
     host = topology.host(name)
     assert host is not None, name
     return host.speed
-
-

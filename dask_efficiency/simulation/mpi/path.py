@@ -61,11 +61,11 @@ def critical_path(timelines: Sequence[Timeline]) -> tuple[Stretch, ...]:
         timeline = timelines[rank]
         i = timeline.ending_at(now)
         kind = Spent(timeline.kinds[i])
-        if kind == Spent.COMMUNICATION:
+        if kind == Spent.WAITING:
+            rank = timeline.posters[i]  # whose message took no time
+        elif kind == Spent.COMMUNICATION:
             start = timeline.starts[i]
-            found.append(
-                Stretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i])
-            )
+            found.append(Stretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i]))
             rank, now = timeline.posters[i], start
         else:
             start = timeline.begin(i)

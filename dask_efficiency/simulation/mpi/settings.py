@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from dask_efficiency.simulation.mpi.collectives.choice import (
-    ALGORITHMS,
     AUTO,
     VERSIONS,
     check_algorithm,
@@ -54,7 +53,8 @@ class MpiSettings:
     def __post_init__(self) -> None:
         check_version(self.version)
         for name, algorithm in self.algorithms.items():
-            check_algorithm(name, algorithm if algorithm != AUTO else ALGORITHMS.get(name, (AUTO,))[0])
+            if algorithm != AUTO:
+                check_algorithm(name, algorithm)
         if self.eager_bytes < 0:
             raise ValueError(f"eager_bytes: expected at least 0, got {self.eager_bytes!r}")
         if not (isfinite(self.overhead_seconds) and self.overhead_seconds >= 0):

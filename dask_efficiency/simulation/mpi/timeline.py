@@ -35,7 +35,7 @@ class Timeline:
     others
         Of ``COMMUNICATION`` and ``WAITING``: the other rank; else -1.
     posters
-        Of ``COMMUNICATION``: which of the two ranks came last, so that the message could go.
+        Of both: which of the two ranks came last, so that the message could go.
     starts
         Of ``COMMUNICATION``: when it could go, which may be before the interval.
     nbytes
