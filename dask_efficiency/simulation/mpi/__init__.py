@@ -1,0 +1,1 @@
+"""MPI programs under virtual time, on the networks of simulated clusters."""
