@@ -6,9 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from dask_efficiency.simulation.mpi.collectives.allgather import (
+    allgather_brucks,
+    allgather_recursive_doubling,
+    allgather_ring,
+    allgatherv_ring,
+)
 from dask_efficiency.simulation.mpi.collectives.allreduce import (
     allreduce_recursive_doubling,
     allreduce_reduce_scatter_allgather,
+)
+from dask_efficiency.simulation.mpi.collectives.alltoall import (
+    alltoall_brucks,
+    alltoall_pairwise,
+    alltoall_scattered,
+    alltoallv_scattered,
 )
 from dask_efficiency.simulation.mpi.collectives.barrier import barrier_dissemination
 from dask_efficiency.simulation.mpi.collectives.bcast import (
@@ -18,19 +30,33 @@ from dask_efficiency.simulation.mpi.collectives.bcast import (
 )
 from dask_efficiency.simulation.mpi.collectives.call import Collective
 from dask_efficiency.simulation.mpi.collectives.choice import check_algorithm, check_version, choose
+from dask_efficiency.simulation.mpi.collectives.gather import (
+    gather_binomial,
+    gatherv_linear,
+    scatter_binomial,
+    scatterv_linear,
+)
 from dask_efficiency.simulation.mpi.collectives.reduce import reduce_binomial, reduce_reduce_scatter_gather
+from dask_efficiency.simulation.mpi.collectives.reduce_scatter import (
+    reduce_scatter_noncommutative,
+    reduce_scatter_pairwise,
+    reduce_scatter_recursive_doubling,
+    reduce_scatter_recursive_halving,
+)
 from dask_efficiency.simulation.mpi.collectives.restrictions import aborts, falls_back
 from dask_efficiency.simulation.mpi.collectives.rounds import Round
+from dask_efficiency.simulation.mpi.collectives.scan import exscan_recursive_doubling, scan_recursive_doubling
 from dask_efficiency.simulation.mpi.collectives.smp import (
     Nested,
     allreduce_smp,
     barrier_smp,
     bcast_smp,
     reduce_smp,
+    scan_smp,
 )
 
-#: Calls of one rank whose rounds are kept: some hundred different collectives of 64 ranks.
-MAX_KEPT = 1 << 15
+#: Calls of one rank whose rounds are kept: 64 different collectives of 64 ranks. An alltoall's are some 40 kB a rank.
+MAX_KEPT = 1 << 12
 
 
 def rounds_of(
@@ -117,16 +143,37 @@ def _expanded(call: Collective, algorithm: str, rank: int, version: str, forced:
     return _IN_LEVELS[key](call, rank, nested)
 
 
-_SIMPLE: Mapping[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
+_SIMPLE: dict[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
+    ("allgather", "brucks"): allgather_brucks,
+    ("allgather", "recursive_doubling"): allgather_recursive_doubling,
+    ("allgather", "ring"): allgather_ring,
+    ("allgatherv", "brucks"): allgather_brucks,
+    ("allgatherv", "recursive_doubling"): allgather_recursive_doubling,
     ("allreduce", "recursive_doubling"): allreduce_recursive_doubling,
+    ("alltoall", "brucks"): alltoall_brucks,
+    ("alltoall", "pairwise"): alltoall_pairwise,
+    ("alltoall", "scattered"): alltoall_scattered,
+    ("alltoallv", "scattered"): alltoallv_scattered,
     ("barrier", "dissemination"): barrier_dissemination,
     ("bcast", "binomial"): bcast_binomial,
     ("bcast", "scatter_recursive_doubling_allgather"): bcast_scatter_recursive_doubling_allgather,
     ("bcast", "scatter_ring_allgather"): bcast_scatter_ring_allgather,
+    ("exscan", "recursive_doubling"): exscan_recursive_doubling,
+    ("gather", "binomial"): gather_binomial,
+    ("gatherv", "linear"): gatherv_linear,
     ("reduce", "binomial"): reduce_binomial,
+    ("scan", "recursive_doubling"): scan_recursive_doubling,
+    ("scatter", "binomial"): scatter_binomial,
+    ("scatterv", "linear"): scatterv_linear,
 }
+for _name in ("reduce_scatter", "reduce_scatter_block"):
+    _SIMPLE[_name, "noncommutative"] = reduce_scatter_noncommutative
+    _SIMPLE[_name, "pairwise"] = reduce_scatter_pairwise
+    _SIMPLE[_name, "recursive_doubling"] = reduce_scatter_recursive_doubling
+    _SIMPLE[_name, "recursive_halving"] = reduce_scatter_recursive_halving
 
 _BY_VERSION: Mapping[tuple[str, str], Callable[[Collective, int, str], Iterator[Round]]] = {
+    ("allgatherv", "ring"): allgatherv_ring,
     ("allreduce", "reduce_scatter_allgather"): allreduce_reduce_scatter_allgather,
     ("reduce", "reduce_scatter_gather"): reduce_reduce_scatter_gather,
 }
@@ -135,4 +182,5 @@ _IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Nested], Iterato
     ("allreduce", "smp"): allreduce_smp,
     ("barrier", "smp"): barrier_smp,
     ("reduce", "smp"): reduce_smp,
+    ("scan", "smp"): scan_smp,
 }

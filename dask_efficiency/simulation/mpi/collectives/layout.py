@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import accumulate
 
 from dask_efficiency.simulation.mpi.collectives.rounds import Blocks
@@ -34,6 +35,12 @@ class Layout:
         turns = first // count * count
         first, stop = first - turns, stop - turns
         return self.span(first, stop), self.span(0, stop - count) if stop > count else range(0)
+
+
+@lru_cache(maxsize=64)
+def layout_of(sizes: tuple[int, ...]) -> Layout:
+    """The layout of pieces of these sizes, kept, as each rank of an alltoallv needs that of all pairs."""
+    return Layout(sizes)
 
 
 def ceiling_pieces(nbytes: int, count: int) -> Layout:
