@@ -144,7 +144,7 @@ def test_the_command_compares_hostfiles(folder: Path) -> None:
         (["--algorithm", "bcast=best"], "bcast has no algorithm 'best'"),
         (["--eager", "64 lots"], "64 lots"),
         (["--speed", "0"], "0"),
-        (["--hostfile", "nowhere"], "'nowhere' does not exist"),
+        (["--hostfile", "nowhere"], "No such file or directory: 'nowhere'"),
         (["--html", "missing/page.html"], "missing"),
     ],
 )
