@@ -1,8 +1,8 @@
 """Which of SimGrid's algorithms sends the same messages as which of MPICH's.
 
-Found by running SimGrid 3.32 with 4, 5, 6 and 8 ranks, 37 and 1000 bytes and two roots, each selector of a collective in
-turn, with ``tracing/smpi/internals``: every rank's messages have the same peers and sizes in the same order, but where
-said otherwise.
+Found by running SimGrid 3.32 with 4, 5, 6 and 8 ranks, 37 and 1000 bytes and two roots, each selector of a collective
+in turn, with ``tracing/smpi/internals``: every rank's messages have the same peers and sizes in the same order, but
+where said otherwise.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Mapping
 #: - ``reduce_scatter_allgather`` and ``reduce_scatter_gather`` cut the vector as version 3.2.1 does. 4.0.2's are equal
 #:   where the elements divide evenly by the power of two at or below the number of ranks.
 #: - SimGrid's ``ompi_binomial`` scatters to small subtrees first, MPICH to large ones: same messages, another order.
-#: - ``basic_linear`` and ``ompi_basic_linear`` post all peers at once, MPICH 32, itself among them: equal up to 32 ranks.
-#:   In ``alltoallv`` SimGrid posts by rank, MPICH by distance, and SimGrid sends empty messages, too.
+#: - ``basic_linear`` and ``ompi_basic_linear`` post all peers at once, MPICH 32, itself among them: equal up to 32
+#:   ranks. In ``alltoallv`` SimGrid posts by rank, MPICH by distance, and SimGrid sends empty messages, too.
 #:   (``mvapich2_scatter_dest``, and ``bruck`` of ``alltoallv``, which is none, post 4 at once.)
 #: - ``mpich_noncomm`` was read, not run: it needs blocks of one size and a power of two of ranks.
-#: - SimGrid sends what a rank keeps as a message to itself in ``pair`` and ``ring`` of ``alltoall`` and before ``scatter_gather``.
+#: - SimGrid sends what a rank keeps as a message to itself in ``pair`` and ``ring`` of ``alltoall`` and before
+#:   ``scatter_gather``.
 SELECTORS: Mapping[tuple[str, str], str] = {
     ("allgather", "brucks"): "bruck",
     ("allgather", "recursive_doubling"): "rdb",
@@ -64,8 +65,6 @@ def options(collective: str, algorithm: str, size: int) -> list[str]:
     key = (collective, algorithm)
     if key in ALWAYS_EQUAL:
         return []
-    if key == ("alltoall", "pairwise"):
-        selector = ALLTOALL_PAIRWISE[not size & (size - 1)]
-    else:
-        selector = SELECTORS[key]
+    is_pairwise = key == ("alltoall", "pairwise")
+    selector = ALLTOALL_PAIRWISE[not size & (size - 1)] if is_pairwise else SELECTORS[key]
     return [f"--cfg=smpi/{collective}:{selector}"]
