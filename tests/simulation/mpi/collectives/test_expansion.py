@@ -170,6 +170,9 @@ def test_a_rank_combines_every_byte_that_it_receives_to_combine() -> None:
         # Doubling combines the vector three times; halving combines a half, a quarter and an eighth of it.
         assert sum(each.reduces for each in rounds_of(call, "recursive_doubling", 5, version)) == 2400
         assert sum(each.reduces for each in rounds_of(call, "reduce_scatter_allgather", 5, version)) == 700
+    # Of 4 blocks of 10 bytes a rank gets the 3 of others than its neighbour, and then the 2 of others than that pair.
+    call = Collective("reduce_scatter_block", 4, (10,), commutative=False)
+    assert sum(each.reduces for each in rounds_of(call, "recursive_doubling", 1)) == 50
 
 
 def test_a_scan_combines_what_comes_from_before_twice() -> None:
