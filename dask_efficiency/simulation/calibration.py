@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.replay.task_times import task_times
+from dask_efficiency.simulation.core_waits import core_waits, few_cores
 from dask_efficiency.simulation.disk import Disk, disk_of, unmanaged_of
 from dask_efficiency.simulation.gil import gil_of
 from dask_efficiency.simulation.network import Network
@@ -50,12 +51,17 @@ class Calibration:
     #: How fast results are spilled, and what each recorded worker's process uses beside results, bytes.
     disk: Disk
     unmanaged: Int64
+    #: Whether recorded processes had less than a core each: then what was rare in the costs is taken for waiting.
+    contended: bool = False
     #: What was assumed, a sentence each.
     notes: tuple[str, ...] = ()
 
 
 def calibrate(
-    trace: TraceTables, gil: Mapping[str, float] | None = None, network: Network | None = None
+    trace: TraceTables,
+    gil: Mapping[str, float] | None = None,
+    network: Network | None = None,
+    cores: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Read the costs from a trace.
 
@@ -65,7 +71,10 @@ def calibrate(
         What is known of Python's lock, as :func:`~dask_efficiency.simulation.gil.gil_of` takes it.
     network
         The network that is simulated. Where the run was recorded on it, what transfers took of it is no cost of theirs.
+    cores
+        By host, for those of which the trace does not say how many cores they have.
     """
+    known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if worker.cores}}
     runs, count = trace.runs, len(trace.tasks)
     times = task_times(trace)
     pace = times / np.median(times, axis=0)
@@ -73,7 +82,8 @@ def calibrate(
     has = rows != MISSING
     worker, prefix = runs.worker[rows], trace.tasks.prefix
     lock = gil_of(trace, gil)
-    took = _of(lock.alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
+    alone = _without(lock.alone, core_waits(trace, known), runs.cpu_ns)
+    took = _of(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
     compute = took.astype(np.float64)
     own = has & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
@@ -88,11 +98,18 @@ def calibrate(
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
+        contended=few_cores(trace, known),
         transfers=transfer_costs(trace, network),
         disk=disk_of(trace),
         unmanaged=unmanaged_of(trace),
         notes=lock.notes,
     )
+
+
+def _without(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
+    """What runs took without their waiting, but no less than they computed."""
+    least = np.minimum(np.maximum(cpu, 0), alone)
+    return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
 
 
 def _first_runs(trace: TraceTables) -> Int64:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -100,7 +101,7 @@ class Engine:
             network=network is not None,
             without=job.without,
             seed=self.seed,
-            contended=bool(job.cluster.cores),
+            contended=calibration.contended and bool(job.cluster.cores),
         )
         self._cores = self._hosts()
         self._loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))
@@ -133,7 +134,7 @@ class Engine:
         cluster, found = self._job.cluster, {}
         for host, cores in cluster.cores.items():
             processes = sum(spec.host == host for spec in cluster.workers) + (host == cluster.with_scheduler)
-            found[host] = FewCores(self.clock, cores, processes * BACKGROUND, self.seed)
+            found[host] = FewCores(self.clock, cores, processes * BACKGROUND, f"{self.seed} {host}")
         return dict(found)
 
     async def _join(self, stay: Stay, address: str) -> None:
@@ -151,7 +152,7 @@ class Engine:
             validate=job.validate,
         )
         self.workers[address] = self._ever[address] = worker
-        self.recorder.joined(address, spec)
+        self.recorder.joined(address, replace(spec, cores=job.cluster.cores.get(spec.host, 0.0)))
         await self.scheduler.add_worker(
             comm=NoComm(),  # type: ignore[arg-type]
             address=address,

@@ -198,7 +198,7 @@ class RunRecorder(SchedulerPlugin):
             started=self._started,
             stopped=self._clock.now,
             workers=[
-                {name: getattr(spec, name) for name in ("name", "address", "host", "nthreads", "memory_limit")}
+                {name: getattr(spec, name) for name in ("name", "address", "host", "nthreads", "memory_limit", "cores")}
                 | {"resources": dict(spec.resources), "offset": 0, "error": 0, "wall": 0}
                 for spec in self._specs
             ],

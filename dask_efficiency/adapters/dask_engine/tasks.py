@@ -11,6 +11,7 @@ from dask_efficiency.adapters.dask_engine.worker import Moves, VirtualWorker, Wo
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.processor import Needs
 
 
 class TaskCosts:
@@ -38,9 +39,8 @@ class TaskCosts:
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
         self._compute, self._secede = calibration.compute.tolist(), calibration.secede.tolist()
         self._nbytes, self._failures = calibration.nbytes.tolist(), calibration.failures.tolist()
-        self._cpu, self._held, self._gpu = (
-            column.tolist() for column in (calibration.cpu, calibration.held, calibration.gpu)
-        )
+        shares = (calibration.cpu, calibration.held, calibration.gpu)
+        self._needs = [Needs(*row) for row in zip(*(column.tolist() for column in shares), strict=True)]
         self._failed: Counter[int] = Counter()
         #: By name of a worker, and by prefix: how many times as long as in the middle a task takes.
         self._pace = {worker.name: pace for worker, pace in zip(trace.workers, calibration.pace.tolist(), strict=True)}
@@ -63,8 +63,6 @@ class TaskCosts:
             secede=round(secede * factor) if secede >= 0 else -1,
             nbytes=self._nbytes[task],
             fails=fails,
-            cpu=self._cpu[task],
-            held=self._held[task],
-            gpu=self._gpu[task],
+            needs=self._needs[task],
             moves=self._moves(task),
         )

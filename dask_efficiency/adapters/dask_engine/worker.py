@@ -42,7 +42,7 @@ from dask_efficiency.adapters.dask_engine.transfers import Transfers
 from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
-from dask_efficiency.simulation.processor import Processor
+from dask_efficiency.simulation.processor import Needs
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
@@ -81,11 +81,8 @@ class Work:
     secede: int
     nbytes: int
     fails: bool
-    #: CPU of its thread, as a share of its time.
-    cpu: float
-    #: Shares of its time in which it holds Python's lock (GIL), and in which it uses the GPU.
-    held: float = 0.0
-    gpu: float = 0.0
+    #: Of its time in its thread.
+    needs: Needs
     #: Called with the worker at the end of its thread; it calls what it is given when the run can go on.
     moves: Moves | None = None
 
@@ -149,7 +146,7 @@ class VirtualWorker:
             validate=validate,
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        self._processor = Processor(clock)
+        self._threads = self._cores.threads
         #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
@@ -281,9 +278,9 @@ class VirtualWorker:
 
     def _start(self, key: Any, row: RunRow, work: Work) -> None:
         if 0 <= work.secede < work.compute:
-            self._processor.run(work.secede, work.held, work.gpu, lambda: self._secede(key, row, work))
+            self._threads.run(self.address, work.secede, work.needs, lambda: self._secede(key, row, work))
         else:
-            self._processor.run(work.compute, work.held, work.gpu, lambda: self._stop(key, row, work))
+            self._threads.run(self.address, work.compute, work.needs, lambda: self._stop(key, row, work))
 
     def _secede(self, key: Any, row: RunRow, work: Work) -> None:
         if self.closed:
@@ -292,7 +289,7 @@ class VirtualWorker:
         self._free(row)
         took = (row.seceded - row.start) / 1e9
         rest = work.compute - work.secede
-        self._processor.run(rest, work.held, work.gpu, lambda: self._stop(key, row, work))
+        self._threads.run(self.address, rest, work.needs, lambda: self._stop(key, row, work))
         self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
@@ -311,7 +308,7 @@ class VirtualWorker:
 
     def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
-        row.cpu_ns = min(round(work.compute * work.cpu), row.stop - row.start)
+        row.cpu_ns = min(round(work.compute * work.needs.cpu), row.stop - row.start)
         self._clock.at(self._cores.take(work.finish), self._end, key, row, work)
 
     def _end(self, key: Any, row: RunRow, work: Work) -> None:
