@@ -41,6 +41,12 @@ class TransferCosts:
     #: How many times as long as that recorded transfers took: a sample, not empty.
     factors: Float64
 
+    @staticmethod
+    def computing(results: int, nbytes: int) -> float:
+        """Nanoseconds of a core that a message needs: as much as where nothing kept it waiting."""
+        _, message, result, byte = _ASSUMED.tolist()
+        return float(message + results * result + nbytes * byte)
+
 
 def transfer_costs(trace: TraceTables, network: Network | None = None) -> TransferCosts:
     """What a recorded run's transfers took; beside the network, where it is given and the run was recorded on it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask_efficiency.simulation.overheads import Overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts
@@ -16,6 +16,14 @@ SMALL_MESSAGE = 12_000
 
 #: Messages from a worker that end a task, or what it waits for: each is handled on its own.
 _ENDS = frozenset({"task-finished", "task-erred", "reschedule", "long-running", "steal-response"})
+
+
+class Taking(NamedTuple):
+    """What it takes to take in a message, in nanoseconds."""
+
+    #: On a core, and waiting for anything else.
+    computing: int
+    waiting: int
 
 
 class Costs:
@@ -96,10 +104,16 @@ class Costs:
         """What it takes from then on until all of them have their first state."""
         return int(self._overheads.settling[graph]) * self._messages
 
-    def transfer(self, results: int, nbytes: int) -> tuple[int, int]:
-        """A transfer's time before the network, and on the loop of its receiver."""
+    def refused(self) -> int:
+        """The time until a worker knows that it does not get what it asked for."""
+        latency, taking = self.transfer(0, 0)
+        return latency + sum(taking)
+
+    def transfer(self, results: int, nbytes: int) -> tuple[int, Taking]:
+        """A transfer's time before the network, and what it takes of its receiver."""
         if not self._moving:
-            return 0, 0
+            return 0, Taking(0, 0)
         costs, factor = self._transfers, self._factor()
-        taking = costs.message + results * costs.result + nbytes * self._byte
-        return round(costs.latency * factor), round(taking * factor)
+        taking = round((costs.message + results * costs.result + nbytes * self._byte) * factor)
+        computing = min(taking, round(costs.computing(results, nbytes)))
+        return round(costs.latency * factor), Taking(computing, taking - computing)

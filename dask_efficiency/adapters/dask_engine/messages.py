@@ -22,15 +22,15 @@ class Loop:
     def __init__(self, clock: EventHeap, cores: Cores | None = None) -> None:
         self._clock = clock
         self.cores = cores or EnoughCores(clock)
-        self._waiting: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._waiting: deque[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._busy = False
         #: Until when what it has begun keeps it busy.
         self.until = 0
         self._when_idle: list[Callable[[], object]] = []
 
-    def do(self, ns: int, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function after the loop has spent so long on it."""
-        self._waiting.append((ns, function, arguments))
+    def do(self, ns: int, function: Callable[..., object], *arguments: Any, idly: int = 0) -> None:
+        """Call a function after the loop has spent so long on it, and some more time without computing."""
+        self._waiting.append((ns, idly, function, arguments))
         if not self._busy:
             self._next()
 
@@ -43,8 +43,8 @@ class Loop:
         if self.until > self._clock.now:
             self._clock.at(self.until, self._next)
             return
-        ns, function, arguments = self._waiting.popleft()
-        self.until = self.cores.take(ns)
+        ns, idly, function, arguments = self._waiting.popleft()
+        self.until = self.cores.take(ns) + idly
         self._clock.at(self.until, self._done, function, arguments)
 
     def _done(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
