@@ -20,6 +20,11 @@ from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
+#: From which quantile on recorded costs are longer because of waiting for a core: where processes had one each (as in
+#: a table's shuffle on one worker, which came out 6 to 10 % too long with all of it and 1 to 2 % too short so), and
+#: where they had less.
+RARE, RARE_WITH_FEW_CORES = 0.9, 0.5
+
 #: Nanoseconds that a task is assumed to take in its thread where a trace shows none.
 _COMPUTE = 300_000
 
@@ -51,8 +56,8 @@ class Calibration:
     #: How fast results are spilled, and what each recorded worker's process uses beside results, bytes.
     disk: Disk
     unmanaged: Int64
-    #: Whether recorded processes had less than a core each: then what was rare in the costs is taken for waiting.
-    contended: bool = False
+    #: From which quantile on costs are longer because of waiting for a core.
+    rare: float = 1.0
     #: What was assumed, a sentence each.
     notes: tuple[str, ...] = ()
 
@@ -98,7 +103,7 @@ def calibrate(
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
-        contended=few_cores(trace, known),
+        rare=RARE_WITH_FEW_CORES if few_cores(trace, known) else RARE,
         transfers=transfer_costs(trace, network),
         disk=disk_of(trace),
         unmanaged=unmanaged_of(trace),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
-from statistics import median_low
 from typing import Any, NamedTuple
 
 from dask_efficiency.simulation.overheads import Overheads
@@ -33,9 +32,9 @@ class Costs:
     ----------
     network
         Whether a network of its own moves the bytes.
-    contended
-        Whether processes wait for cores in the simulation: then costs that were recorded are at most their median, as
-        what makes them longer is waiting.
+    rare
+        A quantile of the recorded costs: where processes wait for cores in the simulation, what is above it is taken
+        for such waiting, and is cut off.
     without
         Parts that cost nothing, of :data:`~dask_efficiency.simulation.job.REMOVABLE`.
     """
@@ -48,9 +47,9 @@ class Costs:
         network: bool,
         without: Collection[str],
         seed: int,
-        contended: bool = False,
+        rare: float = 1.0,
     ) -> None:
-        self._overheads, self._transfers, self._contended = overheads, transfers, contended
+        self._overheads, self._transfers, self._rare = overheads, transfers, rare
         self._byte = transfers.byte_beside_network if network else transfers.byte
         # A text as the seed: hashes of texts are the same everywhere only here.
         self._random = random.Random(f"costs {seed}")
@@ -67,8 +66,8 @@ class Costs:
 
     def _drawn(self, sample: list[Any]) -> Callable[[], Any]:
         choice = self._random.choice
-        if self._contended:
-            most = median_low(sample)
+        if self._rare < 1.0:
+            most = sorted(sample)[int(self._rare * (len(sample) - 1))]
             sample = [min(value, most) for value in sample]
         return lambda: choice(sample)
 

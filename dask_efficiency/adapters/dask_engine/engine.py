@@ -101,7 +101,7 @@ class Engine:
             network=network is not None,
             without=job.without,
             seed=self.seed,
-            contended=calibration.contended and bool(job.cluster.cores),
+            rare=calibration.rare if job.cluster.cores else 1.0,
         )
         self._cores = self._hosts()
         self._loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))
