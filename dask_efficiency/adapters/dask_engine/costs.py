@@ -6,6 +6,9 @@ import random
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dask_efficiency.simulation.overheads import Overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts
 
@@ -55,21 +58,27 @@ class Costs:
         self._random = random.Random(f"costs {seed}")
         self._messages = "scheduler" not in without
         self._moving = "transfer" not in without
-        self._prepare = [self._drawn(sample.tolist()) for sample in overheads.prepare]
-        self._finish = [self._drawn(sample.tolist()) for sample in overheads.finish]
-        self._switch = self._drawn(overheads.switch.tolist())
-        self._factor = self._drawn(transfers.factors.tolist())
+        self._prepare, self._finish = ([*map(self._drawn, each)] for each in (overheads.prepare, overheads.finish))
+        self._switch, self._factor = self._drawn(overheads.switch), self._drawn(transfers.factors)
         nothing = (lambda: 0) if not self._messages else None
         #: A message's way from the scheduler to a worker, and back.
-        self.to_worker = nothing or self._drawn(overheads.to_worker.tolist())
-        self.to_scheduler = nothing or self._drawn(overheads.to_scheduler.tolist())
+        self.to_worker = nothing or self._drawn(overheads.to_worker)
+        self.to_scheduler = nothing or self._drawn(overheads.to_scheduler)
 
-    def _drawn(self, sample: list[Any]) -> Callable[[], Any]:
-        choice = self._random.choice
-        if self._rare < 1.0:
-            most = sorted(sample)[int(self._rare * (len(sample) - 1))]
-            sample = [min(value, most) for value in sample]
-        return lambda: choice(sample)
+    def _drawn(self, sample: NDArray[Any]) -> Callable[[], Any]:
+        """Draws what ``random.choice`` would, in half its time and without an object for each value."""
+        if self._rare < 1.0 and len(sample):
+            sample = np.minimum(sample, np.quantile(sample, self._rare, method="lower"))
+        values, count, draw = sample.data, len(sample), self._random.getrandbits
+        bits = count.bit_length()
+
+        def drawn() -> Any:
+            place = draw(bits)
+            while place >= count > 0:
+                place = draw(bits)
+            return values[place]
+
+        return drawn
 
     def prepare(self, prefix: int) -> int:
         """From a slot until the start in the thread."""

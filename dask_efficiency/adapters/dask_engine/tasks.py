@@ -35,12 +35,12 @@ class TaskCosts:
     ) -> None:
         trace, prefixes = workload.trace, job.prefixes or {}
         self._number, self._costs, self._moves = workload.number, costs, moves
-        self._prefix = trace.tasks.prefix.tolist()
+        self._prefix = trace.tasks.prefix.data
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
-        self._compute, self._secede = calibration.compute.tolist(), calibration.secede.tolist()
-        self._nbytes, self._failures = calibration.nbytes.tolist(), calibration.failures.tolist()
-        shares = (calibration.cpu, calibration.held, calibration.gpu)
-        self._needs = [Needs(*row) for row in zip(*(column.tolist() for column in shares), strict=True)]
+        # Without an object for each value.
+        self._compute, self._secede = calibration.compute.data, calibration.secede.data
+        self._nbytes, self._failures = calibration.nbytes.data, calibration.failures.data
+        self._cpu, self._held, self._gpu = calibration.cpu.data, calibration.held.data, calibration.gpu.data
         self._failed: Counter[int] = Counter()
         #: By name of a worker, and by prefix: how many times as long as in the middle a task takes.
         self._pace = {worker.name: pace for worker, pace in zip(trace.workers, calibration.pace.tolist(), strict=True)}
@@ -63,6 +63,6 @@ class TaskCosts:
             secede=round(secede * factor) if secede >= 0 else -1,
             nbytes=self._nbytes[task],
             fails=fails,
-            needs=self._needs[task],
+            needs=Needs(self._cpu[task], self._held[task], self._gpu[task]),
             moves=self._moves(task),
         )

@@ -171,8 +171,8 @@ class VirtualWorker:
 
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
-        given = {name: value for name, value in message.items() if name != "op"}
-        event = _EVENTS.get(message["op"])
+        given = message.copy()
+        event = _EVENTS.get(given.pop("op"))
         if event is not None:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
@@ -323,6 +323,7 @@ class VirtualWorker:
         start, stop = row.start / 1e9, row.stop / 1e9
         if work.fails:
             row.ended = self._clock.now
+            self.rows.keep(row)
             self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
             return
         row.spill_ns = self.handle(
@@ -338,6 +339,7 @@ class VirtualWorker:
             )
         )
         row.ended = self._clock.now + row.spill_ns
+        self.rows.keep(row)
 
     def _free(self, row: RunRow) -> None:
         if row.slot < self.spec.nthreads:
