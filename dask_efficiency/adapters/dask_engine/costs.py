@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.simulation.overheads import Overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts
+from dask_efficiency.trace.tables import MISSING
 
 #: Nanoseconds that a scheduler or a worker takes for a message that starts or ends no task, such as ``add-keys`` or
 #: ``free-keys``: of these, 300 of one batch took a scheduler 3.6 ms.
@@ -99,6 +100,13 @@ class Costs:
         if not self._messages:
             return 0
         return self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE
+
+    def cold(self, worker: int, prefix: int) -> int:
+        """What a worker takes, once, for the first task of a prefix; MISSING is one that is not a recorded one."""
+        cold = self._overheads.cold[:, prefix]
+        if not self._messages or not cold.any():
+            return 0
+        return int(cold[worker] if worker != MISSING else np.median(cold))
 
     def transitions(self, count: int) -> int:
         """What a scheduler takes for so many transitions."""

@@ -144,6 +144,7 @@ class Engine:
             costs=costs,
             cores=self._cores.get(spec.host),
             work=self._tasks.work,
+            first=self._tasks.first,
             network=self._network,
             peers=self.workers,
             memory=self._memory(spec),

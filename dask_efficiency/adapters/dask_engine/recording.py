@@ -64,6 +64,7 @@ class WorkerRows(WorkerPlugin):
         self._open: dict[int, tuple[RunRow, int]] = {}
         #: Rows one after the other.
         self._runs, self._transfers = array("q"), array("q")
+        self._blocked: list[tuple[int, ...]] = []
         self.keys: list[Any] = []
         self.senders: dict[str, int] = {}
 
@@ -92,6 +93,10 @@ class WorkerRows(WorkerPlugin):
         _, place = self._open.pop(row.run_id)
         self._runs[place : place + len(RUN)] = array("q", _COLUMNS(row))
 
+    def blocked(self, ns: int) -> None:
+        """The loop stood still for so long, while it read a message."""
+        self._blocked.append((self._clock.now - ns, self._clock.now, ns, MISSING))
+
     def transferred(self, sender: str, data: Mapping[Any, Any], start: int) -> None:
         """Results came from another worker."""
         number = self.senders.setdefault(sender, len(self.senders))
@@ -111,7 +116,7 @@ class WorkerRows(WorkerPlugin):
             wall=0,
             runs=np.frombuffer(self._runs, np.int64).reshape(-1, len(RUN)),
             transfers=np.frombuffer(self._transfers, np.int64).reshape(-1, len(TRANSFER)),
-            blocked=np.empty((0, len(BLOCKED)), np.int64),
+            blocked=np.array(self._blocked, np.int64).reshape(-1, len(BLOCKED)),
             keys=tuple(self.keys),
             senders=tuple(self.senders),
         )

@@ -100,6 +100,8 @@ class VirtualWorker:
         Of its host; None are enough.
     work
         Gives what the worker needs to know of the run of a task that begins, by key.
+    first
+        Gives what its loop takes to read a task beyond what it takes for every one, in nanoseconds.
     network
         Moves results between hosts.
     peers
@@ -117,6 +119,7 @@ class VirtualWorker:
         costs: Costs,
         cores: Cores | None,
         work: Callable[[VirtualWorker, Any], Work],
+        first: Callable[[VirtualWorker, Any], int],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
         memory: WorkerMemory,
@@ -124,7 +127,7 @@ class VirtualWorker:
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
         self._costs = costs
-        self._work = work
+        self._work, self._first = work, first
         self.loop = Loop(clock, cores)
         self.transfers = Transfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
         self._cores = self.loop.cores
@@ -162,6 +165,8 @@ class VirtualWorker:
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """A batch of the scheduler's messages came."""
         for message in batch:
+            if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
+                self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def close(self) -> None:
