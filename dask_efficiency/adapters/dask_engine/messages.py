@@ -10,6 +10,11 @@ from dask_efficiency.simulation.cores import Cores, EnoughCores
 from dask_efficiency.simulation.events import EventHeap
 
 
+#: Nanoseconds of a core that a batch of messages needs on its way at most, on both sides: the median where nothing but
+#: the two processes was at work. What it took beyond that, it waited.
+ON_CORE = 1_200_000
+
+
 class Loop:
     """An event loop: what comes while it is busy waits its turn.
 
@@ -112,7 +117,9 @@ class Stream:
         now = self._clock.now
         batch, self._buffer, self._planned = self._buffer, [], False
         self._next = now + self._interval
-        self._arrival = max(self._arrival, self._loop.cores.take(self._way()))
+        way = self._way()
+        computing = min(way, ON_CORE)
+        self._arrival = max(self._arrival, self._loop.cores.take(computing) + way - computing)
         self._clock.at(self._arrival, self._receive, batch)
 
     def closed(self) -> bool:
