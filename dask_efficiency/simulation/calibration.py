@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def calibrate(
     cores
         By host, for those of which the trace does not say how many cores they have.
     """
-    known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if worker.cores}}
+    known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}}
     runs, count = trace.runs, len(trace.tasks)
     times = task_times(trace)
     pace = times / np.median(times, axis=0)

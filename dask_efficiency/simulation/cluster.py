@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral
 from typing import Any, Self
 
@@ -40,9 +40,9 @@ class ClusterSpec:
     config
         Dask configuration that differs from the recorded one.
     cores
-        By host, where its cores are few for what runs there: then event loops, and threads that wake up, wait for each
-        other, which short tasks of many workers on one host feel. What tasks compute themselves does not wait. Hosts
-        that are not named have enough.
+        By host, as many as workers may use there: event loops and threads that wake up wait for each other, which short
+        tasks of many workers on one host feel, and tasks that compute share what these leave. Hosts that are not named
+        have enough.
     scheduler_host
         Where the scheduler is; empty where it does not matter.
 
@@ -78,8 +78,8 @@ class ClusterSpec:
             if not (isfinite(speed) and speed > 0):
                 raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
         for host, count in self.cores.items():
-            if count < 1:
-                raise ValueError(f"the host {host!r} has {count} cores; expected at least 1")
+            if not (isfinite(count) and count > 0):
+                raise ValueError(f"the host {host!r} has {count} cores; expected more than 0")
         if isinstance(self.network, Topology):
             _check_hosts(self.network, [worker.host for worker in self.workers])
             _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
@@ -96,7 +96,7 @@ class ClusterSpec:
         for worker in trace.workers:
             last = {name: one for name, one in last.items() if name == worker.name or one.address != worker.address}
             last[worker.name] = replace(worker, clock_offset=0, clock_error=0, cores=0.0)
-        cores = {worker.host: worker.cores for worker in last.values() if worker.cores}
+        cores = {worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}
         return cls(tuple(last.values()), cores=cores)
 
     @classmethod
@@ -183,7 +183,7 @@ class ClusterSpec:
         Raises
         ------
         ValueError
-            If a host has less than one core, or is none of the workers' nor the scheduler's.
+            If a host has no cores, or is none of the workers' nor the scheduler's.
         """
         hosts = {worker.host for worker in self.workers} | ({self.scheduler_host} - {""})
         for host in cores:
