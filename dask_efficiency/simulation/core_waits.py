@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dask_efficiency.simulation.cores import BACKGROUND, MIN_LEFT
+from dask_efficiency.simulation.transfer_costs import BYTE_NS, RESULT_NS
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
 
 #: Cores that a scheduler uses for each task that ends in a second: its message, some five transitions, the next one
 #: sent. In runs of 20 to 90 tasks a second on 2 to 8 workers, its process used 1 ms of CPU a task.
@@ -47,10 +48,11 @@ def core_waits(trace: TraceTables, cores: Mapping[str, float]) -> Float64:
         took = (stop - start).astype(np.float64)
         cpu = np.clip(runs.cpu_ns[rows], 0, took)
         around = [_known(runs.executing[rows], start), _known(stop, runs.ended[rows])]
+        moved = _moved(trace, hosts[:-1] == host)
         used = _mean_use(
-            np.concatenate([start, *(first for first, _ in around)]),
-            np.concatenate([stop, *(last for _, last in around)]),
-            np.concatenate([cpu / took, np.ones(2 * len(rows))]),
+            np.concatenate([start, *(first for first, _ in around), moved[0]]),
+            np.concatenate([stop, *(last for _, last in around), moved[1]]),
+            np.concatenate([cpu / took, np.ones(2 * len(rows)), moved[2]]),
             start,
             stop,
         )
@@ -60,6 +62,18 @@ def core_waits(trace: TraceTables, cores: Mapping[str, float]) -> Float64:
         left = np.clip(cores[host] - others, MIN_LEFT, 1.0)
         found[rows] = np.minimum(took - cpu, cpu * (1.0 / left - 1.0))
     return found
+
+
+def _moved(trace: TraceTables, here: Bool) -> tuple[Int64, Int64, Float64]:
+    """When results were taken in by workers that are here, and how much of a core that took."""
+    transfers = trace.transfers
+    known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
+    known &= (transfers.receiver >= 0) & (transfers.receiver < len(here))
+    known[known] = here[transfers.receiver[known]]
+    start, stop = transfers.start[known], transfers.stop[known]
+    # Without what each message takes: results of one message are rows of their own.
+    computing = RESULT_NS + BYTE_NS * np.maximum(transfers.nbytes[known], 0)
+    return start, stop, np.minimum(computing / (stop - start), 1.0)
 
 
 def _known(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
