@@ -130,12 +130,15 @@ class Processor:
         if not threads:
             self._used = self._taken = 0.0
             return
+        processes: dict[Hashable, list[_Thread]] = {}
         for thread in threads:
             thread.speed = 1.0
-        for process in dict.fromkeys(thread.process for thread in threads):
-            own = [thread for thread in threads if thread.process == process]
-            _share(own, [thread.needs.gpu for thread in own])
-            _share(own, [thread.needs.held for thread in own])
+            processes.setdefault(thread.process, []).append(thread)
+        for own in processes.values():
+            # One alone gets all that it needs.
+            if len(own) > 1:
+                _share(own, [thread.needs.gpu for thread in own])
+                _share(own, [thread.needs.held for thread in own])
         if self._cores < inf:
             _share(threads, [thread.needs.cpu for thread in threads], self._cores)
             self._used = sum(thread.speed * thread.needs.cpu for thread in threads)
