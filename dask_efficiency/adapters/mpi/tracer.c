@@ -12,6 +12,7 @@
  * MPI is called for nothing that other ranks would have to take part in.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -1326,6 +1327,34 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     if (code == MPI_SUCCESS)
         begin_trace();
     return code;
+}
+
+/* The module mpi_f08 of MPICH calls PMPI where a call has no buffer, also to initialise: such a program is not seen. */
+static void pass_fortran_2008(const char *name, int *error, void *required, void *provided)
+{
+    fprintf(stderr, "dask-efficiency: programs with Fortran's module mpi_f08 are not traced; those with mpi are\n");
+    void *symbol = dlsym(RTLD_NEXT, name);
+    if (provided) {
+        void (*initialise)(void *, void *, int *);
+        memcpy(&initialise, &symbol, sizeof symbol);
+        initialise(required, provided, error);
+    } else {
+        void (*initialise)(int *);
+        memcpy(&initialise, &symbol, sizeof symbol);
+        initialise(error);
+    }
+}
+
+void mpi_init_f08_(int *error);
+void mpi_init_f08_(int *error)
+{
+    pass_fortran_2008("mpi_init_f08_", error, NULL, NULL);
+}
+
+void mpi_init_thread_f08_(void *required, void *provided, int *error);
+void mpi_init_thread_f08_(void *required, void *provided, int *error)
+{
+    pass_fortran_2008("mpi_init_thread_f08_", error, required, provided);
 }
 
 int MPI_Finalize(void)
