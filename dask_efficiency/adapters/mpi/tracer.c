@@ -39,10 +39,15 @@
 #define SUFFIX ".txt"
 #endif
 
-/* The tests of a machine without counters count something else. */
+/* Tests count what any machine can, and wait in less memory. */
 #ifndef COUNTER_TYPE
 #define COUNTER_TYPE PERF_TYPE_HARDWARE
 #define COUNTER_CONFIG PERF_COUNT_HW_INSTRUCTIONS
+#endif
+/* Calls that wait in memory because the receive before them has got nothing yet: 2**20 are 64 MB. */
+#ifndef MAX_RECORDS
+#define MAX_RECORDS (1 << 20)
+#define MIN_RECORDS (1 << 14)
 #endif
 
 /* Where the files go: a folder, and beside it a list of the files. */
@@ -52,8 +57,8 @@
 /* Text is compressed and written in pieces of this many bytes, each of which can be read without those after it. */
 enum { MAX_PIECE = 1 << 18, MAX_LINE = 512, MAX_PATH = 4096, MAX_NAME = 48 };
 
-/* Calls that wait in memory because the receive before them has got nothing yet: 2**20 are 64 MB. */
-enum { MIN_RECORDS = 1 << 14, MAX_RECORDS = 1 << 20 };
+/* Nanoseconds in which CPU time is taken for the time that has passed: a slice of the scheduler is 100 times longer. */
+enum { MAX_GUESS = 20000 };
 
 /* What SimGrid writes for MPI_ANY_SOURCE and MPI_ANY_TAG, whose numbers differ between implementations. */
 enum { ANY_SOURCE = -555, ANY_TAG = -444 };
@@ -187,13 +192,14 @@ static struct {
 } records;
 
 static struct {
-    int counter;        /* a descriptor; -1 where CPU time is taken */
-    uint64_t last;      /* at the end of the last call */
-    uint64_t overhead;  /* of reading it: what an empty stretch of the program counts */
-    uint64_t owed;      /* computed before the next record */
+    int counter;       /* a descriptor; -1 where time is taken */
+    uint64_t last;     /* at the end of the last call: instructions, or nanoseconds of the wall clock */
+    uint64_t overhead; /* of reading it: what an empty stretch of the program counts */
+    uint64_t owed;     /* computed before the next record */
+    uint64_t wall, cpu; /* nanoseconds, read together a short time before `last` */
     unsigned stretches;
     uint64_t sample_start; /* CPU time at the end of the last call, if this stretch is sampled */
-    double sampled, sampled_seconds;
+    double sampled, sampled_nanoseconds;
 } meter;
 
 static Tally not_traced[MAX_TALLIES], errors[MAX_TALLIES], as_blocking[MAX_TALLIES];
@@ -462,40 +468,67 @@ static Record *record_at(uint64_t number)
 
 /* ---- What the program computes ---------------------------------------------------------------------------------- */
 
-static uint64_t cpu_nanoseconds(void)
+static uint64_t nanoseconds(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t counted(void)
+static void read_cpu_time(void)
 {
-    uint64_t count;
-    if (meter.counter < 0 || read(meter.counter, &count, sizeof count) != sizeof count)
-        return cpu_nanoseconds();
-    return count;
+    meter.cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    meter.wall = nanoseconds(CLOCK_MONOTONIC);
+}
+
+static uint64_t instructions(void)
+{
+    uint64_t count = 0;
+    return read(meter.counter, &count, sizeof count) == sizeof count ? count : meter.last;
 }
 
 /* The program goes on. */
 static void start_meter(void)
 {
-    /* How many instructions make a second is measured in every sixteenth stretch, as it costs another reading. */
-    bool is_sampled = meter.counter >= 0 && meter.stretches++ % 16 == 0;
-    meter.sample_start = is_sampled ? cpu_nanoseconds() : 0;
-    meter.last = counted();
+    if (meter.counter >= 0) {
+        /* How many make a second is measured in every sixteenth stretch once it is known, as it costs another reading. */
+        bool is_sampled = meter.sampled_nanoseconds == 0 || meter.stretches++ % 16 == 0;
+        meter.sample_start = is_sampled ? nanoseconds(CLOCK_THREAD_CPUTIME_ID) : 0;
+        meter.last = instructions();
+        return;
+    }
+    meter.last = nanoseconds(CLOCK_MONOTONIC);
+    if (meter.last - meter.wall > MAX_GUESS) {
+        read_cpu_time();
+        meter.last = meter.wall;
+    }
+}
+
+/* CPU time since the end of the last call. Reading it enters the kernel, and the wall clock does not: in times as short
+ * as MAX_GUESS a thread that runs at both ends has run all the time. */
+static uint64_t cpu_time_since(void)
+{
+    uint64_t passed = nanoseconds(CLOCK_MONOTONIC) - meter.last;
+    if (passed <= MAX_GUESS)
+        return passed;
+    uint64_t before = meter.cpu + (meter.last - meter.wall);
+    read_cpu_time();
+    uint64_t used = meter.cpu > before ? meter.cpu - before : 0;
+    return used < passed ? used : passed;
 }
 
 /* The program calls. */
 static void stop_meter(void)
 {
-    uint64_t more = counted() - meter.last;
+    uint64_t more = meter.counter >= 0 ? instructions() - meter.last : cpu_time_since();
     if (more <= meter.overhead)
         return;
     meter.owed += more - meter.overhead;
-    if (meter.sample_start) {
+    uint64_t sampled = meter.sample_start ? nanoseconds(CLOCK_THREAD_CPUTIME_ID) - meter.sample_start : 0;
+    /* In shorter ones the readings themselves would count. */
+    if (sampled > MAX_GUESS) {
         meter.sampled += (double)more;
-        meter.sampled_seconds += 1e-9 * (double)(cpu_nanoseconds() - meter.sample_start);
+        meter.sampled_nanoseconds += (double)sampled;
     }
 }
 
@@ -519,11 +552,13 @@ static void set_meter(void)
     meter.counter = open_counter();
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
-        uint64_t before = counted(), empty = counted() - before;
-        if (empty < least)
-            least = empty;
+        start_meter();
+        stop_meter();
+        least = meter.owed < least ? meter.owed : least;
+        meter.owed = 0;
     }
     meter.overhead = least;
+    meter.sampled = meter.sampled_nanoseconds = 0;
 }
 
 /* ---- Datatypes -------------------------------------------------------------------------------------------------- */
@@ -1148,9 +1183,9 @@ static void end(void)
     if (!atomic_load(&is_on) || getpid() != process)
         return;
     write_records(records.used);
-    if (meter.sampled_seconds > 0) {
+    if (meter.sampled_nanoseconds > 0) {
         char line[MAX_LINE];
-        snprintf(line, sizeof line, "# instructions_per_second=%.6g\n", meter.sampled / meter.sampled_seconds);
+        snprintf(line, sizeof line, "# instructions_per_second=%.6g\n", 1e9 * meter.sampled / meter.sampled_nanoseconds);
         say(line);
     }
     say_tallies("not traced", not_traced);
