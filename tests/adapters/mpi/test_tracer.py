@@ -7,7 +7,6 @@ import pytest
 
 from dask_efficiency.adapters.mpi.build import compile_tracer
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-
 from tests.adapters.mpi.conftest import Recorded
 
 #: What rank 0 of calls.c does with messages, and what rank 1 does where it is not the same the other way round.
