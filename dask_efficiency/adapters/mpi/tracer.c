@@ -6,7 +6,7 @@
  *   - a receive has the source, tag and size of the message that it got, also where it would have taken any;
  *   - calls on requests are written as the waits that they turned out to be;
  *   - a nonblocking collective is written as a blocking one where it is waited for;
- *   - the last comments count, by name, what was not traced and what ended in an error.
+ *   - the last comments count what was not traced and what ended in an error: a name and a number each.
  *
  * Only the thread that has initialised MPI is traced, so nothing here needs a lock. The calls of others are counted.
  * MPI is called for nothing that other ranks would have to take part in.
@@ -883,7 +883,7 @@ static void know_request(Request *request, Group *group, int peer, int tag, int6
     if (peer == MPI_PROC_NULL)
         request->kind = NULL_PEER;
     else if (request->peer == -1) {
-        tally(not_traced, "messages to other worlds");
+        tally(not_traced, "messages-to-other-worlds");
         request->kind = NULL_PEER;
     }
 }
@@ -1191,7 +1191,7 @@ static void end(void)
     say_tallies("not traced", not_traced);
     say_tallies("errors", errors);
     say_tallies("as blocking where waited for", as_blocking);
-    Tally others[2] = {{"calls of other threads", atomic_load(&calls_of_others)}};
+    Tally others[2] = {{"calls-of-other-threads", atomic_load(&calls_of_others)}};
     if (others[0].times)
         say_tallies("not traced", others);
     Tally left[2] = {{"requests", open_messages}};
@@ -1418,7 +1418,7 @@ static bool is_message(const Group *group, int peer)
         return false;
     if (peer_of(group, peer) >= 0)
         return true;
-    tally(not_traced, "messages to other worlds");
+    tally(not_traced, "messages-to-other-worlds");
     return false;
 }
 

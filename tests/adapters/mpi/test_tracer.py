@@ -214,6 +214,36 @@ def test_a_receive_that_waits_too_long_is_written_as_one_of_any(
     assert shown(lines)[1] == "0 irecv 0 1 1 1"
 
 
+def test_one_thread_is_traced_and_the_calls_of_others_are_counted(
+    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (lines,), ran = record([program("alone"), "threads"])
+    assert ran.returncode == 0
+    assert [line for line in lines[1:] if "compute" not in line] == [
+        "0 init",
+        "0 allreduce 1 0 1",
+        "0 finalize",
+        "# not traced: calls-of-other-threads 10",
+    ]
+    assert from_mpi_trace(tmp_path / "trace.txt").notes == (
+        "calls that the trace does not have: calls-of-other-threads 10",
+    )
+
+
+def test_an_error_is_passed_on_and_counted_and_the_message_is_gone(
+    record: Callable[..., Recorded], program: Callable[[str], Path]
+) -> None:
+    (lines,), ran = record([program("alone"), "truncate"])
+    assert ran.stdout == "truncated\ndone\n"
+    assert [line for line in lines[2:] if "compute" not in line] == [
+        "0 isend 0 1 4 1",
+        "0 recv 0 1 2 1",
+        "0 wait 0 0 1",
+        "0 finalize",
+        "# errors: MPI_Recv 1",
+    ]
+
+
 def test_a_program_that_ends_without_finalize_leaves_what_it_did(
     record: Callable[..., Recorded], program: Callable[[str], Path]
 ) -> None:
