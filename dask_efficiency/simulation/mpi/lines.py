@@ -15,6 +15,9 @@ from typing import NamedTuple
 from dask_efficiency.simulation.mpi.datatypes import BYTE, DOUBLE, nbytes_of_type
 from dask_efficiency.simulation.mpi.program import ANY, UNKNOWN, Actions, Op
 
+#: What SimGrid 3.32 writes for MPI_PROC_NULL, and in receives for MPI_ANY_SOURCE as well.
+_NOBODY = "-333"
+
 #: What SimGrid writes for MPI_ANY_SOURCE and MPI_ANY_TAG.
 _ANY_SOURCES, _ANY_TAGS = (-555, -2, -1), (-444, -1)
 
@@ -133,6 +136,8 @@ class LineReader:
         self.actions.add(Op.COMPUTE if action == "compute" else Op.SLEEP, self._line, amount=_amount(words[0]))
 
     def _send(self, action: str, words: list[str]) -> None:
+        if words[0] == _NOBODY:
+            return
         op = Op.SEND if action in ("send", "ssend") else Op.ISEND
         nbytes = _count(words[2]) * self._element(words, 3)
         synchronous = float("ss" in action)
@@ -156,6 +161,8 @@ class LineReader:
         self.actions.add(Op.WAIT, self._line, self._rank, 0, destination)
 
     def _wait(self, action: str, words: list[str]) -> None:
+        if words[0] == _NOBODY:
+            return
         op = Op.WAIT if action == "wait" else Op.TEST
         self.actions.add(op, self._line, self._source(words[0]), self._tag(words[2]), self._peer(words[1]))
 
@@ -241,6 +248,11 @@ class LineReader:
         return nbytes_of_type(words[position]) if position < len(words) else self._default
 
     def _source(self, word: str) -> int:
+        if word == _NOBODY:
+            raise ValueError(
+                f"expected a rank to receive from, got {word}, which SimGrid writes for MPI_ANY_SOURCE and for "
+                "MPI_PROC_NULL alike; 'dask-efficiency mpi-tracer' tells them apart"
+            )
         return ANY if _whole(word) in _ANY_SOURCES else self._peer(word)
 
     def _tag(self, word: str) -> int:

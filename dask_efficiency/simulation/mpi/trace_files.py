@@ -22,8 +22,14 @@ _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
 #: Of the first line of a trace that knows what its amounts are of.
 _SPEED = re.compile(r"instructions_per_second=(\S+)")
 
-#: ``# not traced: MPI_Put 12 MPI_Get 3``.
-_LEFT_OUT = re.compile(r"#\s*not traced:\s*(.*)")
+#: What a tracer counts in comments such as ``# not traced: MPI_Put 12 MPI_Get 3``, and how a reader is told.
+_COUNTED = {
+    "not traced": "calls that the trace does not have",
+    "errors": "calls that returned an error",
+    "as blocking where waited for": "collectives that did not block, taken for ones that do, where they were waited for",
+    "not waited for": "what was begun and never waited for",
+}
+_COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
 
 #: A trace has a file for each rank; more than this is another thing.
 MAX_RANKS = 100_000
@@ -120,22 +126,32 @@ class _Said:
 
     #: Instructions a second.
     speed: float = 0.0
-    #: Calls that were not traced, by name.
-    left_out: Counter[str] = field(default_factory=Counter)
+    #: How often, by what is counted and by name.
+    counted: dict[str, Counter[str]] = field(default_factory=dict)
+    #: Traces that stop before their ranks did, and why.
+    stopped: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        if not self.left_out:
-            return ()
-        names = ", ".join(f"{name} {count}" for name, count in self.left_out.most_common())
-        return (f"calls that the trace does not have: {names}",)
+        found = [
+            f"{said}: {_listed_counts(self.counted[what])}" for what, said in _COUNTED.items() if what in self.counted
+        ]
+        return tuple(found + self.stopped)
 
-    def take(self, line: str) -> None:
+    def take(self, file: Path, line: str) -> None:
         if found := _SPEED.search(line):
             self.speed = max(self.speed, float(found[1]))
-        elif found := _LEFT_OUT.match(line):
-            for name, count in zip(*[iter(found[1].split())] * 2, strict=False):
-                self.left_out[name] += int(count)
+        elif found := _COMMENT.match(line):
+            if found[1] == "stopped":
+                self.stopped.append(f"{file.name} stops before its rank did: {found[2]}")
+            else:
+                counts = self.counted.setdefault(found[1], Counter())
+                for name, count in zip(*[iter(found[2].split())] * 2, strict=False):
+                    counts[name] += int(count)
+
+
+def _listed_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool], said: _Said) -> None:
@@ -147,7 +163,7 @@ def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool], said:
                 if line.startswith("#comm ") and alone:
                     readers[here.index(True)].group(line.split()[1:])
                 else:
-                    said.take(line)
+                    said.take(file, line)
                 continue
             rank, name = _action(file, number, line)
             if not here[rank]:

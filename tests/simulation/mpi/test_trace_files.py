@@ -76,10 +76,27 @@ def test_the_first_line_says_the_speed(tmp_path: Path) -> None:
     assert from_mpi_trace(written(tmp_path, text)).instructions_per_second == 2.5e9
 
 
-def test_calls_that_were_not_traced_are_said(tmp_path: Path) -> None:
-    text = "0 init\n1 init\n# not traced: MPI_Put 12 MPI_Get 3\n# not traced: MPI_Put 1\n"
-    notes = from_mpi_trace(written(tmp_path, text)).notes
-    assert notes == ("calls that the trace does not have: MPI_Put 13, MPI_Get 3",)
+def test_what_a_tracer_counted_and_why_it_stopped_are_said(tmp_path: Path) -> None:
+    comments = [
+        "# not traced: MPI_Put 12 MPI_Get 3",
+        "# not traced: MPI_Put 1",
+        "# errors: MPI_Recv 2",
+        "# as blocking where waited for: MPI_Ibcast 1",
+        "# stopped: no space left",
+        "# anything else: is a comment",
+    ]
+    notes = from_mpi_trace(written(tmp_path, "0 init\n" + "\n".join(comments))).notes
+    assert notes == (
+        "calls that the trace does not have: MPI_Put 13, MPI_Get 3",
+        "calls that returned an error: MPI_Recv 2",
+        "collectives that did not block, taken for ones that do, where they were waited for: MPI_Ibcast 1",
+        "program.txt stops before its rank did: no space left",
+    )
+
+
+def test_messages_to_nobody_are_none(tmp_path: Path) -> None:
+    program = from_mpi_trace(written(tmp_path, f"{PAIR}0 isend -333 1 8 6\n0 wait -333 -333 -3335\n"))
+    assert [len(actions) for actions in program.ranks] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +112,7 @@ def test_calls_that_were_not_traced_are_said(tmp_path: Path) -> None:
         ("0 compute -1", r"line 3: expected an amount of at least 0, got '-1'"),
         ("0 compute nan", r"line 3: expected a finite number, got 'nan'"),
         ("0 bcast 8 2", r"line 3: bcast: expected a root below 2, got 2"),
+        ("0 recv -333 1 4", r"line 3: .* MPI_ANY_SOURCE and for MPI_PROC_NULL alike"),
         ("0 send 1 99999999999 4", r"line 3: .*int"),
         ("0 barrier @half", r"line 3: expected a communicator that a '#comm' line above names, got 'half'"),
         ("hello", r"line 3: expected a rank and an action such as '0 send 1 0 100', got 'hello'"),
