@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import logging
@@ -32,10 +31,9 @@ def main(folder: Path, seeds: list[int]) -> None:
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()
     for seed in seeds:
-        simulated = asyncio.run(Engine(workload, calibration, job, seed).run())
+        simulated = Engine(workload, calibration, job, seed).run()
         if seed in kept and simulated.trace is not None:
             save_trace(simulated.trace, folder / f"{seed}.trace")
-        gc.collect()
         figures = {"makespan_seconds": simulated.makespan_seconds, "kinds": simulated.kinds}
         (folder / f"{seed}.json").write_text(json.dumps(figures))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import random
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -70,7 +72,7 @@ class Engine:
         #: Periodic events, and when there was last any other one.
         self._periodic, self._moved = 0, self.clock.now
 
-    async def run(self) -> Simulated:
+    def run(self) -> Simulated:
         """Run to the end."""
         replace_clocks(self.clock)
         replace_hashes(self.seed)
@@ -83,8 +85,13 @@ class Engine:
         )
         # Without logs of events: what they hold on to would never have to be read back from disk.
         with dask.config.set({**config, **bandwidth, "distributed.admin.low-level-log-length": 0}):
-            await self._build()
-            return self._turn({**trace.config, **self._job.cluster.config})
+            asyncio.run(self._simulate())
+        # The loop is closed: nothing holds on to the scheduler any more.
+        return self._result({**trace.config, **self._job.cluster.config})
+
+    async def _simulate(self) -> None:
+        await self._build()
+        self._turn()
 
     # -- the cluster ---------------------------------------------------------------------------
 
@@ -237,7 +244,8 @@ class Engine:
 
         self.clock.at(self.clock.now + interval, again)
 
-    def _turn(self, config: Mapping[str, Any]) -> Simulated:
+    def _turn(self) -> None:
+        """Let everything happen."""
         stealing = self.scheduler.extensions.get("stealing")
         if stealing is not None:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
@@ -249,8 +257,12 @@ class Engine:
             # A graph that is still to be sent may wait for nothing.
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
+
+    def _result(self, config: Mapping[str, Any]) -> Simulated:
         rows = {address: worker.rows for address, worker in self._ever.items()}
-        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._notes()]), self._workload.trace)
+        recorder, recorded, notes = self.recorder, self._workload.trace, [SIMULATED, *self._notes()]
+        self._forget()
+        trace = with_phases(recorder.trace(rows, config, notes), recorded)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
@@ -260,6 +272,14 @@ class Engine:
             self._moved = self.clock.now
         elif self.clock.now - self._moved > STILL:
             raise StandsStill(self._waiting())
+
+    def _forget(self) -> None:
+        """Let go of the cluster: its state takes more memory than all that was recorded of it."""
+        self.recorder.close()
+        self.workers.clear()
+        self.clock.clear()
+        del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
+        gc.collect()
 
     def _notes(self) -> list[str]:
         """What is assumed, or left out."""

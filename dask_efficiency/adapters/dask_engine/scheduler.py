@@ -60,7 +60,7 @@ class VirtualScheduler(Scheduler):
         nbytes = [*map(_NBYTES, missing)]
         if nbytes and min(nbytes) < 0:  # Dask has a guess for results that it does not know yet
             nbytes = [dependency.get_nbytes() for dependency in missing]
-        return sum(nbytes) / self.bandwidth
+        return float(sum(nbytes) / self.bandwidth)
 
 
 class NoComm:
