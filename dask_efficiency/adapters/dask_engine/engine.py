@@ -36,6 +36,7 @@ from dask_efficiency.simulation.cores import BACKGROUND, Cores, FewCores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.left_out import left_out, overfull
+from dask_efficiency.simulation.listed import listed
 from dask_efficiency.simulation.network import Instant
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
@@ -275,7 +276,7 @@ class Engine:
 
     def _forget(self) -> None:
         """Let go of the cluster: its state takes more memory than all that was recorded of it."""
-        self.recorder.close()
+        self.recorder.detach()
         self.workers.clear()
         self.clock.clear()
         del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
@@ -304,7 +305,29 @@ class Engine:
         worker.find_missing()
 
     def _waiting(self) -> str:
-        """Which tasks wait for what."""
+        """Which tasks wait for what, and which workers are paused."""
+        return self._waiting_tasks() + self._paused()
+
+    def _why_erred(self, ts: upstream.TaskState) -> str:
+        """Dask lets a task fail whose inputs are larger than the memory of the worker that it chose for it."""
+        inputs, limits = ts.get_nbytes_deps(), [worker.spec.memory_limit for worker in self.workers.values()]
+        least = min(filter(None, limits), default=0)
+        if ts.state != "erred" or not 0 < least < inputs:
+            return ""
+        return f", as its inputs take {inputs / 1e6:.0f} MB and a worker has a memory limit of {least / 1e6:.0f} MB"
+
+    def _paused(self) -> str:
+        full = [
+            f"{worker.spec.name} ({worker.memory.process(worker.state.nbytes) / 1e6:.0f} of "
+            f"{worker.spec.memory_limit / 1e6:.0f} MB)"
+            for address, worker in self.workers.items()
+            if self.scheduler.workers[address].status.name == "paused"
+        ]
+        if not full:
+            return ""
+        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {listed(full)}"
+
+    def _waiting_tasks(self) -> str:
         if not self.clients.wanted:
             return f"the simulated run stands still: {self.clients.graphs_left} graphs are never sent"
         found = []
@@ -314,7 +337,8 @@ class Engine:
                 found.append(f"{key!r} is unknown to the scheduler")
             else:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
-                found.append(f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else ""))
+                said = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
+                found.append(said + self._why_erred(ts))
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
 
 

@@ -198,7 +198,7 @@ class RunRecorder(SchedulerPlugin):
         assert ts.processing_on is not None
         return self._numbers[ts.processing_on.address], ts.run_id or 0
 
-    def close(self) -> None:
+    def detach(self) -> None:
         """Nothing more is recorded, so the scheduler is not needed any more."""
         del self._scheduler
 
