@@ -11,9 +11,11 @@ import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
+from dask_efficiency.adapters.dask_engine.settings import check_settings
 from dask_efficiency.replay.changes import changes
 from dask_efficiency.report import simulation_data
 from dask_efficiency.report.html.render import fragment, save_page
@@ -45,8 +47,48 @@ engine: Engine = simulate_seeds
 SEEDS = 8
 
 
-class Prediction(PredictionValues):  # noqa: D101  # the values say it
+class _Shown:
+    """A result that shows itself, in words that a module has for it."""
+
+    __slots__ = ()
+
+    #: The module: with ``document``, ``page``, ``verdict`` and ``to_dict`` of it.
+    _said_by: ClassVar[Any]
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        found: Document = self._said_by.document(self)
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """What it says in one sentence, without a full stop."""
+        return str(self._said_by.verdict(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its figures as plain data, ready for JSON."""
+        found: dict[str, Any] = self._said_by.to_dict(self)
+        return found
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(self._said_by.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+class Prediction(_Shown, PredictionValues):  # noqa: D101  # the values say it
     __doc__ = PredictionValues.__doc__
+
+    _said_by: ClassVar[Any] = sections
 
     trace: RunTrace
 
@@ -64,33 +106,6 @@ class Prediction(PredictionValues):  # noqa: D101  # the values say it
             ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
         """
         return critical_path(self.trace, **scope)
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        return sections.document(self)
-
-    @property
-    def verdict(self) -> str:
-        """The prediction in one sentence, without a full stop."""
-        return sections.verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The prediction's figures as plain data, ready for JSON."""
-        return simulation_data.prediction(self)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(sections.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
 
 
 def simulate(
@@ -173,37 +188,12 @@ def simulate(
     return Prediction.of(predict(engine, trace, job, chosen, judged, notes))
 
 
-class Sweep(SweepValues):  # noqa: D101  # the values say it
+class Sweep(_Shown, SweepValues):  # noqa: D101  # the values say it
     __doc__ = SweepValues.__doc__
 
+    _said_by: ClassVar[Any] = simulation_sweep
+
     predictions: tuple[Prediction, ...]
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        return simulation_sweep.document(self)
-
-    @property
-    def verdict(self) -> str:
-        """The sweep in one sentence, without a full stop."""
-        return simulation_sweep.verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The sweep's figures as plain data, ready for JSON."""
-        return simulation_data.sweep(self)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(simulation_sweep.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
 
 
 def sweep(
@@ -256,37 +246,12 @@ def sweep(
     return Sweep(tuple(found), price_per_worker_hour)
 
 
-class Placements(PlacementsValues):  # noqa: D101  # the values say it
+class Placements(_Shown, PlacementsValues):  # noqa: D101  # the values say it
     __doc__ = PlacementsValues.__doc__
 
+    _said_by: ClassVar[Any] = simulation_places
+
     __slots__ = ()
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        return simulation_places.document(self)
-
-    @property
-    def verdict(self) -> str:
-        """The ranking in one sentence, without a full stop."""
-        return simulation_places.verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The placements' figures as plain data, ready for JSON."""
-        return simulation_data.placements(self)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(simulation_places.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
 
 
 def place(
@@ -326,7 +291,10 @@ def place(
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
     notes = _checked(trace, force=force)
-    clusters = {os.fspath(hostfile): ClusterSpec.from_file(file, hostfile) for hostfile in hostfiles}
+    clusters = {
+        name: ClusterSpec.from_file(file, hostfile)
+        for name, hostfile in zip(_short_names(hostfiles), hostfiles, strict=True)
+    }
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.
@@ -341,24 +309,18 @@ def place(
     )
 
 
-class IdealLadder(LadderValues):  # noqa: D101  # the values say it
+def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """What files are called: their names without folder and ending, but as they were given where two would agree."""
+    stems = [PurePath(path).stem for path in paths]
+    return [stem if stems.count(stem) == 1 else os.fspath(path) for stem, path in zip(stems, paths, strict=True)]
+
+
+class IdealLadder(_Shown, LadderValues):  # noqa: D101  # the values say it
     __doc__ = LadderValues.__doc__
 
+    _said_by: ClassVar[Any] = simulation_ladder
+
     __slots__ = ()
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        return simulation_ladder.document(self)
-
-    @property
-    def verdict(self) -> str:
-        """What is worth most, in one sentence without a full stop."""
-        return simulation_ladder.verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ladder's figures as plain data, ready for JSON."""
-        return simulation_data.ladder(self)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each step. Needs pandas.
@@ -374,19 +336,6 @@ class IdealLadder(LadderValues):  # noqa: D101  # the values say it
         return pd.DataFrame(simulation_data.ladder(self)["steps"]).astype(
             {"seconds": float, "saved_seconds": float, "simulated_seconds": float}
         )
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(simulation_ladder.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
 
 
 def ideal_ladder(trace: TraceTables, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
@@ -436,6 +385,7 @@ def _check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
         raise TypeError(
             f"cluster is {cluster!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"
         )
+    check_settings(cluster.config)
     check_cluster(trace, cluster)
 
 

@@ -49,6 +49,31 @@ def writing(
                 yield compressed
 
 
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Refuse a local path that cannot be written, before there is anything to write; a URL is not looked at.
+
+    Raises
+    ------
+    OSError
+        If its folder is missing or cannot be written to, or if it is a folder itself.
+    """
+    import fsspec
+
+    target = os.fspath(path)
+    if not _is_local(target):
+        return
+    local = os.path.realpath(fsspec.core.url_to_fs(target)[1])
+    folder = os.path.dirname(local)
+    if os.path.isdir(local):
+        raise IsADirectoryError(f"{target!r} cannot be written: it is a folder; expected a file")
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"{target!r} cannot be written: the folder {folder!r} does not exist")
+    # A file is replaced as a whole, a pipe or a device is written to.
+    place = local if os.path.exists(local) and not os.path.isfile(local) else folder
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{target!r} cannot be written: {place!r} may not be written to")
+
+
 @contextmanager
 def _in_place(target: str) -> Iterator[IO[bytes]]:
     if os.path.exists(target) and not os.path.isfile(target):

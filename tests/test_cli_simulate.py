@@ -80,7 +80,17 @@ def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngin
     assert [worker.host for worker in engine.jobs[-1].cluster.workers] == ["pc0", "pc1"]
     result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--hostfile", "near.hosts", "--json")
     found = json.loads(result.stdout)
-    assert [row["placement"] for row in found["placements"]] == ["near.hosts", "far.hosts"]
+    assert [row["placement"] for row in found["placements"]] == ["near", "far"]
+
+
+@pytest.mark.parametrize("option", ["--save", "--html"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_simulated(engine: FakeEngine, option: str) -> None:
+    for target, why in (("nowhere/run.out", "does not exist"), (".", "it is a folder")):
+        result = run("run.trace", option, target)
+        assert result.exit_code == 1
+        assert f"{target!r} cannot be written" in result.stderr
+        assert why in result.stderr
+    assert engine.jobs == []
 
 
 def test_the_ladder_has_its_steps() -> None:
@@ -129,6 +139,7 @@ def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
         (["run.trace", "--sweep", "many"], 2, "'many' is not a range"),
         (["run.trace", "--config", "distributed.scheduler.work-stealin=1"], 2, "did you mean distributed.scheduler."),
         (["run.trace", "--gil", "sum"], 2, "'sum' is not a prefix and a share such as 'read-parquet=0.5'"),
+        (["run.trace", "--config", "distributed.scheduler.worker-saturation=much"], 2, "expected a number such as"),
         (["run.trace", "--config", "nonsense"], 2, "'nonsense' is not a setting and its value"),
         (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
         (["run.trace", "--speed-up", "sun=2"], 1, "no prefix 'sun' in this trace"),

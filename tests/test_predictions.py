@@ -155,8 +155,15 @@ def test_placements_are_ranked(tmp_path: Path) -> None:
     (tmp_path / "many.hosts").write_text("pc0:2\npc1:2\npc2:2\n")
     files = [tmp_path / "few.hosts", tmp_path / "many.hosts"]
     found = place(recorded(), tmp_path / "lab.yaml", files, seeds=3)
-    assert [Path(one.name).name for one in found.ranked] == ["many.hosts", "few.hosts"]
+    assert [one.name for one in found.ranked] == ["many", "few"]
     assert found.is_clear
+    assert "few takes" in repr(found)
+    assert "fullest link" in repr(found)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "few.txt").write_text("pc0:1\n")
+    files[1] = tmp_path / "other" / "few.txt"
+    found = place(recorded(), tmp_path / "lab.yaml", files, seeds=3)
+    assert {one.name for one in found.ranked} == {*map(str, files)}
     with pytest.raises(ValueError, match="hostfiles is empty"):
         place(recorded(), tmp_path / "lab.yaml", [])
 

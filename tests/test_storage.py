@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from dask_efficiency.storage import writing
+from dask_efficiency.storage import check_target, writing
 
 
 def test_what_was_written_stands_in_its_place_after_the_block(tmp_path: Path) -> None:
@@ -47,3 +47,15 @@ def test_a_url_gets_its_options() -> None:
     with writing("memory://storage/a", skip_instance_cache=True) as file:
         file.write(b"1")
     assert fsspec.filesystem("memory").cat("/storage/a") == b"1"
+
+
+def test_a_path_that_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in (tmp_path / "new", f"file://{tmp_path}/new", "/dev/null", "memory://nowhere/new"):
+        check_target(target)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        check_target(tmp_path / "none" / "new")
+    with pytest.raises(IsADirectoryError, match="expected a file"):
+        check_target(tmp_path)
+    monkeypatch.setattr(os, "access", lambda _place, _mode: False)
+    with pytest.raises(PermissionError, match="may not be written to"):
+        check_target(tmp_path / "new")

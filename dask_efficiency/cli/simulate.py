@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name, scheduler_options
 from dask_efficiency.cli.recorded import recorded
+from dask_efficiency.storage import check_target
 
 if TYPE_CHECKING:
     from dask_efficiency.predictions import IdealLadder, Placements, Prediction, Sweep
@@ -43,6 +45,10 @@ def sizes(context: click.Context, parameter: click.Parameter, value: str | None)
 
 def settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """Settings of Dask by name."""
+    if not values:
+        return {}
+    from dask_efficiency.adapters.dask_engine.settings import SettingError, check_settings
+
     found = {}
     for value in values:
         name, given, text = value.partition("=")
@@ -50,30 +56,12 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
             raise click.BadParameter(
                 f"{value!r} is not a setting and its value such as distributed.scheduler.work-stealing=False"
             )
-        found[_setting(name)] = _value(text)
+        found[name] = _value(text)
+    try:
+        check_settings(found)
+    except SettingError as error:
+        raise click.BadParameter(str(error)) from error
     return found
-
-
-def _setting(name: str) -> str:
-    """The name of a setting that Dask has."""
-    from difflib import get_close_matches
-
-    import dask
-    import distributed  # noqa: F401  # whose settings are Dask's once it is imported
-
-    missing = object()
-    if dask.config.get(name, missing) is not missing:
-        return name
-    near = get_close_matches(name, _names(dask.config.config), n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise click.BadParameter(f"Dask has no setting {name!r}{hint}")
-
-
-def _names(config: Any, above: str = "") -> Iterator[str]:
-    for name, value in config.items():
-        yield f"{above}{name}"
-        if isinstance(value, dict):
-            yield from _names(value, f"{above}{name}.")
 
 
 def _value(text: str) -> Any:
@@ -153,7 +141,9 @@ def command(
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
     _check(asked, save)
-    with _one_line(), _warnings() as warned:
+    with _one_line(), _ends_when_asked(), _warnings() as warned:
+        for target in filter(None, (save, html)):
+            check_target(target)
         found = _found(recorded(source, connection), asked)
         if save is not None:
             found.trace.save(save)
@@ -248,6 +238,20 @@ def _one_line() -> Iterator[None]:
             yield
         except SimulationError as error:
             raise click.ClickException(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def _ends_when_asked() -> Iterator[None]:
+    """SIGTERM ends the processes that simulate and removes their files, as Ctrl-C does."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

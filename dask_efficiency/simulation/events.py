@@ -21,6 +21,10 @@ class EventHeap:
     def __len__(self) -> int:
         return len(self._events)
 
+    def clear(self) -> None:
+        """Nothing is to happen any more."""
+        self._events.clear()
+
     def at(self, when: int, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function at an instant, or now if that has passed."""
         self._made = made = self._made + 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.replay.durations import prefix_of_runs
+from dask_efficiency.simulation.listed import listed
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
@@ -184,9 +185,4 @@ _WHY = {
 
 
 def _notes(found: Mapping[str, list[str]]) -> list[str]:
-    return [f"tasks of {_some(found[kind])} {why}" for kind, why in _WHY.items() if kind in found]
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more prefixes" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return [f"tasks of {listed(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]

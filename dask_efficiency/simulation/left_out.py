@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dask_efficiency.simulation.listed import listed
 from dask_efficiency.simulation.p2p import shuffles
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING
-
-#: Names that a sentence lists.
-MAX_NAMES = 5
 
 #: How the name of a client begins that a task opened on its worker.
 WORKER_CLIENT = "Client-worker-"
@@ -48,5 +46,4 @@ def data_before(trace: TraceTables) -> list[int]:
 
 def overfull(names: Sequence[str]) -> str:
     """That workers used more memory than their nannies would have let them."""
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"Memory of {', '.join(names[:MAX_NAMES])}{more} gets so full that a nanny would end it: here, it goes on."
+    return f"Memory of {listed(names)} gets so full that a nanny would end it: here, it goes on."

@@ -28,7 +28,7 @@ class RunFigures:
     workers, nthreads
         Those that it had at any time, and the threads of all of them.
     efficiency, busy
-        As of :func:`efficiency` and :func:`busy`, on the slots that were there on average.
+        As of :func:`efficiency` and :func:`busy`.
     kinds
         Seconds of its critical path by kind, largest first; their sum is the makespan.
     """
@@ -50,15 +50,14 @@ class RunFigures:
         EmptyTraceError
             If no task ended in it.
         """
-        there = slots(trace, whole(trace))
         nthreads = sum(worker.nthreads for worker in trace.workers)
         return cls(
             trace.name,
             makespan_seconds(trace),
             len(trace.workers),
             nthreads,
-            efficiency(trace, there),
-            busy(trace, there),
+            efficiency(trace),
+            busy(trace),
             PathValues.of(trace, Question()).seconds("kind"),
         )
 
@@ -75,23 +74,29 @@ def makespan_seconds(trace: TraceTables) -> float:
     return (scope.stop - scope.start) / 1e9
 
 
-def efficiency(trace: TraceTables, slots: float) -> float:
+def efficiency(trace: TraceTables) -> float:
     """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
 
+    Thread time is the sum over all workers of their threads times how long they were there within the makespan.
     Threads that a library starts are not in a trace, so a report, which samples them, can say more.
     """
     useful, _ = useful_ns(trace, whole(trace))
-    return _share(float(useful.sum()) / 1e9, slots * makespan_seconds(trace))
+    return _share(trace, float(useful.sum()) / 1e9)
 
 
-def busy(trace: TraceTables, slots: float) -> float:
-    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded."""
+def busy(trace: TraceTables) -> float:
+    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded.
+
+    Thread time is as of :func:`efficiency`.
+    """
     runs = trace.runs
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
     there = (runs.start != MISSING) & (stop != MISSING)
     held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
-    return _share(held, slots * makespan_seconds(trace))
+    return _share(trace, held)
 
 
-def _share(part: float, whole: float) -> float:
-    return min(part / whole, 1.0) if whole > 0 else 0.0
+def _share(trace: TraceTables, seconds: float) -> float:
+    """Of the thread time that there was."""
+    there = slots(trace, whole(trace)) * makespan_seconds(trace)
+    return min(seconds / there, 1.0) if there > 0 else 0.0

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dask_efficiency.simulation.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.left_out import left_out
+from dask_efficiency.simulation.listed import MAX_NAMES, listed
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 
 #: Tables without whose rows the work of a run is not known.
@@ -18,9 +21,6 @@ SIMULATED = "A simulation: its times are predicted, not recorded."
 
 #: How the note of a replay begins.
 REPLAYED = "A replay:"
-
-#: Names that a message lists.
-MAX_NAMES = 5
 
 
 class UnplaceableError(ValueError):
@@ -33,12 +33,30 @@ def check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
     Raises
     ------
     UnplaceableError
-        If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has.
+        If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has,
+        or inputs that are larger than the memory of every worker.
     """
     names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
         if not any(_may_run(worker, constraints, names) for worker in cluster.workers):
             raise UnplaceableError(_unplaceable(trace, int(task), constraints, cluster.workers))
+    _check_inputs(trace, cluster.workers)
+
+
+def _check_inputs(trace: TraceTables, workers: Sequence[WorkerSpec]) -> None:
+    """Refuse tasks whose inputs fit into no worker: Dask lets them fail."""
+    limits = [worker.memory_limit for worker in workers]
+    if not all(limits):
+        return
+    counts = np.diff(trace.dependency_starts)
+    nbytes = np.maximum(trace.tasks.nbytes[trace.dependencies], 0)
+    inputs = np.bincount(np.repeat(np.arange(len(counts)), counts), weights=nbytes, minlength=len(counts))
+    if len(inputs) and inputs.max() > max(limits):
+        task = int(inputs.argmax())
+        raise UnplaceableError(
+            f"task {trace.keys[task]!r:.80} needs inputs of {inputs[task] / 1e6:.0f} MB, and no worker has a "
+            f"memory limit above {max(limits) / 1e6:.0f} MB: Dask lets such a task fail"
+        )
 
 
 def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[str, str]) -> bool:
@@ -70,8 +88,7 @@ def _unplaceable(trace: TraceTables, task: int, constraints: Mapping[str, Any], 
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(f"{name!r:.80}" for name in names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return listed([f"{name!r:.80}" for name in names])
 
 
 def check_trace(trace: TraceTables, installed: str, *, force: bool) -> tuple[str, ...]:

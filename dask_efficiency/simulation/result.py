@@ -99,13 +99,16 @@ class PredictionValues:
 
     @cached_property
     def efficiency(self) -> float:
-        """Share of the cluster's thread time, slots times makespan, in which tasks compute on CPU or GPU; in [0, 1]."""
-        return efficiency(self.trace, self.cluster.nthreads)
+        """Share of the thread time in which tasks compute on CPU or GPU, in [0, 1].
+
+        Thread time is the sum over all workers of their threads times how long they are there: as of the recorded run.
+        """
+        return efficiency(self.trace)
 
     @cached_property
     def busy(self) -> float:
         """Share of the cluster's thread time in which tasks hold a thread, also where they wait there; in [0, 1]."""
-        return busy(self.trace, self.cluster.nthreads)
+        return busy(self.trace)
 
     @cached_property
     def path(self) -> PathValues:

@@ -9,7 +9,7 @@ from benchmarks.simulated_traces import SAMPLES, seceded, tree
 from dask_efficiency import critical_path
 from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency, makespan_seconds
 from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.schema import Runs
+from dask_efficiency.trace.schema import Runs, WorkerChange, WorkerEvents
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -21,23 +21,31 @@ def test_the_makespan_is_that_of_the_critical_path(name: str) -> None:
 def test_shares_are_of_slots_times_makespan() -> None:
     trace = tree()
     whole = 8 * makespan_seconds(trace)
-    assert efficiency(trace, 8) == pytest.approx(trace.runs.cpu_ns.sum() / 1e9 / whole)
-    assert busy(trace, 8) == pytest.approx((trace.runs.stop - trace.runs.start).sum() / 1e9 / whole)
-    assert efficiency(trace, 0) == 0.0
-    assert busy(trace, 0.001) == 1.0
+    assert efficiency(trace) == pytest.approx(trace.runs.cpu_ns.sum() / 1e9 / whole, rel=1e-3)
+    assert busy(trace) == pytest.approx((trace.runs.stop - trace.runs.start).sum() / 1e9 / whole, rel=1e-3)
+
+
+def test_the_threads_of_a_worker_count_for_as_long_as_it_is_there() -> None:
+    trace = tree()
+    half = (trace.start + trace.stop) // 2
+    joins = {"at": [half], "worker": [0], "change": [WorkerChange.JOINED]}
+    late = replace(trace, worker_events=WorkerEvents.from_columns({k: np.array(v) for k, v in joins.items()}))
+    # One of four workers is there for half of the time.
+    assert busy(late) == pytest.approx(busy(trace) / (7 / 8), rel=0.05)
+    assert efficiency(late) == pytest.approx(efficiency(trace) / (7 / 8), rel=0.05)
 
 
 def test_a_task_that_has_left_its_slot_holds_no_thread() -> None:
     trace = seceded()
     held = np.where(trace.runs.seceded >= 0, trace.runs.seceded, trace.runs.stop) - trace.runs.start
-    assert busy(trace, 8) == pytest.approx(held.sum() / 1e9 / 8 / makespan_seconds(trace))
+    assert busy(trace) == pytest.approx(held.sum() / 1e9 / 8 / makespan_seconds(trace), rel=1e-3)
 
 
 def test_the_figures_of_a_run_are_those_of_its_slots() -> None:
     trace = tree()
     found = RunFigures.of(trace)
     assert (found.workers, found.nthreads, found.name) == (4, 8, "simulated")
-    assert found.efficiency == pytest.approx(efficiency(trace, 8), rel=1e-3)
+    assert found.efficiency == pytest.approx(efficiency(trace), rel=1e-3)
     assert sum(found.kinds.values()) == pytest.approx(found.makespan_seconds)
 
 

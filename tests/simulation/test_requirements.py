@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -40,6 +41,23 @@ def test_a_task_that_no_worker_may_run_is_named_with_what_it_needs() -> None:
     check_cluster(trace, cluster)
     with pytest.raises(UnplaceableError, match=r"'load-3' may only run on 'tcp://10.0.0.3:4000'.*'w0', 'w1', 'w2'"):
         check_cluster(trace, cluster.without_workers("w3"))
+
+
+def test_inputs_that_fit_into_no_worker_are_named() -> None:
+    trace = recorded()
+    starts, nbytes = trace.dependency_starts, trace.tasks.nbytes
+    inputs = [int(nbytes[trace.dependencies[i:j]].sum()) for i, j in pairwise(starts)]
+    largest = max(inputs)
+
+    def limited(limit: int) -> ClusterSpec:
+        workers = ClusterSpec.from_trace(trace).workers
+        return ClusterSpec(tuple(replace(worker, memory_limit=limit) for worker in workers))
+
+    for enough in (largest, 0):
+        check_cluster(trace, limited(enough))
+    with pytest.raises(UnplaceableError, match="needs inputs of .* no worker has a memory limit above") as refused:
+        check_cluster(trace, limited(largest - 1))
+    assert trace.keys[inputs.index(largest)] in str(refused.value)
 
 
 def test_a_resource_that_nobody_has_enough_of_is_named() -> None:

@@ -15,6 +15,10 @@ from dask_efficiency.trace.tables import MISSING
 _CLIENT = "data"
 
 
+class NoWorkerError(RuntimeError):
+    """Nobody is there to have results."""
+
+
 def put_data(
     workload: Workload,
     scheduler: VirtualScheduler,
@@ -34,6 +38,11 @@ def put_data(
     if not workload.data:
         return
     trace, there = workload.trace, list(workers)
+    if not there:
+        raise NoWorkerError(
+            f"{len(workload.data)} results were there before the recording, but no worker is there at the start to "
+            "have them; expected at least one that does not join later"
+        )
     holder = dict(zip(trace.transfers.task.tolist()[::-1], trace.transfers.sender.tolist()[::-1], strict=True))
     held: dict[str, dict[object, Result]] = {address: {} for address in there}
     for place, task in enumerate(workload.data):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,6 +37,7 @@ from dask_efficiency.simulation.cores import BACKGROUND, Cores, FewCores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.left_out import left_out, overfull
+from dask_efficiency.simulation.listed import listed
 from dask_efficiency.simulation.network import Instant
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
@@ -71,7 +74,7 @@ class Engine:
         #: Periodic events, and when there was last any other one.
         self._periodic, self._moved = 0, self.clock.now
 
-    async def run(self) -> Simulated:
+    def run(self) -> Simulated:
         """Run to the end."""
         replace_clocks(self.clock)
         replace_hashes(self.seed)
@@ -84,8 +87,13 @@ class Engine:
         )
         # Without logs of events: what they hold on to would never have to be read back from disk.
         with dask.config.set({**config, **bandwidth, "distributed.admin.low-level-log-length": 0}):
-            await self._build()
-            return self._turn({**trace.config, **self._job.cluster.config})
+            asyncio.run(self._simulate())
+        # The loop is closed: nothing holds on to the scheduler any more.
+        return self._result({**trace.config, **self._job.cluster.config})
+
+    async def _simulate(self) -> None:
+        await self._build()
+        self._turn()
 
     # -- the cluster ---------------------------------------------------------------------------
 
@@ -239,7 +247,8 @@ class Engine:
 
         self.clock.at(self.clock.now + interval, again)
 
-    def _turn(self, config: Mapping[str, Any]) -> Simulated:
+    def _turn(self) -> None:
+        """Let everything happen."""
         stealing = self.scheduler.extensions.get("stealing")
         if stealing is not None:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
@@ -251,8 +260,12 @@ class Engine:
             # A graph that is still to be sent may wait for nothing.
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
+
+    def _result(self, config: Mapping[str, Any]) -> Simulated:
         rows = {address: worker.rows for address, worker in self._ever.items()}
-        trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._notes()]), self._workload.trace)
+        recorder, recorded, notes = self.recorder, self._workload.trace, [SIMULATED, *self._notes()]
+        self._forget()
+        trace = with_phases(recorder.trace(rows, config, notes), recorded)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
@@ -262,6 +275,14 @@ class Engine:
             self._moved = self.clock.now
         elif self.clock.now - self._moved > STILL:
             raise StandsStill(self._waiting())
+
+    def _forget(self) -> None:
+        """Let go of the cluster: its state takes more memory than all that was recorded of it."""
+        self.recorder.detach()
+        self.workers.clear()
+        self.clock.clear()
+        del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
+        gc.collect()
 
     def _notes(self) -> list[str]:
         """What is assumed, or left out."""
@@ -286,7 +307,29 @@ class Engine:
         worker.find_missing()
 
     def _waiting(self) -> str:
-        """Which tasks wait for what."""
+        """Which tasks wait for what, and which workers are paused."""
+        return self._waiting_tasks() + self._paused()
+
+    def _why_erred(self, ts: upstream.TaskState) -> str:
+        """Dask lets a task fail whose inputs are larger than the memory of the worker that it chose for it."""
+        inputs, limits = ts.get_nbytes_deps(), [worker.spec.memory_limit for worker in self.workers.values()]
+        least = min(filter(None, limits), default=0)
+        if ts.state != "erred" or not 0 < least < inputs:
+            return ""
+        return f", as its inputs take {inputs / 1e6:.0f} MB and a worker has a memory limit of {least / 1e6:.0f} MB"
+
+    def _paused(self) -> str:
+        full = [
+            f"{worker.spec.name} ({worker.memory.process(worker.state.nbytes) / 1e6:.0f} of "
+            f"{worker.spec.memory_limit / 1e6:.0f} MB)"
+            for address, worker in self.workers.items()
+            if self.scheduler.workers[address].status.name == "paused"
+        ]
+        if not full:
+            return ""
+        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {listed(full)}"
+
+    def _waiting_tasks(self) -> str:
         if not self.clients.wanted:
             return f"the simulated run stands still: {self.clients.graphs_left} graphs are never sent"
         found = []
@@ -296,7 +339,8 @@ class Engine:
                 found.append(f"{key!r} is unknown to the scheduler")
             else:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
-                found.append(f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else ""))
+                said = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
+                found.append(said + self._why_erred(ts))
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
 
 

@@ -203,6 +203,10 @@ class RunRecorder(SchedulerPlugin):
         assert ts.processing_on is not None
         return self._numbers[ts.processing_on.address], ts.run_id or 0
 
+    def detach(self) -> None:
+        """Nothing more is recorded, so the scheduler is not needed any more."""
+        del self._scheduler
+
     def trace(self, rows: Mapping[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> TraceTables:
         """The trace of all that was recorded."""
         for address, of_worker in rows.items():

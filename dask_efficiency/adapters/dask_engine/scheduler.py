@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from distributed import Scheduler
 from distributed import scheduler as upstream
-from distributed.scheduler import ClientState
+from distributed.scheduler import ClientState, TaskState, WorkerState
 
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.simulation.events import EventHeap
 
 #: Nanoseconds between two batches of messages to a worker, and to a client: as in Dask's scheduler.
 TO_WORKER, TO_CLIENT = 5_000_000, 2_000_000
+
+_NBYTES = attrgetter("nbytes")
 
 
 class VirtualScheduler(Scheduler):
@@ -47,6 +50,17 @@ class VirtualScheduler(Scheduler):
         """Handle a message of a worker, as its stream does."""
         given = message.copy()
         self.stream_handlers[given.pop("op")](worker=worker, **given)
+
+    def get_comm_cost(self, ts: TaskState, ws: WorkerState) -> float:
+        """As Dask's scheduler finds it: the seconds to move those inputs of a task that a worker does not have.
+
+        Dask looks at all results of the worker, one by one: at thousands of them for each task of many inputs.
+        """
+        missing = ts.dependencies.difference(ws._has_what)
+        nbytes = [*map(_NBYTES, missing)]
+        if nbytes and min(nbytes) < 0:  # Dask has a guess for results that it does not know yet
+            nbytes = [dependency.get_nbytes() for dependency in missing]
+        return float(sum(nbytes) / self.bandwidth)
 
 
 class NoComm:

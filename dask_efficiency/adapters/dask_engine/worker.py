@@ -369,7 +369,9 @@ class VirtualWorker:
 
     def executing(self) -> dict[Any, float]:
         """For how long each task has been running, in seconds."""
-        return {key: (self._clock.now - row.start) / 1e9 for key, row in self.running.items()}
+        now = self._clock.now
+        # A thread that has not begun yet has run for no time.
+        return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
 
 
 def _nothing() -> None:

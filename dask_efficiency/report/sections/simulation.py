@@ -182,9 +182,12 @@ def spent(prediction: PredictionValues) -> Section:
     drawn = [along_the_run(path)] if len(path.segments) else []
     table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
+    # In as many figures as the verdict.
+    scale = time_scale(prediction.makespan_seconds)
+    nearest = scale.text(scale.steps(path.makespan_seconds))
     threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."
     which = (
-        f"Shown is the simulated run nearest to their median: {format_seconds(path.makespan_seconds)}."
+        f"Shown is the simulated run nearest to their median: {nearest} {scale.unit}."
         if len(prediction.makespans) > 1
         else ""
     )

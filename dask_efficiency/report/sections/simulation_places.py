@@ -63,7 +63,7 @@ def ranking(placements: PlacementsValues) -> Section:
     """A row for each placement, the fastest first, and why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
-    heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved")
+    heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved", "fullest link")
     rows = tuple(
         (
             name_of(one.name),
@@ -72,6 +72,7 @@ def ranking(placements: PlacementsValues) -> Section:
             _ends(one.prediction.runs.spread, scale),
             scale.text(scale.steps(one.moving_seconds)),
             format_bytes(one.moved_bytes),
+            _fullest(one.fullest_link),
         )
         for one in placements.ranked
     )
@@ -80,13 +81,17 @@ def ranking(placements: PlacementsValues) -> Section:
     reasons = (why(placements, one) for one in placements.ranked[1:])
     means = (
         "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
-        "host to another."
+        "host to another; fullest link: the one that moves bytes for the largest share of the time, and that share."
     )
     return section("Placements, the fastest first", drawn, Aside(means), *reasons)
 
 
 def _ends(spread: tuple[float, float], scale: Scale) -> str:
     return "-" if math.isnan(spread[0]) else " to ".join(scale.text(scale.steps(end)) for end in spread)
+
+
+def _fullest(link: tuple[str, float] | None) -> str:
+    return "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}"
 
 
 def why(placements: PlacementsValues, placement: Placement) -> str:

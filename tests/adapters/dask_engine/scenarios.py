@@ -5,7 +5,6 @@ Its process does nothing else, as what it replaces in Dask is not put back.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections import Counter
@@ -40,7 +39,7 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
     # No process uses anything beside results.
     costs = replace(costs, unmanaged=np.zeros_like(costs.unmanaged))
     job = Job(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
-    found = asyncio.run(Engine(Workload(trace), costs, job, 0).run())
+    found = Engine(Workload(trace), costs, job, 0).run()
     assert found.trace is not None
     return facts(found.trace)
 

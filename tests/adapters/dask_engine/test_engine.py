@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,7 +149,7 @@ def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
 
 
 def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tmp_path: Path) -> None:
-    """Even where that one is killed."""
+    """Even where that one is killed; it leaves no files."""
     recorded.save(tmp_path / "run.trace")
     script = (
         "import sys; from dask_efficiency import load_trace; from dask_efficiency.simulation.job import Job;"
@@ -156,12 +157,15 @@ def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tm
         "from dask_efficiency.adapters.dask_engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
         "simulate_seeds(t, Job(ClusterSpec.from_trace(t)), range(10_000))"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run.trace")])
+    (tmp_path / "files").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
+    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run.trace")], env=environment)
     children: list[psutil.Process] = []
     eventually(lambda: children.extend(psutil.Process(parent.pid).children()) or children)
     parent.kill()
     parent.wait()
     assert not psutil.wait_procs(children, timeout=120)[1]
+    assert not [*(tmp_path / "files").glob("dask-efficiency-*")]
 
 
 def test_a_run_that_stands_still_says_which_tasks_wait_for_what(recorded: RunTrace) -> None:

@@ -1,0 +1,35 @@
+"""What the engine's process does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+from pathlib import Path
+
+import dask
+
+from dask_efficiency.adapters.dask_engine.engine import Engine
+from dask_efficiency.adapters.dask_engine.workload import Workload
+from dask_efficiency.simulation.calibration import calibrate
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.trace.files import read_trace, save_trace
+
+
+def simulate(folder: Path, seeds: list[int]) -> None:
+    """Simulate the job of a folder with each of these seeds, and write a file for each."""
+    logging.disable(logging.CRITICAL)
+    # What Dask is configured to on this machine has nothing to do with the recorded run: its settings are in the trace.
+    dask.config.refresh(paths=[], env={})
+    job_file = json.loads((folder / "job.json").read_text())
+    job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
+    trace = read_trace(folder / "run.trace")
+    calibration, workload = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores), Workload(trace)
+    # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
+    gc.disable()
+    for seed in seeds:
+        simulated = Engine(workload, calibration, job, seed).run()
+        if seed in kept and simulated.trace is not None:
+            save_trace(simulated.trace, folder / f"{seed}.trace")
+        figures = {"makespan_seconds": simulated.makespan_seconds, "kinds": simulated.kinds}
+        (folder / f"{seed}.json").write_text(json.dumps(figures))
