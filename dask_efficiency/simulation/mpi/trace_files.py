@@ -26,7 +26,7 @@ _SPEED = re.compile(r"instructions_per_second=(\S+)")
 _COUNTED = {
     "not traced": "calls that the trace does not have",
     "errors": "calls that returned an error",
-    "as blocking where waited for": "collectives that did not block, taken for ones that do, where they were waited for",
+    "as blocking where waited for": "collectives that did not block, taken as blocking where they were waited for",
     "not waited for": "what was begun and never waited for",
 }
 _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")

@@ -89,7 +89,7 @@ def test_what_a_tracer_counted_and_why_it_stopped_are_said(tmp_path: Path) -> No
     assert notes == (
         "calls that the trace does not have: MPI_Put 13, MPI_Get 3",
         "calls that returned an error: MPI_Recv 2",
-        "collectives that did not block, taken for ones that do, where they were waited for: MPI_Ibcast 1",
+        "collectives that did not block, taken as blocking where they were waited for: MPI_Ibcast 1",
         "program.txt stops before its rank did: no space left",
     )
 
