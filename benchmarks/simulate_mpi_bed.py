@@ -4,7 +4,7 @@
 namespaces and runs MPI programs there that do little but communicate, with the MPICH that is installed. Each is traced
 once, on this machine alone; :func:`~dask_efficiency.place_mpi` says from that trace what it takes with each hostfile.
 
-Ranks that wait poll, and here all share a few cores: ``polite.c`` lets them sleep 50 us instead.
+Ranks that wait poll, and here all share a few cores: ``polite.c`` lets them sleep 200 us instead.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ CONTROL = "reno"
 MEDIAN_ERROR, TAU = 0.15, 0.8
 
 #: A run that takes longer has failed.
-MAX_SECONDS = 60
+MAX_SECONDS = 30
+
+#: Of a run: on a machine with a load of 25, one of 60 did not get started.
+MAX_TRIES = 3
 
 #: After that time of its own, a program should have ended; UCX 1.13 sometimes waits for ever in ``MPI_Finalize``.
 MAX_SECONDS_TO_END = 2.0
@@ -97,7 +100,14 @@ WORKS = {
     "tree, binomial": Work("tree", 2, 1_000_000, {"bcast": "binomial"}),
     "sum": Work("sum", 2, 1_000_000),
     "gathering": Work("gathering", 2, 200_000),
+    "ring": Work("ring", 10, 300_000),
+    "dealing": Work("dealing", 3, 150_000),
+    "parts": Work("parts", 4, 100_000),
+    "sum, doubling": Work("sum", 2, 500_000, {"allreduce": "recursive_doubling"}),
 }
+
+#: Those on which nothing was chosen.
+HELD_OUT = ("ring", "dealing", "parts", "sum, doubling")
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def bed(described: ClusterFile, folder: Path) -> Iterator[dict[str, str]]:
         )
         launcher.chmod(0o755)
         for host in hosts:
-            # On short ways Cubic, which most machines use, does as Reno; only that may be set in a namespace everywhere.
+            # On short ways Cubic, which most machines use, does as Reno; that may be set in any namespace.
             sh("ip", "netns", "exec", places[host.name], "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={CONTROL}")
         try:
             yield addresses
@@ -151,12 +161,13 @@ def seconds_of(described: ClusterFile, addresses: Mapping[str, str], folder: Pat
     where = ["-launcher", "ssh", "-launcher-exec", str(folder / "launcher"), "-f", str(hostfile)]
     where += ["-localhost", addresses[described.scheduler]]
     settings = {**ENVIRONMENT, **work.environment, "LD_PRELOAD": str(folder / "polite.so")}
-    said = _said(folder, where, settings, work)
-    _end_all(described)
-    found = re.search(r"seconds ([0-9.]+)", said)
-    if not found:
-        raise SystemExit(f"{work.program} on {hosts} did not say its time: {said[-2000:]}")
-    return float(found[1])
+    for _ in range(MAX_TRIES):
+        said = _said(folder, where, settings, work)
+        _end_all(described)
+        if found := re.search(r"seconds ([0-9.]+)", said):
+            return float(found[1])
+        print(f"{work.program} on {hosts} did not say its time: {said[-2000:]}", flush=True)
+    raise SystemExit(f"{work.program} on {hosts} failed {MAX_TRIES} times")
 
 
 def _said(folder: Path, where: Sequence[str], settings: Mapping[str, str], work: Work) -> str:
@@ -235,9 +246,9 @@ def judge(folder: Path, works: Sequence[str], settings: Mapping[str, Any]) -> No
         errors = []
         for hosts in HOSTFILES:
             errors.append(predicted[hosts] / real[hosts] - 1)
-            spread = max(taken[name][hosts]) / min(taken[name][hosts]) - 1
+            times = taken[name][hosts]
             print(
-                f"{name:14} {hosts:10} really {real[hosts]:7.3f} s (of {len(taken[name][hosts])}, {spread:4.0%} apart), "
+                f"{name:14} {hosts:10} really {real[hosts]:7.3f} s ({min(times):.3f} to {max(times):.3f}), "
                 f"predicted {predicted[hosts]:7.3f} s ({errors[-1]:+6.1%})"
             )
         alike = tau([real[hosts] for hosts in HOSTFILES], [predicted[hosts] for hosts in HOSTFILES])
@@ -273,6 +284,10 @@ def main() -> None:
             if reason := lacking() or ("" if shutil.which("mpiexec") else "mpiexec is not installed"):
                 raise SystemExit(f"no bed: {reason}")
             built(folder)
+            # So that nothing is left where this is ended from outside.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            # What else the machine does shall not count; ranks that wait sleep, so that this takes little from it.
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
             measure(folder, options.works, options.repeats)
         judge(folder, options.works, settings)
 

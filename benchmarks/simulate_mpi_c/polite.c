@@ -11,6 +11,6 @@ int epoll_wait(int fd, struct epoll_event *events, int room, int timeout)
         *(void **)&next = dlsym(RTLD_NEXT, "epoll_wait");
     int found = next(fd, events, room, timeout);
     if (found == 0 && timeout == 0)
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, 0);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, 0);
     return found;
 }

@@ -48,11 +48,31 @@ static void gathering(int bytes, char *out, char *in)
     MPI_Allgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+/* Each gives BYTES to the next and takes as many from the one before. */
+static void ring(int bytes, char *out, char *in)
+{
+    MPI_Sendrecv(out, bytes, MPI_BYTE, (rank + 1) % size, 0, in, bytes, MPI_BYTE, (rank + size - 1) % size, 0,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* One deals out BYTES to each, and collects as many. */
+static void dealing(int bytes, char *out, char *in)
+{
+    MPI_Scatter(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Gather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+/* Each gets the sums of its part of BYTES. */
+static void parts(int bytes, char *out, char *in)
+{
+    MPI_Reduce_scatter_block(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
 static const struct {
     const char *name;
     void (*step)(int bytes, char *out, char *in);
 } programs[] = {{"stencil", stencil}, {"transposition", transposition}, {"tree", tree}, {"sum", sum},
-                {"gathering", gathering}};
+                {"gathering", gathering}, {"ring", ring}, {"dealing", dealing}, {"parts", parts}};
 
 int main(int count, char **words)
 {
