@@ -9,6 +9,7 @@ from dask_efficiency.cli import (
     compare,
     critical_path,
     demo,
+    mpi_tracer,
     report,
     simulate,
     simulate_mpi,
@@ -27,5 +28,16 @@ def main() -> None:
     """Where the threads of a Dask cluster spend their time."""
 
 
-for _module in (demo, report, top, compare, critical_path, torch_critical_path, simulate, simulate_mpi, stragglers):
+for _module in (
+    demo,
+    report,
+    top,
+    compare,
+    critical_path,
+    torch_critical_path,
+    simulate,
+    stragglers,
+    mpi_tracer,
+    simulate_mpi,
+):
     main.add_command(_module.command)

@@ -25,17 +25,17 @@ def algorithms(context: click.Context, parameter: click.Parameter, values: tuple
 
 
 @click.command("simulate-mpi")
-@click.argument("trace", type=click.Path(exists=True))
+@click.argument("trace")
 @click.option("-n", "-np", "ranks", type=click.IntRange(min=1), help="So many ranks; the trace must have them.")
 @click.option(
     "--cluster",
     required=True,
-    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
     help="The hosts, switches and links that this file describes.",
 )
-@click.option("--hostfile", "-f", type=click.Path(exists=True, dir_okay=False), help="Ranks where this file says.")
+@click.option("--hostfile", "-f", metavar="FILE", help="Ranks where this file says.")
 @click.option("--compare", is_flag=True, help="Say which of the HOSTFILES is the best, by how much and why.")
-@click.argument("hostfiles", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+@click.argument("hostfiles", nargs=-1)
 @click.option("--mpich", default="4.0.2", show_default=True, metavar="VERSION", help="Whose choice of algorithms.")
 @click.option(
     "--algorithm",

@@ -96,7 +96,7 @@ def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tupl
         link = topology.links[i]
         load = LinkLoad(link.name, nbytes, nbytes / ((link.bandwidth if forth else link.back) * topology.payload))
         loads[i] = max(loads.get(i, load), load, key=lambda each: each.seconds)
-    return tuple(sorted(loads.values(), key=lambda load: -load.seconds))
+    return tuple(sorted(loads.values(), key=lambda load: (-load.seconds, load.name)))
 
 
 def fullest_link(topology: Topology, trace: TraceTables, seconds: float) -> tuple[str, float] | None:

@@ -28,6 +28,7 @@ from dask_efficiency.report.sections.document import (
     Table,
     section,
 )
+from dask_efficiency.report.sections.simulation import SAME
 from dask_efficiency.report.sections.spent import seconds_table, top
 from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
 from dask_efficiency.simulation.mpi.result import MpiRun
@@ -208,7 +209,8 @@ def comparison_verdict(compared: MpiRunsCompared) -> str:
         return said
     other = compared.ranked[1]
     times = other.makespan_seconds / best.makespan_seconds if best.makespan_seconds else 1.0
-    return f"{said}; {name_of(other.name)}, the next, takes {format_times(times)} as long"
+    long = "as long" if times < 1 + SAME else f"{format_times(times)} as long"
+    return f"{said}; {name_of(other.name)}, the next, takes {long}"
 
 
 def comparison_document(compared: MpiRunsCompared) -> Document:

@@ -21,6 +21,9 @@ _ANY_SOURCES, _ANY_TAGS = (-555, -2, -1), (-444, -1)
 #: Of all ranks.
 WORLD = ""
 
+#: Above the tags that programs use: MPICH's largest is 2**29 - 1 with several processes a host.
+_FIRST_TAG = 1 << 30
+
 
 class Made(NamedTuple):
     """A collective as one rank makes it.
@@ -47,6 +50,21 @@ class Made(NamedTuple):
     element: int
 
 
+class Known:
+    """What the ranks of a program have in common, by numbers that are the same for all of them."""
+
+    def __init__(self) -> None:
+        #: Collectives that have been made: equal ones are kept once.
+        self.collectives: dict[Made, int] = {}
+        self._tags: dict[tuple[str, int], int] = {}
+
+    def tag(self, communicator: str, tag: int) -> int:
+        """A tag that no other communicator has."""
+        if communicator == WORLD or tag == ANY:
+            return tag
+        return self._tags.setdefault((communicator, tag), _FIRST_TAG + len(self._tags))
+
+
 class LineReader:
     """Reads the lines of one rank.
 
@@ -55,10 +73,10 @@ class LineReader:
     rank, size
         Whose, and of how many ranks.
     known
-        Collectives that have been made, by what they are: equal ones are kept once, for all ranks.
+        What has been read of all ranks.
     """
 
-    def __init__(self, rank: int, size: int, known: dict[Made, int]) -> None:
+    def __init__(self, rank: int, size: int, known: Known) -> None:
         self.actions = Actions()
         #: By communicator other than that of all: its ranks, in its order.
         self.communicators: dict[str, tuple[int, ...]] = {}
@@ -118,14 +136,14 @@ class LineReader:
         op = Op.SEND if action in ("send", "ssend") else Op.ISEND
         nbytes = _count(words[2]) * self._element(words, 3)
         synchronous = float("ss" in action)
-        self.actions.add(op, self._line, self._peer(words[0]), _whole(words[1]), nbytes, synchronous)
+        tag = self._known.tag(self._communicator, _whole(words[1]))
+        self.actions.add(op, self._line, self._peer(words[0]), tag, nbytes, synchronous)
 
     def _receive(self, action: str, words: list[str]) -> None:
         op = Op.RECV if action == "recv" else Op.IRECV
-        source, tag, count = _whole(words[0]), _whole(words[1]), _whole(words[2])
-        source = ANY if source in _ANY_SOURCES else self._peer(words[0])
+        count = _whole(words[2])
         nbytes = UNKNOWN if count < 0 else count * self._element(words, 3)
-        self.actions.add(op, self._line, source, ANY if tag in _ANY_TAGS else tag, nbytes)
+        self.actions.add(op, self._line, self._source(words[0]), self._tag(words[1]), nbytes)
 
     def _sendrecv(self, action: str, words: list[str]) -> None:
         # As the call itself does: both at once, and waits for both. SimGrid's traces have no tags here.
@@ -139,9 +157,7 @@ class LineReader:
 
     def _wait(self, action: str, words: list[str]) -> None:
         op = Op.WAIT if action == "wait" else Op.TEST
-        source = ANY if _whole(words[0]) in _ANY_SOURCES else self._peer(words[0])
-        tag = _whole(words[2])
-        self.actions.add(op, self._line, source, ANY if tag in _ANY_TAGS else tag, self._peer(words[1]))
+        self.actions.add(op, self._line, self._source(words[0]), self._tag(words[2]), self._peer(words[1]))
 
     def _wait_all(self, action: str, words: list[str]) -> None:
         self.actions.add(Op.WAITALL, self._line)
@@ -161,7 +177,7 @@ class LineReader:
         if not 0 <= root < ranks:
             raise ValueError(f"{name}: expected a root below {ranks}, got {root}")
         made = Made(self._communicator, name, root, tuple(sends), tuple(receives), element)
-        number = self._known.setdefault(made, len(self._known))
+        number = self._known.collectives.setdefault(made, len(self._known.collectives))
         self.actions.add(Op.COLLECTIVE, self._line, number, amount=amount)
 
     def _barrier(self, action: str, words: list[str]) -> None:
@@ -223,6 +239,13 @@ class LineReader:
 
     def _element(self, words: Sequence[str], position: int) -> int:
         return nbytes_of_type(words[position]) if position < len(words) else self._default
+
+    def _source(self, word: str) -> int:
+        return ANY if _whole(word) in _ANY_SOURCES else self._peer(word)
+
+    def _tag(self, word: str) -> int:
+        tag = _whole(word)
+        return self._known.tag(self._communicator, ANY if tag in _ANY_TAGS else tag)
 
     def _peer(self, word: str) -> int:
         rank = _whole(word)

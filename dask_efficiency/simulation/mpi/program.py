@@ -106,6 +106,8 @@ class Program:
         By rank: where its actions stand.
     instructions_per_second
         What the amounts of computation count, of the machine that it was recorded on; 0 where the trace does not say.
+    notes
+        What the trace lacks.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Program:
     calls: Sequence[CollectiveCall]
     files: Sequence[str]
     instructions_per_second: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

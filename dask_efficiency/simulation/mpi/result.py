@@ -165,12 +165,12 @@ def run(
 
 
 def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[str, ...]:
-    found = []
+    found = list(program.notes)
     if not settings.instructions_per_second and not program.instructions_per_second:
         found.append(
             f"the trace does not say of which machine its amounts are: {INSTRUCTIONS_PER_SECOND:g} a second are "
             "taken for a host of speed 1"
         )
     if left := sum(len(rank.mailbox.unasked) for rank in machine.ranks):
-        found.append(f"{left} messages were sent and never received")
+        found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
     return tuple(found)

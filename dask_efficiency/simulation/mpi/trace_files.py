@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from dask_efficiency.simulation.mpi.agreement import Agreement
 from dask_efficiency.simulation.mpi.errors import MpiTraceError
-from dask_efficiency.simulation.mpi.lines import LineReader, Made
+from dask_efficiency.simulation.mpi.lines import Known, LineReader
 from dask_efficiency.simulation.mpi.program import Program
 
 #: ``0 send 1 0 100``: old traces have ``p0``.
@@ -19,6 +21,9 @@ _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
 
 #: Of the first line of a trace that knows what its amounts are of.
 _SPEED = re.compile(r"instructions_per_second=(\S+)")
+
+#: ``# not traced: MPI_Put 12 MPI_Get 3``.
+_LEFT_OUT = re.compile(r"#\s*not traced:\s*(.*)")
 
 #: A trace has a file for each rank; more than this is another thing.
 MAX_RANKS = 100_000
@@ -55,14 +60,14 @@ def from_mpi_trace(path: str | os.PathLike[str]) -> Program:
     if path.is_file() and (listed := _listed(path)):
         files = listed
     by_rank = _files_of_ranks(files)
-    known: dict[Made, int] = {}
+    known = Known()
     readers = [LineReader(rank, len(by_rank), known) for rank in range(len(by_rank))]
-    speed = 0.0
+    said = _Said()
     for file in dict.fromkeys(by_rank):
-        speed = max(speed, _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))]))
+        _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], said)
     names = [str(file) for file in by_rank]
-    calls = Agreement(readers, known, names).calls()
-    return Program(path.name, [reader.actions for reader in readers], calls, names, speed)
+    calls = Agreement(readers, known.collectives, names).calls()
+    return Program(path.name, [reader.actions for reader in readers], calls, names, said.speed, said.notes)
 
 
 def _listed(path: Path) -> list[Path]:
@@ -109,29 +114,51 @@ def _files_of_ranks(files: Sequence[Path]) -> list[Path]:
     return [found[rank] for rank in range(len(found))]
 
 
-def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool]) -> float:
-    """Read a file into the readers of its ranks; the speed that its first lines say."""
-    speed = 0.0
+@dataclass(slots=True)
+class _Said:
+    """What the comments of a tracer say."""
+
+    #: Instructions a second.
+    speed: float = 0.0
+    #: Calls that were not traced, by name.
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.left_out:
+            return ()
+        names = ", ".join(f"{name} {count}" for name, count in self.left_out.most_common())
+        return (f"calls that the trace does not have: {names}",)
+
+    def take(self, line: str) -> None:
+        if found := _SPEED.search(line):
+            self.speed = max(self.speed, float(found[1]))
+        elif found := _LEFT_OUT.match(line):
+            for name, count in zip(*[iter(found[1].split())] * 2, strict=False):
+                self.left_out[name] += int(count)
+
+
+def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool], said: _Said) -> None:
+    """Read a file into the readers of its ranks."""
     alone = sum(here) == 1
     for number, line in _lines(file):
         try:
             if line.startswith("#"):
-                if said := _SPEED.search(line):
-                    speed = float(said[1])
-                elif line.startswith("#comm ") and alone:
+                if line.startswith("#comm ") and alone:
                     readers[here.index(True)].group(line.split()[1:])
+                else:
+                    said.take(line)
                 continue
             rank, name = _action(file, number, line)
             if not here[rank]:
                 raise ValueError(f"expected actions of rank {here.index(True)}, got one of rank {rank}")
             readers[rank].read(number, name, line.split()[2:])
-        except ValueError as error:
-            if isinstance(error, MpiTraceError):
-                raise
+        except MpiTraceError:
+            raise
+        except (ValueError, OverflowError) as error:
             raise MpiTraceError(f"{file}, line {number}", str(error)) from error
         except IndexError as error:
             raise MpiTraceError(f"{file}, line {number}", f"there are ranks 0 to {len(here) - 1}") from error
-    return speed
 
 
 def _action(file: Path, number: int, line: str) -> tuple[int, str]:

@@ -58,7 +58,12 @@ def replayed(
     command = ["smpirun", "-np", str(len(hosts)), "-platform", str(folder / "platform.xml")]
     command += ["-hostfile", str(folder / "hosts"), *(f"--cfg={one}" for one in settings)]
     done = subprocess.run(
-        [*command, "-replay", str(folder / "list")], capture_output=True, text=True, cwd=folder, timeout=300, check=False
+        [*command, "-replay", str(folder / "list")],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=300,
+        check=False,
     )
     found = re.search(r"Simulation time ([0-9.e+-]+)", done.stdout + done.stderr)
     assert found, done.stderr[-2000:]
@@ -74,7 +79,8 @@ def _platform(topology: Topology) -> str:
         for way, bandwidth in (("forth", link.bandwidth), ("back", link.back))
     ]
     links += [
-        f'<link id="{host.name}-loop" bandwidth="{host.loopback or 1e15!r}Bps" latency="0s"/>' for host in topology.hosts
+        f'<link id="{host.name}-loop" bandwidth="{host.loopback or 1e15!r}Bps" latency="0s"/>'
+        for host in topology.hosts
     ]
     routes = []
     for one in topology.hosts:

@@ -96,7 +96,7 @@ def test_a_receive_of_any_takes_what_comes_first(tmp_path: Path) -> None:
     text = "0 recv -555 -444 -1\n0 recv 2 7 8\n1 compute 1e9\n1 send 0 3 8\n2 compute 5e8\n2 send 0 7 8\n2 send 0 7 8\n"
     found = simulated(tmp_path, text)
     assert list(found.timelines[0].others)[:1] == [2]
-    assert found.notes == ("1 messages were sent and never received",)
+    assert found.notes == ("1 message was sent and never received",)
 
 
 def test_hosts_of_twice_the_speed_take_half_the_time(tmp_path: Path) -> None:
@@ -131,6 +131,18 @@ def test_collectives_of_two_halves_do_not_meet(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("\n".join(files))
     found = run(from_mpi_trace(tmp_path / "list"), star(4), ["h0", "h1", "h2", "h3"])
     assert found.timelines[0].end < 2_000_000 < found.timelines[2].end
+
+
+def test_messages_of_two_communicators_do_not_meet(tmp_path: Path) -> None:
+    actions = [
+        "0 isend 1 0 1000 6 @a\n0 isend 1 0 10 6 @b\n0 waitall",
+        "1 recv 0 0 10 6 @b\n1 compute 1\n1 recv 0 0 1000 6 @a",
+    ]
+    for rank, lines in enumerate(actions):
+        (tmp_path / f"rank{rank}").write_text(f"#comm a 0 1\n#comm b 0 1\n{lines}\n")
+    (tmp_path / "list").write_text("rank0\nrank1\n")
+    found = run(from_mpi_trace(tmp_path / "list"), star(4), ["h0", "h1"])
+    assert found.timelines[1].nbytes[0] == 10
 
 
 def test_requests_that_nobody_waits_for_are_waited_for_at_the_end(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ def test_the_first_line_says_the_speed(tmp_path: Path) -> None:
     assert from_mpi_trace(written(tmp_path, text)).instructions_per_second == 2.5e9
 
 
+def test_calls_that_were_not_traced_are_said(tmp_path: Path) -> None:
+    text = "0 init\n1 init\n# not traced: MPI_Put 12 MPI_Get 3\n# not traced: MPI_Put 1\n"
+    notes = from_mpi_trace(written(tmp_path, text)).notes
+    assert notes == ("calls that the trace does not have: MPI_Put 13, MPI_Get 3",)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -89,6 +95,7 @@ def test_the_first_line_says_the_speed(tmp_path: Path) -> None:
         ("0 compute -1", r"line 3: expected an amount of at least 0, got '-1'"),
         ("0 compute nan", r"line 3: expected a finite number, got 'nan'"),
         ("0 bcast 8 2", r"line 3: bcast: expected a root below 2, got 2"),
+        ("0 send 1 99999999999 4", r"line 3: .*int"),
         ("0 barrier @half", r"line 3: expected a communicator that a '#comm' line above names, got 'half'"),
         ("hello", r"line 3: expected a rank and an action such as '0 send 1 0 100', got 'hello'"),
     ],

@@ -91,15 +91,6 @@ def rounds_of(
     ValueError
         If the rank, the version or the algorithm does not exist, or if the algorithm cannot serve the call.
     """
-    check_version(version)
-    check_algorithm(call.name, algorithm)
-    if not 0 <= rank < call.size:
-        raise ValueError(f"{call.name} of {call.size} ranks has no rank {rank}")
-    if _returns_at_once(call, version):
-        return ()
-    reason = falls_back(call, algorithm) or aborts(call, algorithm)
-    if reason:
-        raise ValueError(f"{call.name} cannot use {algorithm!r}: {reason}")
     return _rounds(call, algorithm, rank, version, tuple(sorted(forced.items())))
 
 
@@ -122,6 +113,15 @@ def _returns_at_once(call: Collective, version: str) -> bool:
 def _rounds(
     call: Collective, algorithm: str, rank: int, version: str, forced: tuple[tuple[str, str], ...]
 ) -> tuple[Round, ...]:
+    check_version(version)
+    check_algorithm(call.name, algorithm)
+    if not 0 <= rank < call.size:
+        raise ValueError(f"{call.name} of {call.size} ranks has no rank {rank}")
+    if _returns_at_once(call, version):
+        return ()
+    reason = falls_back(call, algorithm) or aborts(call, algorithm)
+    if reason:
+        raise ValueError(f"{call.name} cannot use {algorithm!r}: {reason}")
     return tuple(_expanded(call, algorithm, rank, version, dict(forced)))
 
 

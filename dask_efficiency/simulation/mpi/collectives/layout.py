@@ -43,12 +43,14 @@ def layout_of(sizes: tuple[int, ...]) -> Layout:
     return Layout(sizes)
 
 
+@lru_cache(maxsize=64)
 def ceiling_pieces(nbytes: int, count: int) -> Layout:
     """Equal pieces of a vector, rounded up, so that the last ones may be shorter or empty."""
     piece = -(-nbytes // count)
     return Layout(max(0, min(piece, nbytes - index * piece)) for index in range(count))
 
 
+@lru_cache(maxsize=64)
 def element_pieces(nbytes: int, count: int, element: int, version: str) -> Layout:
     """Almost equal pieces of a vector, cut between its elements.
 

@@ -138,6 +138,19 @@ def test_a_forced_algorithm_that_cannot_serve_falls_back_as_in_mpich() -> None:
         assert choose(call, forced={call.name: forced}) == choose(call)
 
 
+def test_an_algorithm_for_commutative_operations_falls_back_for_others() -> None:
+    nodes = (0, 0, 1, 1)
+    for name, algorithms in {
+        "allreduce": ("reduce_scatter_allgather", "smp"),
+        "reduce": ("reduce_scatter_gather", "smp"),
+        "reduce_scatter": ("pairwise", "recursive_halving"),
+        "reduce_scatter_block": ("pairwise", "recursive_halving"),
+    }.items():
+        call = Collective(name, 4, (64,) * (4 if name == "reduce_scatter" else 1), nodes=nodes, commutative=False)
+        for algorithm in algorithms:
+            assert choose(call, forced={name: algorithm}) == choose(call) != algorithm
+
+
 def test_mpich_would_abort_where_it_does_not_fall_back() -> None:
     says = "reduce_scatter cannot use 'noncommutative': it needs a power of two of ranks, not 6"
     with pytest.raises(ValueError, match=says):
