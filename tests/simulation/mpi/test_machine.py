@@ -9,7 +9,7 @@ from dask_efficiency.simulation.mpi.settings import MpiSettings
 from dask_efficiency.simulation.mpi.timeline import Spent
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
 from dask_efficiency.simulation.topology import Host, Link, Topology
-from tests.simulation.mpi.programs import written
+from benchmarks.simulate_mpi_programs import written
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.
 MEGABYTE_SECONDS, LATENCY = 0.01, 0.001

@@ -9,7 +9,7 @@ from dask_efficiency.simulation.mpi.result import run
 from dask_efficiency.simulation.mpi.settings import MpiSettings
 from dask_efficiency.simulation.mpi.timeline import Spent
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from tests.simulation.mpi.programs import PROGRAMS, written
+from benchmarks.simulate_mpi_programs import PROGRAMS, written
 from tests.simulation.topologies import random_topology
 
 
