@@ -49,8 +49,9 @@ def _exchanges(count: int, seconds_late: float = 0.0) -> str:
 
 def test_of_two_ranks_that_exchange_large_messages_the_later_one_sends_when_it_has_received(tmp_path: Path) -> None:
     late = 5 * LATENCY
-    found = simulated(tmp_path, _exchanges(1, late))
-    assert found.makespan_seconds == pytest.approx(late + 2 * (2 * LATENCY + MEGABYTE_SECONDS))
+    for count in (1, 3):
+        found = simulated(tmp_path, _exchanges(count, late))
+        assert found.makespan_seconds == pytest.approx(count * (late + 2 * (2 * LATENCY + MEGABYTE_SECONDS)))
     plain = simulated(tmp_path, _exchanges(1, late), handshake=False)
     assert plain.makespan_seconds == pytest.approx(late + LATENCY + MEGABYTE_SECONDS)
 
