@@ -37,11 +37,18 @@ def lacking() -> str:
     return ""
 
 
+def namespaces(described: ClusterFile) -> dict[str, str]:
+    """By host: its namespace. Switches are bridges of such names."""
+    topology, number = described.topology, os.getpid() % 200 + 20
+    names = (*topology.switches, *(host.name for host in topology.hosts))
+    return {name: f"pl{number}x{i}" for i, name in enumerate(names)}
+
+
 @contextmanager
 def network(described: ClusterFile) -> Iterator[dict[str, str]]:
     """The hosts' addresses, as the file has them; they are there for as long as the block takes."""
     topology, number = described.topology, os.getpid() % 200 + 20
-    short = {name: f"pl{number}x{i}" for i, name in enumerate((*topology.switches, *(h.name for h in topology.hosts)))}
+    short = namespaces(described)
     addresses = {host.name: host.address for host in topology.hosts}
     with ExitStack() as stack:
         for switch in topology.switches:
@@ -101,9 +108,7 @@ def _throttle(place: Sequence[str], device: str, bandwidth: float) -> None:
 @contextmanager
 def cluster(described: ClusterFile, addresses: dict[str, str], workers: Sequence[WorkerSpec]) -> Iterator[Client]:
     """A cluster with workers on these hosts, and the scheduler and the client in this namespace."""
-    number = os.getpid() % 200 + 20
-    names = (*described.topology.switches, *(host.name for host in described.topology.hosts))
-    namespaces = {name: f"pl{number}x{i}" for i, name in enumerate(names)}
+    places = namespaces(described)
     with ExitStack() as stack:
         options = {"n_workers": 0, "host": addresses[described.scheduler], "scheduler_port": 0}
         local = stack.enter_context(LocalCluster(dashboard_address=None, silence_logs=50, **options))
@@ -114,7 +119,7 @@ def cluster(described: ClusterFile, addresses: dict[str, str], workers: Sequence
             command += ["--no-nanny", "--no-dashboard"]
             environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"}
             process = subprocess.Popen(
-                ["ip", "netns", "exec", namespaces[worker.host], *command],
+                ["ip", "netns", "exec", places[worker.host], *command],
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -19,12 +19,12 @@ from click import Group, UsageError
 from distributed import Client, LocalCluster
 
 import dask_efficiency
+from benchmarks.simulate_mpi_programs import transposition
 from dask_efficiency import predictions
 from dask_efficiency.cli import main
 from dask_efficiency.plugins.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 from tests.simulation.fake_engine import FakeEngine, recorded
-from tests.simulation.mpi.programs import transposition
 
 BLOCKS = {page: blocks(page.read_text(encoding="utf-8")) for page in PAGES}
 

@@ -11,6 +11,7 @@ from dask_efficiency.simulation.mpi.collectives.call import Collective
 from dask_efficiency.simulation.mpi.collectives.choice import choose
 from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
 from dask_efficiency.simulation.mpi.collectives.rounds import Round
+from dask_efficiency.simulation.mpi.connections import Connections
 from dask_efficiency.simulation.mpi.matching import Mailbox, Message, Request
 from dask_efficiency.simulation.mpi.program import ANY, Op, Program
 from dask_efficiency.simulation.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
@@ -82,6 +83,7 @@ class Machine:
         speed = settings.instructions_per_second or program.instructions_per_second or INSTRUCTIONS_PER_SECOND
         self.ranks = [Rank(number, host, speed * _speed(topology, host) / 1e9) for number, host in enumerate(hosts)]
         self._calls = _Calls(program, hosts, settings)
+        self._connections = Connections()
         self._overhead = round(1e9 * settings.overhead_seconds)
         self._byte = 1e9 / settings.reduce_bytes_per_second
         #: Messages, and bytes by the hosts that they went from and to.
@@ -253,14 +255,32 @@ class Machine:
             return
         # The sender's question is there when its latency has passed, and the answer goes when the receiver has asked.
         asked = message.sent + self._network.delay(source, destination)
-        self.clock.at(max(asked, now) + self._network.delay(destination, source), self._start, message)
+        if asked > now:
+            self.clock.at(asked, self._answer, message)
+        else:
+            self._answer(message)
+
+    def _answer(self, message: Message) -> None:
+        """Answer a message's sender, if the receiver's connection to it is free."""
+        message.ordered = self.ranks[message.source].host != self.ranks[message.destination].host
+        if not message.ordered or self._connections.answer(message):
+            self._answered(message)
+
+    def _answered(self, message: Message) -> None:
+        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
+        self.clock.at(self.clock.now + self._network.delay(destination, source), self._start, message)
 
     def _start(self, message: Message) -> None:
+        if message.ordered:
+            self._connections.begin(message)
         source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
         self._network.transfer(source, destination, message.nbytes, lambda: self._arrived(message))
 
     def _arrived(self, message: Message) -> None:
         message.arrived = True
+        if message.ordered:
+            for held in self._connections.arrived(message):
+                self._answered(held)
         if not message.eager:
             self._done(self.ranks[message.source], message.send)
         if message.receive is not None:

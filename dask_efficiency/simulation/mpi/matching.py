@@ -27,6 +27,7 @@ class Message:
         "destination",
         "eager",
         "nbytes",
+        "ordered",
         "poster",
         "receive",
         "send",
@@ -47,6 +48,8 @@ class Message:
         self.started = sent
         self.poster = source
         self.arrived = False
+        #: Whether its sender is answered in order with what the receiver sends it.
+        self.ordered = False
         self.send = Request(True)
         self.receive: Request | None = None
 

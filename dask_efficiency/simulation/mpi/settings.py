@@ -33,7 +33,8 @@ class MpiSettings:
     eager_bytes
         Smaller messages go at once; others when their receiver has asked, after the latency there and back.
     handshake
-        Whether that latency is paid; SimGrid's model has none.
+        Whether that latency is paid, and the answer goes in order with what the receiver sends the same rank, as
+        :class:`~dask_efficiency.simulation.mpi.connections.Connections` says. SimGrid's model has neither.
     overhead_seconds
         That each message takes its sender, and its receiver, at least 0.
     reduce_bytes_per_second

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.simulation.mpi.result import MpiRun, run
 from dask_efficiency.simulation.mpi.settings import MpiSettings
 from dask_efficiency.simulation.mpi.timeline import Spent
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
 from dask_efficiency.simulation.topology import Host, Link, Topology
-from tests.simulation.mpi.programs import written
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.
 MEGABYTE_SECONDS, LATENCY = 0.01, 0.001
@@ -35,6 +35,33 @@ def test_a_large_message_waits_for_its_receiver_and_for_the_handshake(tmp_path: 
     assert found.seconds(0)[Spent.WAITING] == pytest.approx(1)
     plain = simulated(tmp_path, text, handshake=False)
     assert plain.makespan_seconds == pytest.approx(1 + LATENCY + MEGABYTE_SECONDS)
+
+
+def _exchanges(count: int, seconds_late: float = 0.0) -> str:
+    """Two ranks that give each other a megabyte each, again and again; the second comes late each time."""
+    return "".join(
+        f"{rank} compute {1e9 * seconds_late * rank}\n{rank} irecv {1 - rank} 0 1000000\n"
+        f"{rank} isend {1 - rank} 0 1000000\n{rank} waitall\n"
+        for rank in (0, 1)
+        for _ in range(count)
+    )
+
+
+def test_of_two_ranks_that_exchange_large_messages_the_later_one_sends_when_it_has_received(tmp_path: Path) -> None:
+    late = 5 * LATENCY
+    for count in (1, 3):
+        found = simulated(tmp_path, _exchanges(count, late))
+        assert found.makespan_seconds == pytest.approx(count * (late + 2 * (2 * LATENCY + MEGABYTE_SECONDS)))
+    plain = simulated(tmp_path, _exchanges(1, late), handshake=False)
+    assert plain.makespan_seconds == pytest.approx(late + LATENCY + MEGABYTE_SECONDS)
+
+
+def test_of_ranks_that_come_at_once_every_other_exchange_is_in_both_directions_at_once(tmp_path: Path) -> None:
+    for count, times in ((1, 2), (2, 3), (4, 6)):
+        found = simulated(tmp_path, _exchanges(count)).makespan_seconds
+        assert times * MEGABYTE_SECONDS < found < times * MEGABYTE_SECONDS + 6 * LATENCY * count
+    on_one_host = simulated(tmp_path, _exchanges(4, 0.001), hosts="h0 h0")
+    assert on_one_host.makespan_seconds == pytest.approx(0.004)
 
 
 def test_a_small_message_goes_at_once_and_its_sender_goes_on(tmp_path: Path) -> None:

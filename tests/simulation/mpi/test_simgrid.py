@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from benchmarks.simulate_mpi_programs import PROGRAMS, written
+from benchmarks.simulate_mpi_rival import replayed
 from dask_efficiency.simulation.mpi.result import run
 from dask_efficiency.simulation.mpi.settings import MpiSettings
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from tests.simulation.mpi.programs import PROGRAMS, written
 from tests.simulation.mpi.simgrid_selectors import SELECTORS, options
-from tests.simulation.mpi.smpi import needs_smpi, replayed
 from tests.simulation.topologies import random_topology
+
+needs_smpi = pytest.mark.skipif(
+    shutil.which("smpirun") is None, reason="SimGrid's smpirun is not installed (Debian: libsimgrid-dev)"
+)
 
 EAGER = 16_384
 

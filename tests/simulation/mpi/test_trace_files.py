@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.simulation.mpi.errors import MpiTraceError
 from dask_efficiency.simulation.mpi.program import Op
 from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from tests.simulation.mpi.programs import written
 
 PAIR = "0 init\n1 init\n"
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import pytest
-
 from dask_efficiency.simulation.topology import Topology
-
-needs_smpi = pytest.mark.skipif(
-    shutil.which("smpirun") is None, reason="SimGrid's smpirun is not installed (Debian: libsimgrid-dev)"
-)
 
 #: Max-min sharing and latencies as they are, without SMPI's corrections for TCP, and MPI's own work taking no time.
 _PLAIN = (
