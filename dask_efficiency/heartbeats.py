@@ -9,9 +9,9 @@ came twice or late cannot be counted twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from operator import add, sub
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,22 +41,24 @@ REPEATS = 4
 #: One heartbeat of so many tells everything, should asking for it fail.
 EVERYTHING = 128
 
-#: The numbers that travel in each heartbeat, in this order.
 _SETTLED = tuple(map(str, (*FREE_BUCKETS, *TASK_BUCKETS)))
 _TASKS = tuple(map(str, Outcome))
 _ACTIVE = tuple(map(str, ACTIVE_BUCKETS))
 _CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
-NUMBERS = (
-    "nthreads",
-    "elapsed",
-    "running",
-    *(f"settled[{name!r}]" for name in _SETTLED),
-    *(f"tasks[{name!r}]" for name in _TASKS),
-    *(f"active[{name!r}]" for name in _ACTIVE),
-    *(f"causes.settled[{name!r}]" for name in _CAUSES),
-    *(f"causes.active[{name!r}]" for name in _CAUSES),
+#: The numbers that travel in each heartbeat, in this order, by group and name.
+FIELDS = (
+    ("", "nthreads"),
+    ("", "elapsed"),
+    ("", "running"),
+    *(("settled", name) for name in _SETTLED),
+    *(("tasks", name) for name in _TASKS),
+    *(("active", name) for name in _ACTIVE),
+    *(("causes.settled", name) for name in _CAUSES),
+    *(("causes.active", name) for name in _CAUSES),
 )
+#: How error messages refer to them.
+NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
 _HEAD = 3
 _AT_TASKS = _HEAD + len(_SETTLED)
 _AT_ACTIVE = _AT_TASKS + len(_TASKS)
@@ -64,9 +66,25 @@ _AT_CAUSES = _AT_ACTIVE + len(_ACTIVE)
 _AT_ACTIVE_CAUSES = _AT_CAUSES + len(_CAUSES)
 _AT_OUTSIDE = len(NUMBERS)
 _AT_HELD = _HEAD + len(FREE_BUCKETS)
-_NONCPU, _OVERHEAD = (_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED)
-_ACTIVE_NONCPU, _ACTIVE_OVERHEAD = (_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED)
+_AT_IDLE = _HEAD + FREE_BUCKETS.index(Bucket.IDLE)
+#: What causes are of, settled and active.
+_WITH_CAUSES = [
+    *(_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED),
+    *(_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED),
+]
 _NONCPU_CAUSES = len(CAUSES[Bucket.THREAD_NONCPU])
+
+#: Where the numbers begin that must add up: of free slots, of held ones, tasks (which need not), active, and causes.
+_GROUPS = [
+    _HEAD,
+    _AT_HELD,
+    _AT_TASKS,
+    _AT_ACTIVE,
+    *(begin + i for begin in (_AT_CAUSES, _AT_ACTIVE_CAUSES) for i in (0, _NONCPU_CAUSES)),
+]
+
+#: All of :data:`NUMBERS` together fit into 63 bits if none is larger.
+_MAX_SMALL = MAX_NANOSECONDS >> len(NUMBERS).bit_length()
 
 
 # -- on the worker ---------------------------------------------------------------------------------
@@ -174,52 +192,37 @@ class Missed(NamedTuple):
 Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 
 
-class Grown(NamedTuple):
-    """What a snapshot adds to the one before it, by name; what did not change is missing.
-
-    What is not of the accounts may shrink.
-    """
-
-    finalized: dict[str, int]
-    tasks: dict[str, int]
-    active: dict[str, int]
-    #: Causes may shrink, where they were not known so well before.
-    causes: dict[str, int]
-    active_causes: dict[str, int]
-    outside: dict[str, int]
-    details: dict[str, int]
-
-
 class Received(NamedTuple):
     """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
 
     snapshot: Snapshot
     #: Its :data:`NUMBERS`, then those outside the slots and the details.
-    numbers: Sequence[int]
+    numbers: Ints
     named: Texted
     prefixes: Table[str]
     #: By :data:`~dask_efficiency.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
-    #: By how much each of ``numbers`` grew.
-    grown: Sequence[int]
+    #: By how much each of ``numbers`` grew; what is not of the accounts, and causes, may shrink.
+    grown: Ints
     #: Places of the prefixes that grew (others may be among them), and by how much.
     at: Rows
     gained: Ints
 
-    def grown_by_name(self) -> Grown:
-        """What the accounts gained."""
-        grown, (outside, details, _) = self.grown, self.named
-        at_details = _AT_OUTSIDE + len(outside)
-        return Grown(
-            _named(_SETTLED, grown[_HEAD:_AT_TASKS]),
-            _named(_TASKS, grown[_AT_TASKS:_AT_ACTIVE]),
-            _named(_ACTIVE, grown[_AT_ACTIVE:_AT_CAUSES]),
-            _named(_CAUSES, grown[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
-            _named(_CAUSES, grown[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
-            _named(outside, grown[_AT_OUTSIDE:at_details]),
-            _named(details, grown[at_details:]),
-        )
+    @property
+    def idle_grown(self) -> int:
+        """Idle nanoseconds that the snapshot adds."""
+        return int(self.grown[_AT_IDLE])
+
+    @property
+    def outside_grown(self) -> Ints:
+        """What it adds outside the slots."""
+        return self.grown[_AT_OUTSIDE : _AT_OUTSIDE + len(self.named[0])]
+
+    @property
+    def details_grown(self) -> Ints:
+        """What it adds to the details."""
+        return self.grown[_AT_OUTSIDE + len(self.named[0]) :]
 
 
 def header(payload: object) -> tuple[str, int] | None:
@@ -284,7 +287,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         if "p" in fields and gained.min(initial=0) < 0:
             raise RefusedPayload("prefixes has a row that shrank")
         sums = list(map(add, base.sums, column_sums(gained, small=small)))
-    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS], strict=True):
+    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS].tolist(), strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.
         if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
             raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
@@ -299,7 +302,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
 def _snapshot(
     incarnation: str,
     seq: int,
-    numbers: Sequence[int],
+    numbers: Ints,
     named: Texted,
     prefixes: Table[str],
     gpu: HeldGpu | None,
@@ -308,15 +311,17 @@ def _snapshot(
 ) -> Snapshot:
     """What was received, under the names of a snapshot."""
     outside, details, not_sampled = named
+    nthreads, elapsed, running = numbers[:_HEAD].tolist()
+    beside = numbers[_AT_OUTSIDE:].tolist()
     causes = SnapshotCauses(
         _Named(_CAUSES, numbers, _AT_CAUSES),
         _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
         not_sampled,
     )
     balance = Balance(
-        nthreads=numbers[0],
-        elapsed=numbers[1],
-        running=numbers[2],
+        nthreads=nthreads,
+        elapsed=elapsed,
+        running=running,
         finalized=_Named(_SETTLED, numbers, _HEAD),
         prefixes=RowView(prefixes),
         tasks=_Named(_TASKS, numbers, _AT_TASKS),
@@ -326,61 +331,58 @@ def _snapshot(
         incarnation=incarnation,
         seq=seq,
         balance=balance,
-        outside=dict(zip(outside, numbers[_AT_OUTSIDE:], strict=False)),
-        details=dict(zip(details, numbers[_AT_OUTSIDE + len(outside) :], strict=True)),
+        outside=dict(zip(outside, beside, strict=False)),
+        details=dict(zip(details, beside[len(outside) :], strict=True)),
         final=final,
         gpu=None if gpu is None else gpu.totals,
         causes=causes,
     )
 
 
-def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
+def _numbers(value: object, outside: int, details: int) -> Ints:
     """All :data:`NUMBERS`, which add up, and so many more."""
     if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + outside + details:
         raise RefusedPayload(f"a is {short(value)}; expected {len(NUMBERS)} + {outside} + {details} numbers")
-    numbers: Sequence[int] = value
-    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > MAX_NANOSECONDS:
+    if {*map(type, value)} != {int} or min(value) < 0 or (largest := max(value)) > MAX_NANOSECONDS:
         names = (*NUMBERS, *["outside"] * outside, *["details"] * details)
-        for name, number in zip(names, numbers, strict=True):
+        for name, number in zip(names, value, strict=True):
             whole(name, number)
-    nthreads, elapsed, running = numbers[:_HEAD]
-    recorded = sum(numbers[_HEAD:_AT_TASKS]) + running
+        raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
+    numbers = np.array(value, np.int64)
+    nthreads, elapsed, running = value[:_HEAD]
+    parts = numbers[:_AT_OUTSIDE] if largest <= _MAX_SMALL else numbers[:_AT_OUTSIDE].astype(object)
+    free, held, _, active, *causes = np.add.reduceat(parts, _GROUPS).tolist()
+    recorded = free + held + running
     if recorded != nthreads * elapsed:
         raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
-    held = sum(numbers[_AT_HELD:_AT_TASKS]) + running
-    active = sum(numbers[_AT_ACTIVE:_AT_CAUSES])
-    if active != held:
-        raise RefusedPayload(f"active holds {active} ns; expected {held}, as settled and running")
-    for name, begin, whole_of in (
-        ("settled", _AT_CAUSES, (_NONCPU, _OVERHEAD)),
-        ("active", _AT_ACTIVE_CAUSES, (_ACTIVE_NONCPU, _ACTIVE_OVERHEAD)),
-    ):
-        middle = begin + _NONCPU_CAUSES
-        parts = sum(numbers[begin:middle]), sum(numbers[middle : begin + len(_CAUSES)])
-        for bucket, told, at in zip(_CAUSED, parts, whole_of, strict=True):
-            if told and told != numbers[at]:
-                raise RefusedPayload(
-                    f"causes.{name} holds {told} ns of {str(bucket)!r}; expected {numbers[at]}, as in the accounts"
-                )
+    if active != held + running:
+        raise RefusedPayload(f"active holds {active} ns; expected {held + running}, as settled and running")
+    for i, (told, at) in enumerate(zip(causes, _WITH_CAUSES, strict=True)):
+        if told and told != value[at]:
+            raise RefusedPayload(
+                f"causes.{('settled', 'active')[i // 2]} holds {told} ns of {str(_CAUSED[i % 2])!r}; "
+                f"expected {value[at]}, as in the accounts"
+            )
     return numbers
 
 
-def _grown(now: Sequence[int], named: Texted, known: Received) -> Sequence[int]:
+def _grown(now: Ints, named: Texted, known: Received) -> Ints:
     """By how much each number grew; refuses accounts that shrank."""
     then = known.numbers
     if named is not known.named and named[:2] != known.named[:2]:
-        then = [*then[:_AT_OUTSIDE]]
-        at = _AT_OUTSIDE
+        beside: list[int] = []
+        numbers = then[_AT_OUTSIDE:].tolist()
         for names, former in zip(named[:2], known.named[:2], strict=True):
-            before = dict(zip(former, known.numbers[at:], strict=False))
-            then += map(before.get, names, repeat(0))
-            at += len(former)
-    grown = list(map(sub, now, then))
-    if grown[1] < 0:
-        raise RefusedPayload(f"elapsed shrank from {then[1]} to {now[1]} ns")
-    if min(grown[_HEAD:_AT_CAUSES]) < 0:
-        at = next(i for i in range(_HEAD, _AT_CAUSES) if grown[i] < 0)
-        raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}")
+            before = dict(zip(former, numbers, strict=False))
+            beside += map(before.get, names, repeat(0))
+            numbers = numbers[len(former) :]
+        then = np.concatenate([then[:_AT_OUTSIDE], np.array(beside, np.int64)])
+    grown = now - then
+    if grown[1] < 0 or grown[_HEAD:_AT_CAUSES].min() < 0:
+        for at in (1, *range(_HEAD, _AT_CAUSES)):  # what runs may end
+            if grown[at] < 0:
+                unit = " ns" if at == 1 else ""
+                raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}{unit}")
     return grown
 
 
@@ -389,14 +391,15 @@ class _Named(Mapping[str, int]):
 
     __slots__ = ("_begin", "_found", "_names", "_numbers")
 
-    def __init__(self, names: Sequence[str], numbers: Sequence[int], begin: int) -> None:
+    def __init__(self, names: Sequence[str], numbers: Ints, begin: int) -> None:
         self._names, self._numbers, self._begin = names, numbers, begin
         self._found: dict[str, int] | None = None
 
     @property
     def _rows(self) -> dict[str, int]:
         if self._found is None:
-            self._found = _named(self._names, self._numbers[self._begin : self._begin + len(self._names)])
+            numbers = self._numbers[self._begin : self._begin + len(self._names)].tolist()
+            self._found = {name: n for name, n in zip(self._names, numbers, strict=True) if n}
         return self._found
 
     def __getitem__(self, name: str) -> int:
@@ -407,10 +410,6 @@ class _Named(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._rows)
-
-
-def _named(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:
-    return {name: n for name, n in zip(names, numbers, strict=True) if n}
 
 
 def _texts(value: object) -> Texted:

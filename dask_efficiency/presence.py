@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.account import WHERE, WIDTH, Part, named
 from dask_efficiency.balance import Outcome
-from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import Received
@@ -20,39 +20,30 @@ from dask_efficiency.wire import Snapshot
 #: What a worker may claim beyond the time since it joined, for clocks that drift.
 SLACK_NS = 5_000_000_000
 
-#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
-#: view, which accrues while tasks run and knows nothing of their outcome.
-ACTIVITIES = tuple(
-    str(bucket) for bucket in FINALIZED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-)
-
 #: What a GPU can be doing; they add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
 
 @dataclass(eq=False, slots=True)
 class Presence:
-    """A worker from joining to leaving: sum(recorded) + running == nthreads x the time covered."""
+    """A worker from joining to leaving."""
 
     address: str
     name: str
     nthreads: int
     joined: int
-    #: Thread-nanoseconds by bucket that are finalized.
-    recorded: dict[str, int] = field(default_factory=dict)
-    #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
-    activity: dict[str, int] = field(default_factory=dict)
-    #: Why it did no useful work, by :data:`~dask_efficiency.causes.NAMES`: parts of ``recorded``, and of ``activity``.
-    causes: dict[str, int] = field(default_factory=dict)
-    cause_activity: dict[str, int] = field(default_factory=dict)
+    #: What its threads did so far, see :mod:`~dask_efficiency.account`: both its finalized time and ``running``, and
+    #: its activities, add up to nthreads x the time covered.
+    account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
     snapshot: Snapshot | None = None
     #: The same as it is needed to read the next one.
     received: Received | None = None
     #: Whether a heartbeat came since then that cannot be read without everything that it was to tell of.
     missed: bool = False
-    #: The names of its table of prefixes, and where the cluster adds up each.
-    prefix_places: tuple[Sequence[str | None], NDArray[np.intp]] | None = None
+    #: The names of its table of prefixes, those outside the slots and of its details, and where the cluster adds up
+    #: each.
+    places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
     began: int = 0
     #: ``without_work`` of the cluster when the last snapshot was taken.
@@ -77,14 +68,18 @@ class Presence:
         tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
         return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
 
+    def part(self, part: Part) -> dict[str, int]:
+        """A part of its account by name; what is 0 is left out."""
+        return named(self.account[WHERE[part]], part)
+
     @property
     def recorded_ns(self) -> int:
         """Thread-nanoseconds that are finalized so far."""
-        return sum(self.recorded.values())
+        return int(np.add.reduce(self.account[WHERE["recorded"]]))
 
     def totals(self, at: int) -> Totals:
         """Its totals, to compare with later ones."""
-        return Totals(at, dict(self.recorded), self.running)
+        return Totals(at, self.part("recorded"), self.running)
 
 
 def is_stale(incarnation: str, seq: int, last: Snapshot | None) -> bool:

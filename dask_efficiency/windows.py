@@ -111,7 +111,7 @@ class ClusterWindow:
         }
         #: Those that were there at the opening, and which ledger was theirs.
         self._opened_with = {p: _incarnation(p) for p in self._totals}
-        self._causes = {p: dict(p.causes) for p in self._totals}
+        self._causes = {p: p.part("causes") for p in self._totals}
         #: What their heartbeats had reported by then, for those that do not answer at the end.
         self._reported = {p: p.snapshot for p in self._totals}
         self._gpu = cluster.gpu_by_worker()
@@ -184,7 +184,7 @@ class ClusterWindow:
             if presence.reason or reason:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
-            causes = _gained(presence.causes, self._causes.get(presence, {}))
+            causes = _gained(presence.part("causes"), self._causes.get(presence, {}))
             if answer is not None:
                 causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
                 _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))

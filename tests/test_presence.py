@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.account import ACTIVITIES, account_of
 from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence, check_snapshot, is_stale
+from dask_efficiency.presence import SLACK_NS, Presence, check_snapshot, is_stale
 from dask_efficiency.wire import Snapshot
 
 SECOND = 1_000_000_000
@@ -22,7 +23,7 @@ def idle(elapsed: int, *, seq: int = 1, incarnation: str = "a", nthreads: int = 
 
 def worker(snapshot: Snapshot | None = None, **recorded: int) -> Presence:
     """A worker of two threads that joined at 0."""
-    return Presence("tcp://a", "alice", 2, 0, recorded=recorded, snapshot=snapshot)
+    return Presence("tcp://a", "alice", 2, 0, account_of({"recorded": recorded}), snapshot=snapshot)
 
 
 def test_what_a_slot_can_be_doing_is_a_bucket_that_only_grows() -> None:
