@@ -26,6 +26,7 @@ from dask_efficiency.checks import (
     flag,
     listed,
     mapping,
+    shared_text,
     short,
     text,
     whole,
@@ -277,7 +278,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         fields.get("p"),
         columns=len(TASK_BUCKETS),
         rising=True,
-        check=text,
+        check=shared_text,
     )
     prefixes, at, gained, small = change
     if base is None or gained is None:
@@ -421,7 +422,7 @@ def _texts(value: object) -> Texted:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
-    names = tuple(text(name, each) for each in listed(name, value))
+    names = tuple(shared_text(name, each) for each in listed(name, value))
     if len(set(names)) < len(names):
         raise RefusedPayload(f"{name} has a name twice: {short(names)}")
     return names
