@@ -22,7 +22,7 @@ from dask_efficiency.idle import IdleWeights
 from dask_efficiency.presence import Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, Snapshot
+from dask_efficiency.wire import NotMeasured
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -143,7 +143,7 @@ class ClusterLedger:
         uncovered = presence.nthreads * (at - presence.joined) - presence.recorded_ns
         presence.running = max(0, uncovered)
         self._leaving.append(presence)
-        if presence.off or (presence.snapshot is not None and presence.snapshot.final):
+        if presence.off or (presence.received is not None and presence.received.final):
             self._close(presence)
 
     def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
@@ -167,7 +167,7 @@ class ClusterLedger:
             self.stale += 1
             return
         sender = header(payload)
-        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.snapshot)):
+        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.received)):
             self.stale += 1
             return
         try:
@@ -179,8 +179,7 @@ class ClusterLedger:
                 presence.missed = True
                 self.missed += 1
                 return
-            snapshot = found.snapshot
-            check_snapshot(snapshot, presence, at)
+            check_snapshot(found, presence, at)
         except RefusedPayload as refusal:
             self._refuse(presence, str(refusal), at)
             raise
@@ -192,7 +191,7 @@ class ClusterLedger:
             covered = -(-(presence.recorded_ns + presence.running) // presence.nthreads)
             presence.left = max(presence.left, presence.joined + covered)
             presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.recorded_ns)
-            if snapshot.final:
+            if found.final:
                 self._close(presence)
 
     def take_processors(self, presence: Presence | None, payload: object) -> None:
@@ -216,13 +215,13 @@ class ClusterLedger:
         sender = header(payload)
         incarnation = None if sender is None else sender[0]
         for presence in self._leaving:
-            known = presence.snapshot.incarnation if presence.snapshot else None
+            known = presence.received.incarnation if presence.received else None
             if presence.address == address and known is not None and known == incarnation:
                 return presence
         if address in self.present:
             return self.present[address]
         # Its final snapshot may also be its first, if it was there for less than a heartbeat.
-        return next((p for p in self._leaving if p.address == address and p.snapshot is None), None)
+        return next((p for p in self._leaving if p.address == address and p.received is None), None)
 
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
         """From its last snapshot on, this worker is not measured."""
@@ -236,7 +235,7 @@ class ClusterLedger:
         for presence in self.present.values():
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
-            elif presence.snapshot is None and at - presence.joined > silent:
+            elif presence.received is None and at - presence.joined > silent:
                 self.switch_off(presence, f"no snapshot in {silent // 10**9} s", at=at)
 
     def remember(self, *, at: int) -> None:
@@ -330,7 +329,7 @@ class ClusterLedger:
     @property
     def not_sampled(self) -> dict[str, str]:
         """Why nobody looks what the threads of a worker wait for, by its name."""
-        found = ((p.name, p.snapshot.causes.not_sampled) for p in self._open() if p.snapshot is not None)
+        found = ((p.name, p.received.named[2]) for p in self._open() if p.received is not None)
         return {name: reason for name, reason in found if reason}
 
     def recent_names(self, *, at: int) -> set[str]:
@@ -355,8 +354,7 @@ class ClusterLedger:
         """
         found = dict(self._gpus)
         for presence in self._open():
-            gpu = None if presence.snapshot is None else presence.snapshot.gpu
-            if gpu is not None:
+            if (gpu := presence.gpu) is not None:
                 _add_gpu(found, presence.name, gpu)
         return found
 
@@ -364,8 +362,8 @@ class ClusterLedger:
         """How many of the workers that are there use a GPU, by its UUID."""
         found: dict[str, int] = {}
         for presence in self.present.values():
-            if presence.snapshot is not None and presence.snapshot.gpu is not None:
-                for device in presence.snapshot.gpu.devices:
+            if (gpu := presence.gpu) is not None:
+                for device in gpu.devices:
                     found[device.uuid] = found.get(device.uuid, 0) + 1
         return found
 
@@ -407,44 +405,42 @@ class ClusterLedger:
             self._record(presence, more)
 
     def _record_snapshot(self, presence: Presence, received: Received, at: int) -> None:
-        snapshot = received.snapshot
-        balance = snapshot.balance
-        then = presence.snapshot
-        if then is None or then.incarnation != snapshot.incarnation:
+        nthreads, elapsed, running = received.head
+        then = presence.received
+        if then is None or then.incarnation != received.incarnation:
             self._end(then, presence.name)
             then = None
-            presence.began = at - balance.elapsed
-            if presence.snapshot is None and presence.began < presence.joined:
+            presence.began = at - elapsed
+            if presence.received is None and presence.began < presence.joined:
                 # A worker that was there first is known to be metered when all others have answered, too.
                 presence.joined = max(presence.began, min(presence.joined, self.started))
                 presence.without_work = self.work.without_work(at=presence.joined)
             # From joining, or from what the former meter reported, to this ledger's first instant.
             self._cover(presence, Bucket.UNMEASURED, presence.began)
             presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
-        presence.began = min(presence.began + DRIFT_NS, at - balance.elapsed)
+        presence.began = min(presence.began + DRIFT_NS, at - elapsed)
         # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
         # begun earlier, the clock of work does not run backwards.
-        without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
+        without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
         more = gained(received.grown)
         idle = received.idle_grown
         if idle:
-            recorded = 0 if then is None else then.balance.nthreads * then.balance.elapsed - then.balance.running
-            ahead = presence.recorded_ns + balance.nthreads * balance.elapsed - recorded
+            before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
+            ahead = presence.recorded_ns + nthreads * elapsed - before
             ahead -= presence.nthreads * (at - presence.joined)
             ahead = min(ahead, int(presence.account[_UNMEASURED[0]]))
             idle -= min(idle, max(0, ahead))
             no_work = min(idle, presence.nthreads * (without - presence.without_work))
             idle -= no_work
             more[_IDLE], more[_NO_WORK] = idle, no_work
-        for cause, ns in self.idle.split(presence, idle, at=presence.began + balance.elapsed).items():
+        for cause, ns in self.idle.split(presence, idle, at=presence.began + elapsed).items():
             more[_CAUSES_OF_IDLE[cause]] = ns
         self._record(presence, more)
-        self._record_names(presence, received, presence.received if then else None)
-        presence.running = balance.running
+        self._record_names(presence, received, then)
+        presence.running = running
         presence.without_work = without
-        presence.snapshot = snapshot
         presence.received = received
 
     def _record_names(self, presence: Presence, now: Received, then: Received | None) -> None:
@@ -467,9 +463,9 @@ class ClusterLedger:
         assert presence.left is not None
         presence.running = 0
         self.idle.worker_left(presence)
-        self._end(presence.snapshot, presence.name)
-        if presence.off or presence.snapshot is None or presence.snapshot.final:
-            if presence.reason is None and presence.snapshot is None:
+        self._end(presence.received, presence.name)
+        if presence.off or presence.received is None or presence.received.final:
+            if presence.reason is None and presence.received is None:
                 self._explain(presence, "it left before its first snapshot")
             self._cover(presence, Bucket.UNMEASURED, presence.left)
         else:
@@ -478,12 +474,12 @@ class ClusterLedger:
         self._departed.append(Stay(presence.joined, presence.left, presence.nthreads))
         self._fold_names()
 
-    def _end(self, snapshot: Snapshot | None, name: str) -> None:
+    def _end(self, last: Received | None, name: str) -> None:
         """No more snapshots of this ledger are recorded."""
-        if snapshot is not None:
-            if snapshot.gpu is not None:
-                _add_gpu(self._gpus, name, snapshot.gpu)
-            self._ended[snapshot.incarnation] = None
+        if last is not None:
+            if last.gpu is not None:
+                _add_gpu(self._gpus, name, last.gpu.totals)
+            self._ended[last.incarnation] = None
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
 

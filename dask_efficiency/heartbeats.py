@@ -9,7 +9,7 @@ came twice or late cannot be counted twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
@@ -196,7 +196,9 @@ Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 class Received(NamedTuple):
     """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
 
-    snapshot: Snapshot
+    incarnation: str
+    seq: int
+    final: bool
     #: Its :data:`NUMBERS`, then those outside the slots and the details.
     numbers: Ints
     named: Texted
@@ -209,6 +211,46 @@ class Received(NamedTuple):
     #: Places of the prefixes that grew (others may be among them), and by how much.
     at: Rows
     gained: Ints
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The same under names, made when it is asked for."""
+        numbers, (outside, details, not_sampled) = self.numbers, self.named
+        nthreads, elapsed, running = self.head
+        beside = numbers[_AT_OUTSIDE:].tolist()
+        causes = SnapshotCauses(
+            _named(_CAUSES, numbers, _AT_CAUSES), _named(_CAUSES, numbers, _AT_ACTIVE_CAUSES), not_sampled
+        )
+        balance = Balance(
+            nthreads=nthreads,
+            elapsed=elapsed,
+            running=running,
+            finalized=_named(_SETTLED, numbers, _HEAD),
+            prefixes=RowView(self.prefixes),
+            tasks=self.tasks,
+            active=_named(_ACTIVE, numbers, _AT_ACTIVE),
+        )
+        return Snapshot(
+            incarnation=self.incarnation,
+            seq=self.seq,
+            balance=balance,
+            outside=dict(zip(outside, beside, strict=False)),
+            details=dict(zip(details, beside[len(outside) :], strict=True)),
+            final=self.final,
+            gpu=None if self.gpu is None else self.gpu.totals,
+            causes=causes,
+        )
+
+    @property
+    def head(self) -> tuple[int, int, int]:
+        """``nthreads``, and nanoseconds that elapsed and that are running, of the ledger."""
+        nthreads, elapsed, running = self.numbers[:_HEAD].tolist()
+        return nthreads, elapsed, running
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
+        return _named(_TASKS, self.numbers, _AT_TASKS)
 
     @property
     def idle_grown(self) -> int:
@@ -261,10 +303,10 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     if "off" in fields:
         return NotMeasured(text("off", fields["off"]))
     incarnation, seq = text("i", fields.get("i")), whole("n", fields.get("n"))
-    known = last if last is not None and last.snapshot.incarnation == incarnation else None
+    known = last if last is not None and last.incarnation == incarnation else None
     base = None
     if "s" in fields:
-        if known is None or known.snapshot.seq < whole("s", fields["s"]):
+        if known is None or known.seq < whole("s", fields["s"]):
             return Missed(incarnation, seq)
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
@@ -296,48 +338,8 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     if "g" in fields:
         gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
     texts.end()
-    snapshot = _snapshot(incarnation, seq, numbers, named, prefixes, gpu, final=flag("f", fields.get("f", False)))
-    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
-
-
-def _snapshot(
-    incarnation: str,
-    seq: int,
-    numbers: Ints,
-    named: Texted,
-    prefixes: Table[str],
-    gpu: HeldGpu | None,
-    *,
-    final: bool,
-) -> Snapshot:
-    """What was received, under the names of a snapshot."""
-    outside, details, not_sampled = named
-    nthreads, elapsed, running = numbers[:_HEAD].tolist()
-    beside = numbers[_AT_OUTSIDE:].tolist()
-    causes = SnapshotCauses(
-        _Named(_CAUSES, numbers, _AT_CAUSES),
-        _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
-        not_sampled,
-    )
-    balance = Balance(
-        nthreads=nthreads,
-        elapsed=elapsed,
-        running=running,
-        finalized=_Named(_SETTLED, numbers, _HEAD),
-        prefixes=RowView(prefixes),
-        tasks=_Named(_TASKS, numbers, _AT_TASKS),
-        active=_Named(_ACTIVE, numbers, _AT_ACTIVE),
-    )
-    return Snapshot(
-        incarnation=incarnation,
-        seq=seq,
-        balance=balance,
-        outside=dict(zip(outside, beside, strict=False)),
-        details=dict(zip(details, beside[len(outside) :], strict=True)),
-        final=final,
-        gpu=None if gpu is None else gpu.totals,
-        causes=causes,
-    )
+    final = flag("f", fields.get("f", False))
+    return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, grown, at, gained)
 
 
 def _numbers(value: object, outside: int, details: int) -> Ints:
@@ -387,30 +389,9 @@ def _grown(now: Ints, named: Texted, known: Received) -> Ints:
     return grown
 
 
-class _Named(Mapping[str, int]):
-    """Some of the numbers by name, those that are not 0; made when they are looked at."""
-
-    __slots__ = ("_begin", "_found", "_names", "_numbers")
-
-    def __init__(self, names: Sequence[str], numbers: Ints, begin: int) -> None:
-        self._names, self._numbers, self._begin = names, numbers, begin
-        self._found: dict[str, int] | None = None
-
-    @property
-    def _rows(self) -> dict[str, int]:
-        if self._found is None:
-            numbers = self._numbers[self._begin : self._begin + len(self._names)].tolist()
-            self._found = {name: n for name, n in zip(self._names, numbers, strict=True) if n}
-        return self._found
-
-    def __getitem__(self, name: str) -> int:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+def _named(names: Sequence[str], numbers: Ints, begin: int) -> dict[str, int]:
+    """Some of the numbers by name, those that are not 0."""
+    return {name: n for name, n in zip(names, numbers[begin : begin + len(names)].tolist(), strict=True) if n}
 
 
 def _texts(value: object) -> Texted:

@@ -15,7 +15,6 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import Received
 from dask_efficiency.processors import Processors
 from dask_efficiency.totals import Totals
-from dask_efficiency.wire import Snapshot
 
 #: What a worker may claim beyond the time since it joined, for clocks that drift.
 SLACK_NS = 5_000_000_000
@@ -36,8 +35,7 @@ class Presence:
     #: its activities, add up to nthreads x the time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
-    snapshot: Snapshot | None = None
-    #: The same as it is needed to read the next one.
+    #: Its last snapshot.
     received: Received | None = None
     #: Whether a heartbeat came since then that cannot be read without everything that it was to tell of.
     missed: bool = False
@@ -63,9 +61,15 @@ class Presence:
     finished: int = 0
 
     @property
+    def gpu(self) -> GpuTotals | None:
+        """The GPU accounts of its last snapshot."""
+        held = None if self.received is None else self.received.gpu
+        return None if held is None else held.totals
+
+    @property
     def unreported(self) -> int:
         """Tasks whose results the scheduler has had, and that are in no snapshot yet."""
-        tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
+        tasks = {} if self.received is None else self.received.tasks
         return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
 
     def part(self, part: Part) -> dict[str, int]:
@@ -82,12 +86,12 @@ class Presence:
         return Totals(at, self.part("recorded"), self.running)
 
 
-def is_stale(incarnation: str, seq: int, last: Snapshot | None) -> bool:
+def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
     """Whether a snapshot repeats the last one of its ledger, or is older."""
     return last is not None and incarnation == last.incarnation and seq <= last.seq
 
 
-def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
+def check_snapshot(received: Received, presence: Presence, at: int) -> None:
     """See that a snapshot can be of this worker, and that no time shrinks; that no account does, its reader sees.
 
     Raises
@@ -95,27 +99,23 @@ def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
     RefusedPayload
         Naming what cannot be.
     """
-    balance = snapshot.balance
-    if balance.nthreads != presence.nthreads:
-        raise RefusedPayload(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
+    nthreads, elapsed, _ = received.head
+    if nthreads != presence.nthreads:
+        raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
     age = at - presence.joined
-    if balance.elapsed > age + SLACK_NS + age // 100:
-        raise RefusedPayload(
-            f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
-        )
-    last = presence.snapshot
-    if last is None or last.incarnation != snapshot.incarnation:
-        beyond = presence.recorded_ns + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
+    if elapsed > age + SLACK_NS + age // 100:
+        raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
+    last = presence.received
+    if last is None or last.incarnation != received.incarnation:
+        beyond = presence.recorded_ns + presence.nthreads * (elapsed - age - SLACK_NS - age // 100)
         if beyond > 0:
             raise RefusedPayload(
-                f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
+                f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
                 "for the rest is recorded already"
             )
         return
-    if balance.elapsed < last.balance.elapsed:
-        raise RefusedPayload(f"elapsed shrank from {last.balance.elapsed} to {balance.elapsed} ns")
     if last.gpu is not None:
-        _check_gpu(snapshot.gpu, last.gpu)
+        _check_gpu(received.gpu.totals if received.gpu is not None else None, last.gpu.totals)
 
 
 def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:

@@ -103,7 +103,7 @@ class ActivityFeed:
         for presence in present:
             there += 1
             known = read.get(presence)
-            if known is not None and known[0] is presence.snapshot:
+            if known is not None and known[0] is presence.received:
                 continue  # by far the most
             found.append(self._since_last(presence, at))
         if there < len(read):
@@ -115,7 +115,7 @@ class ActivityFeed:
 
     def _since_last(self, presence: Presence, at: int) -> _Piece | None:
         _, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
-        snapshot: object = presence.snapshot
+        snapshot: object = presence.received
         row = presence.account[_WHERE].copy()
         gained = row - before
         covered, some = _covered(row), _covered(gained)

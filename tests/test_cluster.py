@@ -268,8 +268,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.cluster.receive(letter.address, letter.payload, at=self.now)
         assert self.cluster.stale == stale
         assert not worker.presence.missed
-        assert worker.presence.snapshot is not None
-        held = worker.presence.snapshot.balance
+        assert worker.presence.received is not None
+        held = worker.presence.received.snapshot.balance
         assert replace(held, finalized=+Counter(held.finalized), active=+Counter(held.active)) == replace(
             letter.balance, finalized=+Counter(letter.balance.finalized), active=+Counter(letter.balance.active)
         )
@@ -579,10 +579,10 @@ class WildMachine(RuleBasedStateMachine):
     def receive_more(self, address, more, at):
         """What a worker sent last, with some more of everything."""
         presence = self.cluster.present.get(address)
-        if presence is None or presence.snapshot is None:
+        if presence is None or presence.received is None:
             return
         self.latest = max(self.latest, at)
-        last = presence.snapshot
+        last = presence.received.snapshot
         grown = dict(last.balance.finalized)
         grown["idle"] = grown.get("idle", 0) + more
         prefixes = {"inc": (0,) * len(TASK_BUCKETS), **last.balance.prefixes}

@@ -369,12 +369,12 @@ class HeartbeatMachine(RuleBasedStateMachine):
 
     def deliver(self, sent: dict[str, Any], made: Snapshot) -> None:
         last = self.last
-        of_it = last is not None and last.snapshot.incarnation == made.incarnation
-        if of_it and made.seq <= last.snapshot.seq:  # type: ignore[union-attr] # there is one
+        of_it = last is not None and last.incarnation == made.incarnation
+        if of_it and made.seq <= last.seq:  # type: ignore[union-attr] # there is one
             return  # as presence.is_stale says
         found = read(sent, last)
         since = sent.get("s", -1)
-        if since >= 0 and not (of_it and last.snapshot.seq >= since):  # type: ignore[union-attr] # there is one
+        if since >= 0 and not (of_it and last.seq >= since):  # type: ignore[union-attr] # there is one
             assert found == Missed(made.incarnation, made.seq)
             return
         assert isinstance(found, Received)

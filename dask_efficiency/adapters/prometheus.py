@@ -309,7 +309,7 @@ def _gpus(source: Source) -> Iterator[Metric]:
     if not workers:
         return
     yield from _gpu_coverage(workers.values())
-    here = [p.snapshot.gpu for p in cluster.present.values() if p.snapshot is not None and p.snapshot.gpu is not None]
+    here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
     yield _gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
     devices: dict[str, dict[str, int]] = {}

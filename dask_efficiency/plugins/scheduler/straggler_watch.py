@@ -159,7 +159,7 @@ class Stragglers:
         lag = ws.metrics.get("event_loop_interval")
         lag = float(lag) if isinstance(lag, (int, float)) else math.nan
         held = float(ws.nbytes)
-        gpu = presence.snapshot.gpu if presence.snapshot is not None else None
+        gpu = presence.gpu
         kernels = gpu.kernels if gpu is not None else ()
         self._watch.receive(
             address, found.rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
