@@ -17,7 +17,7 @@ from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.exact import ExactSums, NamedSums
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.heartbeats import Missed, Received, header, read
+from dask_efficiency.heartbeats import Gain, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
 from dask_efficiency.presence import Presence, check_snapshot, is_stale
 from dask_efficiency.processors import decode_processors
@@ -405,6 +405,8 @@ class ClusterLedger:
             self._record(presence, more)
 
     def _record_snapshot(self, presence: Presence, received: Received, at: int) -> None:
+        gain = received.gain
+        assert gain is not None
         nthreads, elapsed, running = received.head
         then = presence.received
         if then is None or then.incarnation != received.incarnation:
@@ -424,8 +426,8 @@ class ClusterLedger:
         without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
-        more = gained(received.grown)
-        idle = received.idle_grown
+        more = gained(gain.numbers)
+        idle = gain.idle
         if idle:
             before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
             ahead = presence.recorded_ns + nthreads * elapsed - before
@@ -438,24 +440,25 @@ class ClusterLedger:
         for cause, ns in self.idle.split(presence, idle, at=presence.began + elapsed).items():
             more[_CAUSES_OF_IDLE[cause]] = ns
         self._record(presence, more)
-        self._record_names(presence, received, then)
+        self._record_names(presence, received, gain, then)
         presence.running = running
         presence.without_work = without
-        presence.received = received
+        presence.received = received._replace(gain=None)
 
-    def _record_names(self, presence: Presence, now: Received, then: Received | None) -> None:
+    def _record_names(self, presence: Presence, now: Received, gain: Gain, then: Received | None) -> None:
         """Record what goes by names of its own."""
         most = sum(now.sums) - (sum(then.sums) if then else 0)
         if most:
             places = _places(presence, "prefixes", self._prefixes, now.prefixes.names)
-            self._prefixes.add(places[now.at], now.gained, most=most)
+            self._prefixes.add(places[gain.at], gain.prefixes, most=most)
+        more = np.maximum(gain.beside, 0)[:, None]
+        outside, details, _ = now.named
         for kind, sums, names, grown in (
-            ("outside", self._outside, now.named[0], now.outside_grown),
-            ("details", self._details, now.named[1], now.details_grown),
+            ("outside", self._outside, outside, more[: len(outside)]),
+            ("details", self._details, details, more[len(outside) :]),
         ):
             if names:
-                more = np.maximum(grown, 0)
-                sums.add(_places(presence, kind, sums, names), more[:, None], most=sum(more.tolist()))
+                sums.add(_places(presence, kind, sums, names), grown, most=sum(grown[:, 0].tolist()))
 
     def _close(self, presence: Presence) -> None:
         """Record what no snapshot covers of a worker that left."""

@@ -193,6 +193,26 @@ class Missed(NamedTuple):
 Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 
 
+class Gain(NamedTuple):
+    """What a snapshot adds to the one before."""
+
+    #: By how much each of its numbers grew; what is not of the accounts, and causes, may shrink.
+    numbers: Ints
+    #: Places of the prefixes that grew (others may be among them), and by how much.
+    at: Rows
+    prefixes: Ints
+
+    @property
+    def idle(self) -> int:
+        """Nanoseconds that slots were idle."""
+        return int(self.numbers[_AT_IDLE])
+
+    @property
+    def beside(self) -> Ints:
+        """What is outside the slots, and then the details."""
+        return self.numbers[_AT_OUTSIDE:]
+
+
 class Received(NamedTuple):
     """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
 
@@ -206,11 +226,8 @@ class Received(NamedTuple):
     #: By :data:`~dask_efficiency.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
-    #: By how much each of ``numbers`` grew; what is not of the accounts, and causes, may shrink.
-    grown: Ints
-    #: Places of the prefixes that grew (others may be among them), and by how much.
-    at: Rows
-    gained: Ints
+    #: None once it is recorded.
+    gain: Gain | None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -251,21 +268,6 @@ class Received(NamedTuple):
     def tasks(self) -> dict[str, int]:
         """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
         return _named(_TASKS, self.numbers, _AT_TASKS)
-
-    @property
-    def idle_grown(self) -> int:
-        """Idle nanoseconds that the snapshot adds."""
-        return int(self.grown[_AT_IDLE])
-
-    @property
-    def outside_grown(self) -> Ints:
-        """What it adds outside the slots."""
-        return self.grown[_AT_OUTSIDE : _AT_OUTSIDE + len(self.named[0])]
-
-    @property
-    def details_grown(self) -> Ints:
-        """What it adds to the details."""
-        return self.grown[_AT_OUTSIDE + len(self.named[0]) :]
 
 
 def header(payload: object) -> tuple[str, int] | None:
@@ -339,7 +341,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
     texts.end()
     final = flag("f", fields.get("f", False))
-    return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, grown, at, gained)
+    return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, Gain(grown, at, gained))
 
 
 def _numbers(value: object, outside: int, details: int) -> Ints:

@@ -380,7 +380,7 @@ class HeartbeatMachine(RuleBasedStateMachine):
         assert isinstance(found, Received)
         assert normal(found.snapshot) == normal(made)
         before = last.snapshot.balance.prefixes if of_it else {}  # type: ignore[union-attr] # there is one
-        gained = dict(zip(places(found), found.gained.tolist(), strict=True))
+        gained = dict(zip(places(found), found.gain.prefixes.tolist(), strict=True))
         for place, name in enumerate(found.prefixes.names):
             assert name is not None
             now, then = made.balance.prefixes[name], before.get(name, (0,) * 9)
@@ -396,7 +396,7 @@ class HeartbeatMachine(RuleBasedStateMachine):
 
 def places(found: Received) -> list[int]:
     """Places of the rows that were told."""
-    return list(range(found.at.stop)) if isinstance(found.at, slice) else found.at.tolist()
+    return list(range(found.gain.at.stop)) if isinstance(found.gain.at, slice) else found.gain.at.tolist()
 
 
 TestHeartbeatMachine = HeartbeatMachine.TestCase

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ def presence(name: str, *devices: DeviceTotals, joined: int = 0) -> Presence:
     assert isinstance(received, Received)
     assert received.gpu is not None
     # More than can travel: years of many.
-    held = received.gpu._replace(totals=GpuTotals("cupti", devices=devices))
+    held = replace(received.gpu, totals=GpuTotals("cupti", devices=devices))
     return Presence(f"tcp://{name}", name, 1, joined, received=received._replace(gpu=held))
 
 
