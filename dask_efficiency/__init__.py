@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
     from dask_efficiency.kineto.load import load_kineto
+    from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
     from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
     from dask_efficiency.plugins.client.questions import NotRegisteredError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     )
     from dask_efficiency.simulation.accuracy import SimulationRefusedError, SimulationWarning
     from dask_efficiency.simulation.cluster import ClusterSpec
+    from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
     from dask_efficiency.straggler.finding import Finding
     from dask_efficiency.straggler.minder.detector import load_minder
     from dask_efficiency.straggler.minder.train import train_minder
@@ -46,6 +48,8 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugins.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.results",
     "Finding": "dask_efficiency.straggler.finding",
+    "MpiPlacements": "dask_efficiency.mpi_predictions",
+    "MpiPrediction": "dask_efficiency.mpi_predictions",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
     "Prediction": "dask_efficiency.predictions",
     "RunTrace": "dask_efficiency.results",
@@ -59,6 +63,7 @@ _HOMES = {
     "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
     "find_outliers": "dask_efficiency.straggler.outliers",
     "find_stragglers": "dask_efficiency.straggler.offline",
+    "from_mpi_trace": "dask_efficiency.simulation.mpi.trace_files",
     "get_trace": "dask_efficiency.plugins.client.calls",
     "ideal_ladder": "dask_efficiency.predictions",
     "load_kineto": "dask_efficiency.kineto.load",
@@ -67,7 +72,9 @@ _HOMES = {
     "load_report": "dask_efficiency.results",
     "load_trace": "dask_efficiency.results",
     "place": "dask_efficiency.predictions",
+    "place_mpi": "dask_efficiency.mpi_predictions",
     "simulate": "dask_efficiency.predictions",
+    "simulate_mpi": "dask_efficiency.mpi_predictions",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
     "sweep": "dask_efficiency.predictions",
@@ -84,6 +91,8 @@ __all__ = [
     "EfficiencyPlugin",
     "EfficiencyReport",
     "Finding",
+    "MpiPlacements",
+    "MpiPrediction",
     "NotRegisteredError",
     "Prediction",
     "RunTrace",
@@ -98,6 +107,7 @@ __all__ = [
     "efficiency_report",
     "find_outliers",
     "find_stragglers",
+    "from_mpi_trace",
     "get_trace",
     "ideal_ladder",
     "load_kineto",
@@ -106,7 +116,9 @@ __all__ = [
     "load_report",
     "load_trace",
     "place",
+    "place_mpi",
     "simulate",
+    "simulate_mpi",
     "snapshot",
     "stragglers",
     "sweep",

@@ -20,7 +20,7 @@ from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.heartbeats import Gain, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
 from dask_efficiency.presence import Presence, check_snapshot, is_stale
-from dask_efficiency.processors import decode_processors
+from dask_efficiency.processors import Processors, decode_processors
 from dask_efficiency.totals import Totals, WorkClock
 from dask_efficiency.wire import NotMeasured
 
@@ -209,6 +209,11 @@ class ClusterLedger:
         except RefusedPayload:
             self.refused += 1
             raise
+
+    @property
+    def processors(self) -> dict[str, Processors]:
+        """What each worker that said so may use of its host, by address."""
+        return {address: one.processors for address, one in self.present.items() if one.processors is not None}
 
     def find(self, address: str, payload: object) -> Presence | None:
         """Whose payload it is: a final snapshot may come when its worker's address is in use again."""

@@ -94,7 +94,8 @@ def own_job(trace: TraceTables, other: Job | None = None) -> Job:
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
     hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}
-    return Job(own.with_cores(cores), gil=other.gil)
+    # What a run says of the hosts that it was recorded on is true, whatever they are to become.
+    return Job(own.with_cores({**cores, **own.cores}), gil=other.gil)
 
 
 def self_replay(engine: Engine, trace: TraceTables, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:

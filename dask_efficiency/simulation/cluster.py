@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral
 from typing import Any, Self
 
@@ -40,9 +40,9 @@ class ClusterSpec:
     config
         Dask configuration that differs from the recorded one.
     cores
-        By host, where its cores are few for what runs there: then event loops, and threads that wake up, wait for each
-        other, which short tasks of many workers on one host feel. What tasks compute themselves does not wait. Hosts
-        that are not named have enough.
+        By host, as many as workers may use there: event loops and threads that wake up wait for each other, which short
+        tasks of many workers on one host feel, and tasks that compute share what these leave. Hosts that are not named
+        have enough.
     scheduler_host
         Where the scheduler is; empty where it does not matter.
 
@@ -59,7 +59,7 @@ class ClusterSpec:
     speeds: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
-    cores: Mapping[str, int] = field(default_factory=dict)
+    cores: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.workers:
@@ -78,8 +78,8 @@ class ClusterSpec:
             if not (isfinite(speed) and speed > 0):
                 raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
         for host, count in self.cores.items():
-            if count < 1:
-                raise ValueError(f"the host {host!r} has {count} cores; expected at least 1")
+            if not (isfinite(count) and count > 0):
+                raise ValueError(f"the host {host!r} has {count} cores; expected more than 0")
         if isinstance(self.network, Topology):
             _check_hosts(self.network, [worker.host for worker in self.workers])
             _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
@@ -95,8 +95,9 @@ class ClusterSpec:
         last: dict[str, WorkerSpec] = {}
         for worker in trace.workers:
             last = {name: one for name, one in last.items() if name == worker.name or one.address != worker.address}
-            last[worker.name] = replace(worker, clock_offset=0, clock_error=0)
-        return cls(tuple(last.values()))
+            last[worker.name] = replace(worker, clock_offset=0, clock_error=0, cores=0.0)
+        cores = {worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}
+        return cls(tuple(last.values()), cores=cores)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], hostfile: str | os.PathLike[str] | None = None) -> Self:
@@ -145,7 +146,7 @@ class ClusterSpec:
             raise TypeError(f"expected a whole number of workers, got {n!r:.80}")
         if n < 1:
             raise ValueError(f"expected at least 1 worker, got {n!r}")
-        workers, speeds = self.workers[:n], dict(self.speeds)
+        workers, speeds, cores = self.workers[:n], dict(self.speeds), dict(self.cores)
         more = n - len(workers)
         if isinstance(self.network, Topology):
             workers = add_to_hosts(self.network, workers, more)
@@ -153,12 +154,13 @@ class ClusterSpec:
         else:
             copies = copy_workers(workers, more)
             workers += tuple(worker for worker, _ in copies)
-            speeds |= {worker.name: speeds[original] for worker, original in copies if original in speeds}
+            speeds |= {worker.name: speeds[original.name] for worker, original in copies if original.name in speeds}
+            cores |= {worker.host: cores[original.host] for worker, original in copies if original.host in cores}
         if nthreads is not None:
             workers = tuple(replace(worker, nthreads=nthreads) for worker in workers)
         if memory_limit is not None:
             workers = tuple(replace(worker, memory_limit=memory_limit) for worker in workers)
-        return self._with(workers, speeds)
+        return replace(self._with(workers, speeds), cores=cores)
 
     def without_workers(self, *names: str) -> Self:
         """The cluster without these workers.
@@ -175,13 +177,13 @@ class ClusterSpec:
         """The cluster with another Dask configuration, such as ``{"distributed.scheduler.work-stealing": False}``."""
         return replace(self, config={**self.config, **config})
 
-    def with_cores(self, cores: Mapping[str, int]) -> Self:
+    def with_cores(self, cores: Mapping[str, float]) -> Self:
         """The cluster with so many cores on these hosts, such as ``{"127.0.0.1": 2}``.
 
         Raises
         ------
         ValueError
-            If a host has less than one core, or is none of the workers' nor the scheduler's.
+            If a host has no cores, or is none of the workers' nor the scheduler's.
         """
         hosts = {worker.host for worker in self.workers} | ({self.scheduler_host} - {""})
         for host in cores:

@@ -1,16 +1,21 @@
-"""Cores: a host's cores, for which event loops and threads that wake up wait in turn."""
+"""Cores: a host's cores, for which event loops and threads that wake up wait in turn, and which tasks share."""
 
 from __future__ import annotations
 
 import random
 from heapq import heapreplace
+from math import ceil
 from typing import Protocol
 
 from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.processor import Processor
 
 #: Cores that a process of Dask uses beside its tasks, for its profiler, heartbeats and monitors: in runs of single
 #: workers with 18 to 34 tasks a second, CPU grew by 2.3 ms a task from this on.
 BACKGROUND = 0.05
+
+#: Of a host's cores, what is left for tasks however much goes on in the background.
+MIN_LEFT = 0.1
 
 #: Nanoseconds of one piece of what processes do in the background (profiler, heartbeats, garbage collection), and how
 #: far back it still matters when what is in the foreground needs a core.
@@ -19,6 +24,9 @@ _PIECE, _RECENT = 500_000, 5_000_000
 
 class Cores(Protocol):
     """What lets a process compute."""
+
+    #: The tasks that compute.
+    threads: Processor
 
     def take(self, ns: int) -> int:
         """When a computation of so many nanoseconds ends that could begin now."""
@@ -30,6 +38,7 @@ class EnoughCores:
 
     def __init__(self, clock: EventHeap) -> None:
         self._clock = clock
+        self.threads = Processor(clock)
 
     def take(self, ns: int) -> int:  # noqa: D102  # as the protocol says
         return self._clock.now + ns
@@ -38,24 +47,31 @@ class EnoughCores:
 class FewCores:
     """A host with so many cores; short computations wait in turn for the first one that is free.
 
+    They go before tasks that compute, as an operating system lets what has slept go first; tasks share the rest.
+
     Parameters
     ----------
     count
-        At least 1.
+        Above 0; short computations wait for whole ones.
     background
         Cores that processes use beside what is simulated: it comes in small pieces, at times that the seed decides.
+    seed
+        Decides them; hosts of one run need seeds of their own.
     """
 
-    def __init__(self, clock: EventHeap, count: int, background: float, seed: int) -> None:
+    def __init__(self, clock: EventHeap, count: float, background: float, seed: object) -> None:
         self._clock, self._background = clock, background
-        self._free = [clock.now] * count
+        self._free = [clock.now] * ceil(count)
         # A text as the seed, so that it draws nothing that others draw too.
         self._random = random.Random(f"cores {seed}")
         self._last, self._owed = clock.now, 0.0
+        self.threads = Processor(clock, max(count - background, MIN_LEFT * count))
 
     def take(self, ns: int) -> int:  # noqa: D102
         now = self._clock.now
         self._work_in_background(now)
+        if len(self.threads):
+            self.threads.give_way(ns)
         end = max(self._free[0], now) + ns
         heapreplace(self._free, end)
         return end

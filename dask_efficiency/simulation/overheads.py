@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from dask_efficiency.replay.durations import prefix_of_runs
+from dask_efficiency.simulation.cold_starts import cold_starts
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.schema import Outcome, Runs
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
@@ -55,6 +56,8 @@ class Overheads:
     worker: int
     #: By graph: from when its tasks were there until all of them had their first state.
     settling: Int64
+    #: By recorded worker and prefix: what it took, once, to read the first of its tasks, beside the way.
+    cold: Int64
 
 
 def overheads(trace: TraceTables) -> Overheads:
@@ -64,16 +67,18 @@ def overheads(trace: TraceTables) -> Overheads:
     prefix = prefix_of_runs(trace)
     first, last = _stimuli(trace)
     scheduler = _per_report(runs)
+    cold = cold_starts(trace)
     return Overheads(
         prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, len(trace.prefixes)),
         finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, len(trace.prefixes)),
         switch=_sample(_switches(runs), _SWITCH),
-        to_worker=_sample(_ways_to_workers(runs, last), _MESSAGE),
+        to_worker=_sample(_ways_to_workers(runs, last, cold.waited), _MESSAGE),
         to_scheduler=_sample(_ways_to_scheduler(runs) - scheduler, _MESSAGE),
         scheduler=scheduler,
         transition=_per_transition(trace, first, last),
         worker=_per_task(runs),
         settling=_settling(trace, last),
+        cold=cold.ns,
     )
 
 
@@ -110,7 +115,7 @@ def _switches(runs: Runs) -> Int64:
     return found
 
 
-def _ways_to_workers(runs: Runs, last: Int64) -> Int64:
+def _ways_to_workers(runs: Runs, last: Int64, cold: Bool) -> Int64:
     """From when the scheduler could send a task until its worker has it, where neither had another one before it."""
     known = np.flatnonzero((runs.assigned != MISSING) & (runs.received != MISSING) & (runs.worker >= 0))
     # What a stimulus made leaves when all its transitions are done.
@@ -122,7 +127,8 @@ def _ways_to_workers(runs: Runs, last: Int64) -> Int64:
     alone[1:] = ~same | (
         (sent[1:] - sent[:-1] > _TO_WORKER) & (runs.received[rows][1:] - runs.received[rows][:-1] > _BATCH)
     )
-    return (runs.received[rows] - sent)[alone]
+    # What came during a cold start waited for that.
+    return (runs.received[rows] - sent)[alone & ~cold[rows]]
 
 
 def _ways_to_scheduler(runs: Runs) -> Int64:

@@ -89,15 +89,15 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
     return (*workers, *added)
 
 
-def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, str], ...]:
-    """Copies of workers, taken in turn, each with the name of the one that it is like.
+def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, WorkerSpec], ...]:
+    """Copies of workers, taken in turn, each with the one that it is like.
 
     Where there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
     """
     hosts = {worker.host for worker in workers}
     names = {worker.name for worker in workers}
     addresses = {worker.address for worker in workers}
-    copies: list[tuple[WorkerSpec, str]] = []
+    copies: list[tuple[WorkerSpec, WorkerSpec]] = []
     for i in range(more):
         original, turn = workers[i % len(workers)], i // len(workers) + 1
         host = original.host if len(hosts) == 1 else _unused(original.host, hosts, turn)
@@ -106,7 +106,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
         address = _unused(_address(host, i), addresses, 0)
         names.add(name)
         addresses.add(address)
-        copies.append((replace(original, name=name, host=host, address=address), original.name))
+        copies.append((replace(original, name=name, host=host, address=address), original))
     return tuple(copies)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,18 +67,42 @@ def moved_between_hosts(trace: TraceTables) -> dict[tuple[str, str], int]:
     return {(hosts[one], hosts[other]): int(moved[one, other]) for one, other in pairs if one != other}
 
 
+class LinkLoad(NamedTuple):
+    """What crosses a link in its busier direction.
+
+    Parameters
+    ----------
+    name
+        The link's ends.
+    nbytes
+        That cross it.
+    seconds
+        That they would fill it.
+    """
+
+    name: str
+    nbytes: int
+    seconds: float
+
+
+def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tuple[LinkLoad, ...]:
+    """What crosses each link that is used, the busiest first; from bytes by the hosts that they go from and to."""
+    crossing: dict[tuple[int, bool], int] = {}
+    for (source, destination), nbytes in moved.items():
+        for way in topology.route(source, destination).links:
+            crossing[way] = crossing.get(way, 0) + nbytes
+    loads: dict[int, LinkLoad] = {}
+    for (i, forth), nbytes in crossing.items():
+        link = topology.links[i]
+        load = LinkLoad(link.name, nbytes, nbytes / ((link.bandwidth if forth else link.back) * topology.payload))
+        loads[i] = max(loads.get(i, load), load, key=lambda each: each.seconds)
+    return tuple(sorted(loads.values(), key=lambda load: (-load.seconds, load.name)))
+
+
 def fullest_link(topology: Topology, trace: TraceTables, seconds: float) -> tuple[str, float] | None:
     """The link whose busier direction needs the largest share of some seconds for the bytes of a trace."""
-    needed: dict[tuple[int, bool], float] = {}
-    for (source, destination), nbytes in moved_between_hosts(trace).items():
-        for link, forth in topology.route(source, destination).links:
-            bandwidth = topology.links[link].bandwidth if forth else topology.links[link].back
-            way = (link, forth)
-            needed[way] = needed.get(way, 0.0) + nbytes / (bandwidth * topology.payload)
-    if not needed or not seconds:
-        return None
-    fullest = max(needed, key=lambda way: needed[way])
-    return topology.links[fullest[0]].name, needed[fullest] / seconds
+    loads = link_loads(topology, moved_between_hosts(trace))
+    return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from dask_efficiency.simulation.recorded_network import arrivals, knows
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
-#: What is assumed as far as a trace does not tell: Dask 2026.8 between processes of one machine. In nanoseconds: until
-#: the first byte, for a message, for a result, for a byte.
-_ASSUMED = np.array([1_000_000.0, 700_000.0, 100_000.0, 2.0])
+#: What is assumed as far as a trace does not tell: Dask 2026.8 between processes of one machine. In nanoseconds: for a
+#: result, for a byte; until the first byte, for a message, for these.
+RESULT_NS, BYTE_NS = 100_000.0, 2.0
+_ASSUMED = np.array([1_000_000.0, 700_000.0, RESULT_NS, BYTE_NS])
 
 #: How much a fit trusts what is assumed: as much as so many stretches that agree with it.
 _TRUST = 4.0
@@ -40,6 +41,12 @@ class TransferCosts:
     byte_beside_network: float
     #: How many times as long as that recorded transfers took: a sample, not empty.
     factors: Float64
+
+    @staticmethod
+    def computing(results: int, nbytes: int) -> float:
+        """Nanoseconds of a core that a message needs: as much as where nothing kept it waiting."""
+        _, message, result, byte = _ASSUMED.tolist()
+        return float(message + results * result + nbytes * byte)
 
 
 def transfer_costs(trace: TraceTables, network: Network | None = None) -> TransferCosts:

@@ -192,6 +192,7 @@ def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
                 resources=worker["resources"],
                 clock_offset=offset,
                 clock_error=worker["error"],
+                cores=float(worker.get("cores", 0.0)),
             )
         )
     return specs

@@ -181,8 +181,12 @@ def _profiles(archive: Archive) -> Iterator[Profile]:
 
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
-    kinds = {"name": str, "address": str, "host": str, "resources": dict}
-    return WorkerSpec(**{name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC})
+    kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
+    given = {**_UNKNOWN, **described}
+    return WorkerSpec(**{name: archive.part(given, name, kinds.get(name, int), "workers") for name in _SPEC})
 
 
 _SPEC = tuple(field.name for field in fields(WorkerSpec))
+
+#: What older files do not say of a worker.
+_UNKNOWN = {"cores": 0.0}

@@ -37,6 +37,8 @@ class WorkerSpec:
     clock_offset: int = 0
     #: Half the round trip of the best reading: what the offset may be off by.
     clock_error: int = 0
+    #: Cores that the workers of its host may use together; 0 where that is not known.
+    cores: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.plugins.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 from tests.simulation.fake_engine import FakeEngine, recorded
+from tests.simulation.mpi.programs import transposition
 
 BLOCKS = {page: blocks(page.read_text(encoding="utf-8")) for page in PAGES}
 
@@ -70,6 +72,10 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, client: Client, tm
         if page.stem == "simulation":  # its blocks are about a run and a cluster in files
             monkeypatch.setattr(predictions, "engine", FakeEngine())
             write_simulation_files()
+        if page.stem == "mpi":  # its blocks are about a program, a cluster and hosts in files
+            shutil.copytree(ROOT / "docs" / "lab", tmp_path, dirs_exist_ok=True)
+            Path("traces").mkdir()
+            Path("traces/list").write_text("\n".join(transposition(24)))
         namespace: dict[str, Any] = {"__name__": page.stem, "client": client, "df": df}
         for block in BLOCKS[page]:
             if block.language == "python":

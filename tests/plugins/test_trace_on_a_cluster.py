@@ -12,7 +12,9 @@ import pytest
 from distributed import Client, LocalCluster, wait
 
 from dask_efficiency import EfficiencyPlugin, NotRegisteredError, RunTrace, efficiency_report, get_trace, unregister
+from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import MIN_AT_DISK_NS
+from dask_efficiency.processors import cores
 from dask_efficiency.trace.schema import BLOCKED_BY, STATES, Outcome, WorkerChange
 from dask_efficiency.trace.tables import MISSING
 from tests.plugins.tasks import (
@@ -207,6 +209,8 @@ def test_graphs_phases_and_names_are_there(layered: Any) -> None:
     assert set(trace.phases.phase.tolist()) == {0, 1, 2}
     assert {worker.name for worker in trace.workers} == {"0", "1"}
     assert all(worker.clock_offset == 0 and worker.clock_error > 0 for worker in trace.workers)
+    # Both are on this machine, and share its cores.
+    assert {worker.cores for worker in trace.workers} == {cores([own_processors()])}
     assert trace.config["bandwidth"] > 0
 
 

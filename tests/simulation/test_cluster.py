@@ -241,8 +241,21 @@ def test_cores_are_of_hosts_that_are_there() -> None:
         cluster.with_cores({host: 0})
     with pytest.raises(ValueError, match="0 cores"):
         replace(cluster, cores={host: 0})
+    assert cluster.with_cores({host: 0.5}).cores == {host: 0.5}
     with pytest.raises(ValueError, match="no worker is on the host ''"):
         cluster.with_cores({"": 2})
+
+
+def test_a_run_says_how_many_cores_its_hosts_have() -> None:
+    trace = read_trace(RECORDED)
+    assert ClusterSpec.from_trace(trace).cores == {}  # it was recorded before runs did
+    known = replace(trace, workers=tuple(replace(worker, cores=1.5) for worker in THREE))
+    cluster = ClusterSpec.from_trace(known)
+    assert cluster.cores == dict.fromkeys((worker.host for worker in THREE), 1.5)
+    # Twice the hosts, each like the one that it is a copy of.
+    twice = cluster.with_workers(6)
+    assert len(twice.cores) == 6
+    assert set(twice.cores) == {worker.host for worker in twice.workers}
 
 
 def test_the_scheduler_is_where_all_workers_are_if_nobody_says_more() -> None:

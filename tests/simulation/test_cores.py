@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.simulation.cores import EnoughCores, FewCores
 from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.processor import Needs
 
 
 def ends(cores: FewCores | EnoughCores, clock: EventHeap, bursts: list[tuple[int, int]]) -> list[int]:
@@ -57,3 +58,25 @@ def test_what_goes_on_in_the_background_takes_its_share(background: float) -> No
     # What is left of two cores would do all of this in time, but pieces of half a millisecond come in between.
     waits = sum(end - at - 1000 for end, at in zip(found[2:], range(1000, 10_000_000, 2000), strict=True)) / len(found)
     assert 100 < waits < 500_000
+
+
+def test_each_host_has_a_background_of_its_own() -> None:
+    bursts = [(i * 100_000, 1000) for i in range(1, 100)]
+    clocks = [EventHeap() for _ in range(3)]
+    found = [
+        ends(FewCores(clock, 1, 0.5, seed), clock, bursts)
+        for clock, seed in zip(clocks, ("0 a", "0 a", "0 b"), strict=True)
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_tasks_that_compute_share_what_loops_and_the_background_leave() -> None:
+    clock, found = EventHeap(), []
+    cores = FewCores(clock, 2, 0.5, 0)
+    for process in ("a", "b"):
+        cores.threads.run(process, 6_000_000, Needs(cpu=1.0), lambda: found.append(clock.now))
+    clock.at(1_000_000, cores.take, 600_000)
+    while clock.step():
+        pass
+    # Two threads on one core and a half take 8 ms; a loop takes 0.6 ms of it.
+    assert found == [pytest.approx(8_400_000, abs=10)] * 2

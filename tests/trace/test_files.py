@@ -33,7 +33,7 @@ def everything() -> RunTrace:
         trace,
         name='a "run"\n\ud800',
         spans=("", "outer/inner \N{SNOWMAN}"),
-        workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7)),
+        workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5)),
         series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan]}),
         constraints={0: {"retries": 2}, 5: {"resources": {"GPU": 1}}, 7: {"retries": 2}},
         config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
@@ -283,3 +283,14 @@ def test_a_file_from_before_causes_were_noted_has_none(tmp_path: Path) -> None:
 
     (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
     assert load_trace(tmp_path / "run.trace").blocked.to_frame().to_dict("list") == blocked | {"cause": [MISSING]}
+
+
+def test_a_file_from_before_cores_were_noted_does_not_know_them(tmp_path: Path) -> None:
+    everything().save(tmp_path / "run.trace")
+
+    def older(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        for worker in described["workers"]:
+            del worker["cores"]
+
+    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
+    assert {worker.cores for worker in load_trace(tmp_path / "run.trace").workers} == {0.0}

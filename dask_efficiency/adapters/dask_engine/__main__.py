@@ -28,7 +28,7 @@ def main(folder: Path, seeds: list[int]) -> None:
     job_file = json.loads((folder / "job.json").read_text())
     job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
     trace = read_trace(folder / "run.trace")
-    calibration, workload = calibrate(trace, job.gil, job.cluster.network), Workload(trace)
+    calibration, workload = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores), Workload(trace)
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()
     for seed in seeds:

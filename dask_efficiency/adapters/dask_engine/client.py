@@ -130,7 +130,7 @@ class VirtualClients:
         workload, known = self._workload, self._scheduler.tasks
         found, look = dict.fromkeys(tasks), list(tasks)
         while look:
-            for needed in workload.dependencies[look.pop()]:
+            for needed in workload.dependencies(look.pop()):
                 ts = known.get(workload.keys[needed])
                 if needed not in found and (ts is None or ts.state == "released"):
                     found[needed] = None

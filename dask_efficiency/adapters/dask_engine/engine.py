@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -67,11 +68,12 @@ class Engine:
         self._workload, self._calibration, self._job, self.seed = workload, calibration, job, seed
         self.clock = EventHeap(workload.trace.start)
         self._random = random.Random(seed)
-        self._periodic = 0
+        #: Periodic events, and when there was last any other one.
+        self._periodic, self._moved = 0, self.clock.now
 
     async def run(self) -> Simulated:
         """Run to the end."""
-        replace_clocks(self._now)
+        replace_clocks(self.clock)
         replace_hashes(self.seed)
         replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
@@ -85,9 +87,6 @@ class Engine:
             await self._build()
             return self._turn({**trace.config, **self._job.cluster.config})
 
-    def _now(self) -> float:
-        return self.clock.now / 1e9
-
     # -- the cluster ---------------------------------------------------------------------------
 
     async def _build(self) -> None:
@@ -100,7 +99,7 @@ class Engine:
             network=network is not None,
             without=job.without,
             seed=self.seed,
-            contended=bool(job.cluster.cores),
+            rare=calibration.rare if job.cluster.cores else 1.0,
         )
         self._cores = self._hosts()
         self._loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))
@@ -133,7 +132,7 @@ class Engine:
         cluster, found = self._job.cluster, {}
         for host, cores in cluster.cores.items():
             processes = sum(spec.host == host for spec in cluster.workers) + (host == cluster.with_scheduler)
-            found[host] = FewCores(self.clock, cores, processes * BACKGROUND, self.seed)
+            found[host] = FewCores(self.clock, cores, processes * BACKGROUND, f"{self.seed} {host}")
         return dict(found)
 
     async def _join(self, stay: Stay, address: str) -> None:
@@ -145,13 +144,14 @@ class Engine:
             costs=costs,
             cores=self._cores.get(spec.host),
             work=self._tasks.work,
+            first=self._tasks.first,
             network=self._network,
             peers=self.workers,
             memory=self._memory(spec),
             validate=job.validate,
         )
         self.workers[address] = self._ever[address] = worker
-        self.recorder.joined(address, spec)
+        self.recorder.joined(address, replace(spec, cores=job.cluster.cores.get(spec.host, 0.0)))
         await self.scheduler.add_worker(
             comm=NoComm(),  # type: ignore[arg-type]
             address=address,
@@ -160,7 +160,7 @@ class Engine:
             nthreads=spec.nthreads,
             name=spec.name,
             resolve_address=False,
-            now=self._now(),
+            now=self.clock.seconds,
             resources=dict(spec.resources),
             memory_limit=spec.memory_limit,
             metrics=worker.metrics(),
@@ -169,7 +169,7 @@ class Engine:
             versions={},
             nanny="",
             extra={},
-            stimulus_id=f"worker-connect-{self._now()}",
+            stimulus_id=f"worker-connect-{self.clock.seconds}",
         )
         stream: Any = self.scheduler.stream_comms[address]
         here, there, delay = job.cluster.scheduler_host, spec.host, self._network.delay
@@ -193,8 +193,9 @@ class Engine:
     def _hear(self, worker: str, batch: list[dict[str, Any]]) -> None:
         if worker not in self.workers:
             return
+        do, cost, take = self._loop.do, self._costs.at_scheduler, self._take
         for message in batch:
-            self._loop.do(self._costs.at_scheduler(message["op"]), self._take, worker, message)
+            do(cost(message["op"]), take, worker, message)
 
     def _take(self, worker: str, message: dict[str, Any]) -> None:
         if worker not in self.workers:
@@ -234,6 +235,7 @@ class Engine:
                 return
             function()
             self.clock.at(self.clock.now + interval, again)
+            self._check_that_it_moves()
 
         self.clock.at(self.clock.now + interval, again)
 
@@ -244,19 +246,22 @@ class Engine:
         if dask.config.get("distributed.scheduler.active-memory-manager.start"):
             self._every(MEMORY_MANAGER, self.scheduler.extensions["amm"].run_once)
         self.clients.start()
-        clock, clients, step = self.clock, self.clients, self.clock.step
-        still = clock.now
+        clock, clients = self.clock, self.clients
         while not clients.done:
-            if not step():
-                raise StandsStill(self._waiting())
-            if len(clock) > self._periodic:
-                still = clock.now
-            elif clock.now - still > STILL:
+            # A graph that is still to be sent may wait for nothing.
+            if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
         rows = {address: worker.rows for address, worker in self._ever.items()}
         trace = with_phases(self.recorder.trace(rows, config, [SIMULATED, *self._notes()]), self._workload.trace)
         path = PathValues.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
+
+    def _check_that_it_moves(self) -> None:
+        """Look whether there was anything but periodic events lately."""
+        if len(self.clock) > self._periodic:
+            self._moved = self.clock.now
+        elif self.clock.now - self._moved > STILL:
+            raise StandsStill(self._waiting())
 
     def _notes(self) -> list[str]:
         """What is assumed, or left out."""
@@ -274,7 +279,7 @@ class Engine:
         self.scheduler.heartbeat_worker(
             address=worker.address,
             resolve_address=False,
-            now=self._now(),
+            now=self.clock.seconds,
             metrics=worker.metrics(),
             executing=worker.executing(),
         )

@@ -83,7 +83,8 @@ class WorkerMemory:
         self._files = _Files(disk or Disk())
         self._buffer: zict.Buffer[Any, Result] | None = None
         self._plain: dict[Any, Result] = {}
-        self._kept = disk is None
+        #: Whether anything happens where memory gets full.
+        self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < float("inf")
         if disk is not None and self._above["target"] < most:
             self._buffer = zict.Buffer(
                 {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight
@@ -99,19 +100,15 @@ class WorkerMemory:
         """Bytes on disk."""
         return self._files.nbytes
 
-    @property
-    def limited(self) -> bool:
-        """Whether anything happens where memory gets full."""
-        return not self._kept and min(self._above["spill"], self._above["pause"]) < float("inf")
-
     def process(self, managed: int) -> int:
         """Bytes of the process, given those of all its results."""
         return self._unmanaged + managed - self._files.nbytes
 
     def waited(self) -> tuple[int, int]:
         """Nanoseconds of writing and of reading since it was asked last."""
-        found = self._files.writing, self._files.reading
-        self._files.writing = self._files.reading = 0
+        files = self._files
+        found = files.writing, files.reading
+        files.writing = files.reading = 0
         return found
 
     def full(self, managed: int) -> bool:

@@ -9,6 +9,10 @@ from typing import Any
 from dask_efficiency.simulation.cores import Cores, EnoughCores
 from dask_efficiency.simulation.events import EventHeap
 
+#: Nanoseconds of a core that a batch of messages needs on its way at most, on both sides: the median where nothing but
+#: the two processes was at work. What it took beyond that, it waited.
+ON_CORE = 1_200_000
+
 
 class Loop:
     """An event loop: what comes while it is busy waits its turn.
@@ -22,15 +26,15 @@ class Loop:
     def __init__(self, clock: EventHeap, cores: Cores | None = None) -> None:
         self._clock = clock
         self.cores = cores or EnoughCores(clock)
-        self._waiting: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._waiting: deque[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._busy = False
         #: Until when what it has begun keeps it busy.
         self.until = 0
         self._when_idle: list[Callable[[], object]] = []
 
-    def do(self, ns: int, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function after the loop has spent so long on it."""
-        self._waiting.append((ns, function, arguments))
+    def do(self, ns: int, function: Callable[..., object], *arguments: Any, idly: int = 0) -> None:
+        """Call a function after the loop has spent so long on it, and some more time without computing."""
+        self._waiting.append((ns, idly, function, arguments))
         if not self._busy:
             self._next()
 
@@ -43,8 +47,8 @@ class Loop:
         if self.until > self._clock.now:
             self._clock.at(self.until, self._next)
             return
-        ns, function, arguments = self._waiting.popleft()
-        self.until = self.cores.take(ns)
+        ns, idly, function, arguments = self._waiting.popleft()
+        self.until = self.cores.take(ns) + idly
         self._clock.at(self.until, self._done, function, arguments)
 
     def _done(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
@@ -112,7 +116,9 @@ class Stream:
         now = self._clock.now
         batch, self._buffer, self._planned = self._buffer, [], False
         self._next = now + self._interval
-        self._arrival = max(self._arrival, self._loop.cores.take(self._way()))
+        way = self._way()
+        computing = min(way, ON_CORE)
+        self._arrival = max(self._arrival, self._loop.cores.take(computing) + way - computing)
         self._clock.at(self._arrival, self._receive, batch)
 
     def closed(self) -> bool:

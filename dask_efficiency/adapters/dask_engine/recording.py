@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -46,6 +47,7 @@ class RunRow:
 
 
 _COLUMNS = attrgetter(*(field.name for field in fields(RunRow)))
+_UNKNOWN = array("q", [MISSING] * len(RUN))
 
 
 class WorkerRows(WorkerPlugin):
@@ -58,8 +60,11 @@ class WorkerRows(WorkerPlugin):
         self._received: dict[Any, int] = {}
         self._ready: dict[Any, int] = {}
         self._needed: dict[Any, int] = {}
-        self.runs: list[RunRow] = []
-        self.transfers: list[tuple[int, ...]] = []
+        #: Runs that have not ended, and where they are to stand among all.
+        self._open: dict[int, tuple[RunRow, int]] = {}
+        #: Rows one after the other.
+        self._runs, self._transfers = array("q"), array("q")
+        self._blocked: list[tuple[int, ...]] = []
         self.keys: list[Any] = []
         self.senders: dict[str, int] = {}
 
@@ -79,27 +84,39 @@ class WorkerRows(WorkerPlugin):
         now = self._clock.now
         received, ready = self._received.pop(key, MISSING), self._ready.pop(key, now)
         row = RunRow(run_id, received, ready, now, slot=slot, thread=slot + 1)
-        self.runs.append(row)
+        self._open[run_id] = row, len(self._runs)
+        self._runs.extend(_UNKNOWN)
         return row
+
+    def keep(self, row: RunRow) -> None:
+        """A run has ended: its row does not change any more."""
+        _, place = self._open.pop(row.run_id)
+        self._runs[place : place + len(RUN)] = array("q", _COLUMNS(row))
+
+    def blocked(self, ns: int) -> None:
+        """The loop stood still for so long, while it read a message."""
+        self._blocked.append((self._clock.now - ns, self._clock.now, ns, MISSING))
 
     def transferred(self, sender: str, data: Mapping[Any, Any], start: int) -> None:
         """Results came from another worker."""
         number = self.senders.setdefault(sender, len(self.senders))
         now = self._clock.now
         for key, result in data.items():
-            self.transfers.append((number, result.nbytes, self._needed.pop(key, start), start, now, 1))
+            self._transfers.extend((number, result.nbytes, self._needed.pop(key, start), start, now, 1))
             self.keys.append(key)
 
     def batch(self, address: str) -> Batch:
         """All that was noted."""
+        for row, _ in [*self._open.values()]:
+            self.keep(row)
         return Batch(
             recording="",
             worker=address,
             seq=1,
             wall=0,
-            runs=np.array([*map(_COLUMNS, self.runs)], np.int64).reshape(-1, len(RUN)),
-            transfers=np.array(self.transfers, np.int64).reshape(-1, len(TRANSFER)),
-            blocked=np.empty((0, len(BLOCKED)), np.int64),
+            runs=np.frombuffer(self._runs, np.int64).reshape(-1, len(RUN)),
+            transfers=np.frombuffer(self._transfers, np.int64).reshape(-1, len(TRANSFER)),
+            blocked=np.array(self._blocked, np.int64).reshape(-1, len(BLOCKED)),
             keys=tuple(self.keys),
             senders=tuple(self.senders),
         )
@@ -198,7 +215,7 @@ class RunRecorder(SchedulerPlugin):
             started=self._started,
             stopped=self._clock.now,
             workers=[
-                {name: getattr(spec, name) for name in ("name", "address", "host", "nthreads", "memory_limit")}
+                {name: getattr(spec, name) for name in ("name", "address", "host", "nthreads", "memory_limit", "cores")}
                 | {"resources": dict(spec.resources), "offset": 0, "error": 0, "wall": 0}
                 for spec in self._specs
             ],

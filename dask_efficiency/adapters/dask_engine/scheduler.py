@@ -45,8 +45,8 @@ class VirtualScheduler(Scheduler):
 
     def take(self, worker: str, message: dict[str, Any]) -> None:
         """Handle a message of a worker, as its stream does."""
-        given = {name: value for name, value in message.items() if name != "op"}
-        self.stream_handlers[message["op"]](worker=worker, **given)
+        given = message.copy()
+        self.stream_handlers[given.pop("op")](worker=worker, **given)
 
 
 class NoComm:

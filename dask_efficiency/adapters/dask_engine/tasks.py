@@ -11,6 +11,8 @@ from dask_efficiency.adapters.dask_engine.worker import Moves, VirtualWorker, Wo
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.calibration import Calibration
 from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.processor import Needs
+from dask_efficiency.trace.tables import MISSING
 
 
 class TaskCosts:
@@ -34,19 +36,29 @@ class TaskCosts:
     ) -> None:
         trace, prefixes = workload.trace, job.prefixes or {}
         self._number, self._costs, self._moves = workload.number, costs, moves
-        self._prefix = trace.tasks.prefix.tolist()
+        self._prefix = trace.tasks.prefix.data
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
-        self._compute, self._secede = calibration.compute.tolist(), calibration.secede.tolist()
-        self._nbytes, self._failures = calibration.nbytes.tolist(), calibration.failures.tolist()
-        self._cpu, self._held, self._gpu = (
-            column.tolist() for column in (calibration.cpu, calibration.held, calibration.gpu)
-        )
+        # Without an object for each value.
+        self._compute, self._secede = calibration.compute.data, calibration.secede.data
+        self._nbytes, self._failures = calibration.nbytes.data, calibration.failures.data
+        self._cpu, self._held, self._gpu = calibration.cpu.data, calibration.held.data, calibration.gpu.data
         self._failed: Counter[int] = Counter()
+        #: By name: the number of the recorded worker. Addresses and prefixes of the tasks that workers have read.
+        self._recorded = {worker.name: i for i, worker in enumerate(trace.workers)}
+        self._read: set[tuple[str, int]] = set()
         #: By name of a worker, and by prefix: how many times as long as in the middle a task takes.
         self._pace = {worker.name: pace for worker, pace in zip(trace.workers, calibration.pace.tolist(), strict=True)}
         columns = calibration.pace.shape[1]
         self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
         self._even = [1.0] * columns
+
+    def first(self, worker: VirtualWorker, key: Any) -> int:
+        """What a worker takes to read a task beyond what it takes for every one: the first of its kind may be slow."""
+        prefix = self._prefix[self._number[key]]
+        if (worker.address, prefix) in self._read:
+            return 0
+        self._read.add((worker.address, prefix))
+        return self._costs.cold(self._recorded.get(worker.spec.name, MISSING), prefix)
 
     def work(self, worker: VirtualWorker, key: Any) -> Work:
         """What a worker needs to know of the run of a task that begins."""
@@ -63,8 +75,6 @@ class TaskCosts:
             secede=round(secede * factor) if secede >= 0 else -1,
             nbytes=self._nbytes[task],
             fails=fails,
-            cpu=self._cpu[task],
-            held=self._held[task],
-            gpu=self._gpu[task],
+            needs=Needs(self._cpu[task], self._held[task], self._gpu[task]),
             moves=self._moves(task),
         )

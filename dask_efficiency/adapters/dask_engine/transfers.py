@@ -17,7 +17,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from dask_efficiency.adapters.dask_engine.costs import Costs
+from dask_efficiency.adapters.dask_engine.costs import Costs, Taking
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import WorkerRows
 from dask_efficiency.simulation.cores import Cores
@@ -91,21 +91,21 @@ class Transfers:
         #: Bytes a second, as Dask measures it.
         self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
 
-    def take_in(self, ns: int, then: Callable[..., object], *arguments: Any) -> None:
+    def take_in(self, taking: Taking, then: Callable[..., object], *arguments: Any) -> None:
         """Take in what another worker sent, after what came before."""
-        self._incoming.do(ns, then, *arguments)
+        self._incoming.do(taking.computing, then, *arguments, idly=taking.waiting)
 
     def gather(self, asked: GatherDep) -> None:
         """Ask another worker for results."""
         worker, start = self._worker, self._clock.now
         sender = self._peers.get(asked.worker)
         if sender is None or sender.closed:
-            self._clock.at(start + sum(self._costs.transfer(0, 0)), self._lost, asked)
+            self._clock.at(start + self._costs.refused(), self._lost, asked)
         elif sender.transfers._busy(worker.spec.host):
             event = GatherDepBusyEvent(
                 worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=worker.stimulus("gather-dep-busy")
             )
-            self._clock.at(start + sum(self._costs.transfer(0, 0)), worker.handle, event)
+            self._clock.at(start + self._costs.refused(), worker.handle, event)
         else:
             sender.transfers._outgoing += 1
             sender.transfers._serve(asked, worker, start)

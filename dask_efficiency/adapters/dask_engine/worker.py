@@ -42,7 +42,7 @@ from dask_efficiency.adapters.dask_engine.transfers import Transfers
 from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.simulation.network import NetworkModel
-from dask_efficiency.simulation.processor import Processor
+from dask_efficiency.simulation.processor import Needs
 from dask_efficiency.trace.run_trace import WorkerSpec
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
@@ -81,11 +81,8 @@ class Work:
     secede: int
     nbytes: int
     fails: bool
-    #: CPU of its thread, as a share of its time.
-    cpu: float
-    #: Shares of its time in which it holds Python's lock (GIL), and in which it uses the GPU.
-    held: float = 0.0
-    gpu: float = 0.0
+    #: Of its time in its thread.
+    needs: Needs
     #: Called with the worker at the end of its thread; it calls what it is given when the run can go on.
     moves: Moves | None = None
 
@@ -103,6 +100,8 @@ class VirtualWorker:
         Of its host; None are enough.
     work
         Gives what the worker needs to know of the run of a task that begins, by key.
+    first
+        Gives what its loop takes to read a task beyond what it takes for every one, in nanoseconds.
     network
         Moves results between hosts.
     peers
@@ -120,6 +119,7 @@ class VirtualWorker:
         costs: Costs,
         cores: Cores | None,
         work: Callable[[VirtualWorker, Any], Work],
+        first: Callable[[VirtualWorker, Any], int],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
         memory: WorkerMemory,
@@ -127,7 +127,7 @@ class VirtualWorker:
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
         self._costs = costs
-        self._work = work
+        self._work, self._first = work, first
         self.loop = Loop(clock, cores)
         self.transfers = Transfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
         self._cores = self.loop.cores
@@ -149,7 +149,7 @@ class VirtualWorker:
             validate=validate,
         )
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        self._processor = Processor(clock)
+        self._threads = self._cores.threads
         #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
@@ -165,6 +165,8 @@ class VirtualWorker:
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """A batch of the scheduler's messages came."""
         for message in batch:
+            if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
+                self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def close(self) -> None:
@@ -174,8 +176,8 @@ class VirtualWorker:
 
     def _take(self, message: dict[str, Any]) -> None:
         # One message may be for several workers: it stays as it is.
-        given = {name: value for name, value in message.items() if name != "op"}
-        event = _EVENTS.get(message["op"])
+        given = message.copy()
+        event = _EVENTS.get(given.pop("op"))
         if event is not None:
             if event is ComputeTaskEvent:
                 self.rows.received(message["key"])
@@ -281,9 +283,9 @@ class VirtualWorker:
 
     def _start(self, key: Any, row: RunRow, work: Work) -> None:
         if 0 <= work.secede < work.compute:
-            self._processor.run(work.secede, work.held, work.gpu, lambda: self._secede(key, row, work))
+            self._threads.run(self.address, work.secede, work.needs, lambda: self._secede(key, row, work))
         else:
-            self._processor.run(work.compute, work.held, work.gpu, lambda: self._stop(key, row, work))
+            self._threads.run(self.address, work.compute, work.needs, lambda: self._stop(key, row, work))
 
     def _secede(self, key: Any, row: RunRow, work: Work) -> None:
         if self.closed:
@@ -292,7 +294,7 @@ class VirtualWorker:
         self._free(row)
         took = (row.seceded - row.start) / 1e9
         rest = work.compute - work.secede
-        self._processor.run(rest, work.held, work.gpu, lambda: self._stop(key, row, work))
+        self._threads.run(self.address, rest, work.needs, lambda: self._stop(key, row, work))
         self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, work: Work) -> None:
@@ -311,7 +313,7 @@ class VirtualWorker:
 
     def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
         row.stop = self._clock.now
-        row.cpu_ns = min(round(work.compute * work.cpu), row.stop - row.start)
+        row.cpu_ns = min(round(work.compute * work.needs.cpu), row.stop - row.start)
         self._clock.at(self._cores.take(work.finish), self._end, key, row, work)
 
     def _end(self, key: Any, row: RunRow, work: Work) -> None:
@@ -326,6 +328,7 @@ class VirtualWorker:
         start, stop = row.start / 1e9, row.stop / 1e9
         if work.fails:
             row.ended = self._clock.now
+            self.rows.keep(row)
             self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
             return
         row.spill_ns = self.handle(
@@ -341,6 +344,7 @@ class VirtualWorker:
             )
         )
         row.ended = self._clock.now + row.spill_ns
+        self.rows.keep(row)
 
     def _free(self, row: RunRow) -> None:
         if row.slot < self.spec.nthreads:

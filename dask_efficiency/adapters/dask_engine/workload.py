@@ -51,6 +51,9 @@ class Spec:
     is_coro: bool = False
 
 
+_NEEDS_NOTHING = Spec(frozenset())
+
+
 @dataclass(slots=True)
 class Graph:
     """A graph that a client submits."""
@@ -96,8 +99,6 @@ class Workload:
         self.number = {key: i for i, key in enumerate(self.keys)}
         self.prefixes = [trace.prefixes[i] if i != MISSING else "" for i in trace.tasks.prefix.tolist()]
         self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
-        needed, starts = trace.dependencies.tolist(), trace.dependency_starts.tolist()
-        self.dependencies = [needed[starts[i] : starts[i + 1]] for i in range(len(self.keys))]
         self._tasks = self._members()
         wanted = trace.tasks.wanted.tolist()
         self._wanted = [[task for task in tasks if wanted[task]] for tasks in self._tasks]
@@ -109,7 +110,14 @@ class Workload:
 
     def spec(self, task: int) -> Spec:
         """What a scheduler looks at of a task's definition."""
-        return Spec(frozenset(map(self.keys.__getitem__, self.dependencies[task])))
+        needed = self.dependencies(task)
+        return Spec(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
+
+    def dependencies(self, task: int) -> list[int]:
+        """Numbers of the tasks whose results a task needs."""
+        starts = self.trace.dependency_starts
+        needed: list[int] = self.trace.dependencies[starts[task] : starts[task + 1]].tolist()
+        return needed
 
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
         """Constraints of tasks as annotations that a scheduler takes in, by annotation and key.

@@ -61,7 +61,9 @@ class ClusterMeter:
         session = uuid.uuid4().hex
         windows: dict[str, ClusterWindow] = {}
         self._workers = WorkerHalves(scheduler, session, self._options, windows)
-        self._recording = Recording(scheduler, self._workers, self._options, self._rebind)
+        self._recording = Recording(
+            scheduler, self._workers, self._options, self._rebind, lambda: self.accounts.cluster.processors
+        )
         self.accounts = ClusterAccounts(
             scheduler,
             session,

@@ -18,6 +18,7 @@ from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
+from dask_efficiency.processors import Processors, cores
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import decode
 from dask_efficiency.trace.recorder import MAX_KEPT, SERIES, Recorder
@@ -369,9 +370,18 @@ class ClusterRecorder:
 
     # -- what there is -----------------------------------------------------------------------
 
-    def freeze(self, notes: Sequence[str] = ()) -> Callable[[], dict[str, Any]]:
-        """What is there now; the function that it gives packs it, on any thread."""
+    def freeze(
+        self, notes: Sequence[str] = (), processors: Mapping[str, Processors] | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """What is there now; the function that it gives packs it, on any thread.
+
+        Parameters
+        ----------
+        processors
+            By address, what workers may use of their hosts, as far as it is known.
+        """
         stopped = monotonic_ns()
+        shared = self._cores(processors or {})
         frozen = self._recorder.freeze()
         own = [self.off] if self.off is not None else []
         if self._refused:
@@ -380,7 +390,7 @@ class ClusterRecorder:
             epoch=self._epoch,
             started=self.started,
             stopped=stopped,
-            workers=[dict(worker) for worker in self._workers],
+            workers=[{**worker, "cores": shared.get(worker["host"], 0.0)} for worker in self._workers],
             config={
                 **{name: dask.config.get(name) for name in CONFIG if dask.config.get(name, None) is not None},
                 "bandwidth": self._bandwidth,
@@ -395,6 +405,14 @@ class ClusterRecorder:
         )
 
         return lambda: recordings.pack(frozen.pack())
+
+    def _cores(self, processors: Mapping[str, Processors]) -> dict[str, float]:
+        """By host: how many cores its workers share."""
+        hosts: dict[str, list[Processors]] = {}
+        for address, number in self._numbers.items():
+            if address in processors:
+                hosts.setdefault(self._workers[number]["host"], []).append(processors[address])
+        return {host: cores(members) for host, members in hosts.items()}
 
 
 def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:

@@ -11,6 +11,7 @@ from dask_efficiency.plugins import names
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.processors import Processors
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -38,6 +39,8 @@ class Recording:
         Gives the options in force.
     rebind
         Called when :meth:`hook` gives another one.
+    processors
+        Gives what workers may use of their hosts, by address, as far as it is known.
     """
 
     def __init__(
@@ -46,11 +49,13 @@ class Recording:
         workers: WorkerHalves,
         options: Callable[[], Options],
         rebind: Callable[[], object],
+        processors: Callable[[], Mapping[str, Processors]] = dict,
     ) -> None:
         self._scheduler = scheduler
         self._workers = workers
         self._options = options
         self._rebind = rebind
+        self._processors = processors
         self._always = False
         self._windows: set[str] = set()
         #: By window, how many tasks of each prefix are to be profiled on each worker.
@@ -204,7 +209,7 @@ class Recording:
             )
         notes = await self._flush(recorder)
         await self._read_clocks()
-        pack = recorder.freeze(notes)
+        pack = recorder.freeze(notes, self._processors())
         return await asyncio.to_thread(pack)
 
     async def _flush(self, recorder: ClusterRecorder) -> list[str]:

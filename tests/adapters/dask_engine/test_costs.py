@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dask_efficiency.adapters.dask_engine.costs import SMALL_MESSAGE, Costs
 from dask_efficiency.simulation.overheads import Overheads
 from dask_efficiency.simulation.transfer_costs import TransferCosts
+from dask_efficiency.trace.tables import MISSING
 
 OVERHEADS = Overheads(
     prepare=(np.array([1, 2, 3]), np.array([9])),
@@ -17,6 +20,7 @@ OVERHEADS = Overheads(
     transition=50,
     worker=60_000,
     settling=np.array([7, 8]),
+    cold=np.array([[0, 900], [0, 0], [0, 500]]),
 )
 TRANSFERS = TransferCosts(10.0, 20.0, 3.0, 2.0, 1.0, np.array([1.0, 2.0]))
 
@@ -47,13 +51,33 @@ def test_only_what_ends_or_begins_a_task_costs_much() -> None:
 @pytest.mark.parametrize(("network", "byte"), [(False, 2), (True, 1)])
 def test_a_transfer_costs_by_message_result_and_byte(network: bool, byte: int) -> None:
     some = costs(network=network)
-    found = {some.transfer(2, 100) for _ in range(40)}
+    found = {(latency, sum(taking)) for latency, taking in (some.transfer(2, 100) for _ in range(40))}
     assert found == {(10, 26 + 100 * byte), (20, 52 + 200 * byte)}
+
+
+def test_what_a_transfer_takes_beyond_what_moving_data_needs_is_waiting() -> None:
+    slow = replace(TRANSFERS, message=5e6, factors=np.array([2.0]))
+    some = Costs(OVERHEADS, slow, network=False, without=(), seed=0)
+    _, taking = some.transfer(2, 100_000)
+    assert taking.computing == TRANSFERS.computing(2, 100_000) == 700_000 + 2 * 100_000 + 2 * 100_000
+    assert sum(taking) == some.refused() - 20 + 2 * (2 * 3 + 2 * 100_000)
+
+
+def test_what_is_rare_is_cut_off_as_waiting() -> None:
+    some = Costs(OVERHEADS, TRANSFERS, network=False, without=(), seed=0, rare=0.5)
+    assert {some.prepare(0) for _ in range(40)} == {1, 2}
+    assert {some.to_worker() for _ in range(40)} == {1000}
+
+
+def test_the_first_task_of_a_kind_costs_what_it_did_on_that_worker_or_what_is_usual() -> None:
+    some = costs()
+    assert [some.cold(worker, 1) for worker in (0, 1, 2, MISSING)] == [900, 0, 500, 500]
+    assert some.cold(0, 0) == costs(without=frozenset({"scheduler"})).cold(0, 1) == 0
 
 
 def test_what_is_left_out_costs_nothing() -> None:
     free = costs(without=frozenset({"scheduler", "transfer"}))
-    assert free.transfer(5, 5) == (0, 0)
+    assert free.transfer(5, 5) == (0, (0, 0))
     assert free.to_worker() == free.to_scheduler() == free.at_scheduler("task-finished") == free.at_worker("x") == 0
     assert free.transitions(9) == free.taking_in(9) == free.settling(0) == 0
     assert free.prepare(1) == 9

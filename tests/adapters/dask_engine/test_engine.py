@@ -20,6 +20,7 @@ from dask_efficiency.simulation.job import Job
 from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.trace.tables import MISSING
 from tests.plugins.watch import eventually
+from tests.simulation.cold_trace import COLD, cold_trace
 from tests.trace.equal import assert_same
 
 DATA = Path(__file__).parents[2] / "data" / "simulation"
@@ -113,6 +114,15 @@ def test_a_seed_is_the_same_run_in_every_process(
     assert again.makespan_seconds == critical_path(replayed).makespan_seconds
     assert other.trace is not None
     assert started(RunTrace.of(other.trace)) != started(replayed)
+
+
+def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -> None:
+    trace = cold_trace()
+    once = simulated(trace)
+    again = simulated(once)
+    assert once.blocked.moving_ns.sum() == pytest.approx(COLD, rel=0.02)
+    found = [critical_path(run).makespan_seconds for run in (trace, once, again)]
+    assert found[1:] == pytest.approx([found[0]] * 2, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""`dask-efficiency mpi-tracer`: the calls of an MPI program, recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dask_efficiency.cli.errors import one_line_errors
+
+
+@click.command("mpi-tracer", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--mpicc", default="mpicc", show_default=True, metavar="COMMAND", help="The compiler of your MPI.")
+@click.option(
+    "--output",
+    default="libmpi-tracer.so",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The library; all hosts must see it under this path.",
+)
+@click.option(
+    "--trace",
+    default="mpi-trace",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for what is recorded, which an earlier trace there gives way to.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[MPIEXEC ...]")
+def command(mpicc: str, output: Path, trace: Path, command: tuple[str, ...]) -> None:
+    """Record the calls of an MPI program, for `simulate-mpi`.
+
+    With a command such as `mpiexec -n 4 ./program`, this runs it and records it. Without one, this
+    compiles the library that records, and prints how a job script uses it.
+    """
+    from dask_efficiency.adapters.mpi.build import compile_tracer, preloaded
+
+    library, folder = output.resolve(), trace.resolve()
+    with one_line_errors():
+        environment = preloaded(library, folder)
+        compressed = compile_tracer(mpicc, library)
+    click.echo(f"Compiled {output} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")
+    if command:
+        _record(command, environment, folder)
+        return
+    said = [f"{name}={value}" for name, value in environment.items()]
+    click.echo(f"Record with:    {' '.join(said)} mpiexec -n 4 ./program")
+    click.echo(f"Simulate with:  dask-efficiency simulate-mpi --cluster lab.yaml {folder}.txt")
+
+
+def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
+    """Run a program, say what has been recorded, and end as it does."""
+    import os
+    import subprocess
+
+    listed = Path(f"{folder}.txt")
+    before = _written(listed)
+    with one_line_errors():
+        code = subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
+    if _written(listed) == before:
+        raise click.ClickException(
+            f"nothing was recorded: {command[0]} ended with {code}, and no rank called MPI_Init of a shared library of "
+            "the MPI that the tracer was compiled with (--mpicc)"
+        )
+    click.echo(
+        f"Recorded {len(listed.read_text().splitlines())} ranks in {folder}. "
+        f"Simulate with:  dask-efficiency simulate-mpi --cluster lab.yaml {listed}",
+        err=True,
+    )
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+
+
+def _written(path: Path) -> int:
+    """When a file was written last, 0 if it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

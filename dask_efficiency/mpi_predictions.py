@@ -1,0 +1,239 @@
+"""Simulated MPI programs that show themselves: one on some hosts, and on several choices of hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+from dask_efficiency.report import mpi_data
+from dask_efficiency.report.html.render import fragment, save_page
+from dask_efficiency.report.sections import mpi as sections
+from dask_efficiency.report.sections.document import Document
+from dask_efficiency.report.terminal.coloured import renderables
+from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.simulation.cluster_file import ClusterFile, read_cluster_file
+from dask_efficiency.simulation.mpi.chrome import save_chrome
+from dask_efficiency.simulation.mpi.compare import MpiRunsCompared, compared
+from dask_efficiency.simulation.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
+from dask_efficiency.simulation.mpi.program import Program
+from dask_efficiency.simulation.mpi.result import MpiRun, run
+from dask_efficiency.simulation.mpi.settings import EAGER_BYTES, MpiSettings
+from dask_efficiency.simulation.units import nbytes_of
+from dask_efficiency.trace.events import Written
+
+
+class MpiPrediction(MpiRun):  # noqa: D101  # the values say it
+    __doc__ = MpiRun.__doc__
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, values: MpiRun) -> Self:
+        """The same run as a result."""
+        return cls(**{field.name: getattr(values, field.name) for field in fields(values)})
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return sections.document(self)
+
+    @property
+    def verdict(self) -> str:
+        """The prediction in one sentence, without a full stop."""
+        return sections.verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data, ready for JSON."""
+        return mpi_data.mpi_run(self)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(sections.page(self), path, **storage_options)
+
+    def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
+        """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            How many slices and arrows are in the file.
+        """
+        return save_chrome(self, path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+class MpiPlacements(MpiRunsCompared):  # noqa: D101  # the values say it
+    __doc__ = MpiRunsCompared.__doc__
+
+    __slots__ = ()
+
+    @property
+    def document(self) -> Document:
+        """All that is said of them; what a renderer takes."""
+        return sections.comparison_document(self)
+
+    @property
+    def verdict(self) -> str:
+        """Which is the best, in one sentence without a full stop."""
+        return sections.comparison_verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data, ready for JSON."""
+        return mpi_data.comparison(self)
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(sections.comparison_page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+def simulate_mpi(
+    program: Program,
+    cluster: str | os.PathLike[str],
+    hostfile: str | os.PathLike[str] | None = None,
+    *,
+    mpich: str = "4.0.2",
+    algorithms: Mapping[str, str] | None = None,
+    eager: int | str = EAGER_BYTES,
+    overhead_seconds: float = 0.0,
+    instructions_per_second: float = 0.0,
+) -> MpiPrediction:
+    """What a recorded MPI program would take on the hosts of a cluster.
+
+    Parameters
+    ----------
+    program
+        What :func:`~dask_efficiency.from_mpi_trace` read.
+    cluster
+        A file that describes hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
+    hostfile
+        Which hosts run how many ranks, as ``mpiexec -f`` takes it: hosts are filled in their order. By default all
+        hosts, with their slots.
+    mpich
+        The version whose choice of algorithms for collectives is followed: ``"3.2.1"`` or ``"4.0.2"``.
+    algorithms
+        By collective: an algorithm instead of MPICH's choice, such as ``{"bcast": "binomial"}``.
+    eager
+        Smaller messages go at once, others when their receiver has asked: bytes, or text such as ``"64 KiB"``.
+    overhead_seconds
+        That each message takes its sender, and its receiver.
+    instructions_per_second
+        Of a host of speed 1; 0 takes the trace's.
+
+    Returns
+    -------
+    MpiPrediction
+        It shows itself.
+
+    Raises
+    ------
+    ClusterFileError
+        With the line of a file that cannot be understood, a host that is not there, or too few slots.
+    MpiTraceError
+        If ranks wait for one another for ever.
+    ValueError
+        If an algorithm or a version does not exist.
+
+    References
+    ----------
+    Casanova, Giersch, Legrand, Quinson, Suter: Versatile, Scalable, and Accurate Simulation of Distributed Applications
+    and Platforms, JPDC 2014, whose SMPI replays the same traces. We differ: MPICH's own tables choose the algorithms.
+    """
+    found = read_cluster_file(cluster)
+    settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
+    return _simulated(program, found, hostfile, settings)
+
+
+def place_mpi(
+    program: Program,
+    cluster: str | os.PathLike[str],
+    hostfiles: Sequence[str | os.PathLike[str]],
+    *,
+    mpich: str = "4.0.2",
+    algorithms: Mapping[str, str] | None = None,
+    eager: int | str = EAGER_BYTES,
+    overhead_seconds: float = 0.0,
+    instructions_per_second: float = 0.0,
+) -> MpiPlacements:
+    """Which hosts are the best for a recorded MPI program, by how much and why.
+
+    Parameters
+    ----------
+    program, cluster, mpich, algorithms, eager, overhead_seconds, instructions_per_second
+        As of :func:`simulate_mpi`.
+    hostfiles
+        The choices.
+
+    Returns
+    -------
+    MpiPlacements
+        It shows itself, the fastest first.
+
+    Raises
+    ------
+    ValueError
+        If there is no hostfile; and whatever :func:`simulate_mpi` refuses.
+    """
+    if isinstance(hostfiles, str | os.PathLike):
+        hostfiles = (hostfiles,)
+    if not hostfiles:
+        raise ValueError("hostfiles is empty; expected at least one placement")
+    found = read_cluster_file(cluster)
+    settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
+    # All are read before the first is simulated.
+    placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
+    runs = [run(program, found.topology, hosts, settings, Path(name).name) for name, hosts in placed.items()]
+    return MpiPlacements(compared(MpiPrediction.of(one) for one in runs).ranked)
+
+
+def _simulated(
+    program: Program, cluster: ClusterFile, hostfile: str | os.PathLike[str] | None, settings: MpiSettings
+) -> MpiPrediction:
+    if hostfile is None:
+        slots = {host.name: cluster.workers[host.name] for host in cluster.topology.hosts}
+        hosts, name = hosts_of_ranks(cluster.topology, slots, program.size), ""
+    else:
+        hosts, name = read_hosts_of_ranks(cluster.topology, hostfile, program.size), Path(hostfile).name
+    return MpiPrediction.of(run(program, cluster.topology, hosts, settings, name))
+
+
+def _settings(
+    mpich: str,
+    algorithms: Mapping[str, str] | None,
+    eager: int | str,
+    overhead_seconds: float,
+    instructions_per_second: float,
+) -> MpiSettings:
+    return MpiSettings(
+        mpich,
+        dict(algorithms or {}),
+        nbytes_of(eager) if isinstance(eager, str) else eager,
+        overhead_seconds=overhead_seconds,
+        instructions_per_second=instructions_per_second,
+    )

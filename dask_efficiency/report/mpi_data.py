@@ -1,0 +1,64 @@
+"""Simulated MPI programs as plain data, for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
+from dask_efficiency.simulation.mpi.result import MpiRun
+from dask_efficiency.simulation.mpi.timeline import Spent
+
+
+def mpi_run(run: MpiRun) -> dict[str, Any]:
+    """A run's figures, ready for JSON: seconds, bytes, and shares in [0, 1]."""
+    return _figures(run) | {
+        "name": run.program.name,
+        "ranks": [
+            {"rank": rank, "host": run.hosts[rank], **_named(run.seconds(rank))} for rank in range(run.program.size)
+        ],
+        "critical_path": [
+            {
+                "start_seconds": stretch.start / 1e9,
+                "seconds": (stretch.end - stretch.start) / 1e9,
+                "kind": stretch.kind.name.lower(),
+                "rank": stretch.rank,
+                "other": None if stretch.other < 0 else stretch.other,
+                "call": run.call_of(stretch.rank, stretch.action),
+                "nbytes": stretch.nbytes,
+            }
+            for stretch in run.path
+        ],
+        "algorithms": {call: dict(used) for call, used in run.algorithms.items()},
+        "notes": list(run.notes),
+    }
+
+
+def comparison(compared: MpiRunsCompared) -> dict[str, Any]:
+    """Placements, the fastest first, ready for JSON."""
+    return {
+        "name": compared.best.program.name,
+        "placements": [_figures(run) for run in compared.ranked],
+        "saved_seconds": compared.saved_seconds,
+        "notes": list(compared.best.notes),
+    }
+
+
+def _figures(run: MpiRun) -> dict[str, Any]:
+    return {
+        "placement": run.name,
+        "hosts": len(set(run.hosts)),
+        "mpich": run.settings.version,
+        "makespan_seconds": run.makespan_seconds,
+        "efficiency": run.efficiency,
+        "seconds_by_kind": _named(run.breakdown),
+        "path_seconds_by_kind": _named(run.path_seconds),
+        "messages": run.messages,
+        "moved_bytes": run.moved_bytes,
+        "links": [
+            {"name": one.name, "nbytes": one.nbytes, "share": one.seconds / run.makespan_seconds} for one in run.links
+        ],
+    }
+
+
+def _named(seconds: dict[Spent, float]) -> dict[str, float]:
+    return {kind.name.lower(): value for kind, value in seconds.items()}

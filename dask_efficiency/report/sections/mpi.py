@@ -1,0 +1,269 @@
+"""What a simulated MPI program says: how long it takes on some hosts, why, and which hosts are the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dask_efficiency.report.figures import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_share,
+    format_times,
+    name_of,
+    sentence,
+    time_scale,
+)
+from dask_efficiency.report.mpi_data import comparison as comparison_dict
+from dask_efficiency.report.mpi_data import mpi_run as to_dict
+from dask_efficiency.report.sections.document import (
+    Along,
+    Aside,
+    Document,
+    Label,
+    Section,
+    Share,
+    Slice,
+    Stack,
+    Table,
+    section,
+)
+from dask_efficiency.report.sections.simulation import SAME
+from dask_efficiency.report.sections.spent import seconds_table, top
+from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
+from dask_efficiency.simulation.mpi.result import MpiRun
+from dask_efficiency.simulation.mpi.timeline import Spent
+
+#: Rows of a table.
+MAX_ROWS = 12
+
+#: What a rank's time is spent on: name, colour, and what it means.
+SPENT: dict[Spent, Label] = {
+    Spent.COMPUTE: Label("compute", "#549857", "between two calls of MPI, and in reductions"),
+    Spent.OVERHEAD: Label("overhead", "#8a8a8a", "the library's own work for messages and reductions"),
+    Spent.COMMUNICATION: Label("communication", "#3f7fbf", "the bytes that it waits for are under way"),
+    Spent.WAITING: Label("waiting", "#ff4508", "the other rank is not there yet"),
+}
+
+#: Steps of the drawing of a critical path.
+_STEPS = 200
+
+
+def title(run: MpiRun) -> str:
+    """The program's name."""
+    return f"Simulation of {name_of(run.program.name) or 'an MPI program'}"
+
+
+def context(run: MpiRun) -> str:
+    """What it ran on."""
+    placed = f"; {name_of(run.name)}" if run.name else ""
+    return f"{format_count(run.messages, 'message')}, MPICH {run.settings.version}{placed}"
+
+
+def verdict(run: MpiRun) -> str:
+    """The prediction in one sentence, without a full stop."""
+    hosts = format_count(len(set(run.hosts)), "host")
+    said = f"{format_count(run.program.size, 'rank')} on {hosts}: {format_seconds(run.makespan_seconds)}"
+    shares = run.path_seconds
+    total = sum(shares.values()) or 1.0
+    largest = max(shares, key=lambda kind: shares[kind])
+    part = f"the critical path is {format_share(shares[largest] / total)} {SPENT[largest]}"
+    return f"{said}; ranks compute in {format_share(run.efficiency)} of their time, {part}"
+
+
+def document(run: MpiRun) -> Document:
+    """What a program would take, and what its time would go to."""
+    return Document(title(run), context(run), verdict(run), sections(run))
+
+
+def page(run: MpiRun) -> Document:
+    """The same for a page of its own."""
+    stats = (
+        ("predicted time", format_seconds(run.makespan_seconds)),
+        ("ranks", str(run.program.size)),
+        ("efficiency", format_share(run.efficiency)),
+        ("messages", str(run.messages)),
+    )
+    return Document(title(run), context(run), verdict(run), sections(run), stats=stats, data=to_dict(run))
+
+
+def sections(run: MpiRun) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    found = (path(run), ranks(run), links(run), algorithms(run), _notes(run.notes))
+    return tuple(part for part in found if part.blocks)
+
+
+def path(run: MpiRun) -> Section:
+    """What the makespan hangs on: along the run, by kind and by call."""
+    if not run.path:
+        return Section("")
+    seconds = {str(SPENT[kind]): value for kind, value in run.path_seconds.items() if value}
+    labels = {str(label): label for label in SPENT.values()}
+    by_call: dict[str, float] = {}
+    by_rank: dict[str, float] = {}
+    for stretch in run.path:
+        length = (stretch.end - stretch.start) / 1e9
+        call = run.call_of(stretch.rank, stretch.action)
+        by_call[call] = by_call.get(call, 0.0) + length
+        who = f"{stretch.rank}" if stretch.other < 0 else f"{min(stretch.rank, stretch.other)} with {max(stretch[3:5])}"
+        by_rank[who] = by_rank.get(who, 0.0) + length
+    return section(
+        "What the time is spent on: the critical path",
+        _along(run),
+        seconds_table("kind", _largest(seconds), labels),
+        seconds_table("call", top(_largest(by_call), MAX_ROWS), {}),
+        seconds_table("ranks", top(_largest(by_rank), MAX_ROWS), {}),
+    )
+
+
+def _largest(seconds: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def _along(run: MpiRun) -> Along:
+    """The kind that fills most of each step of the run."""
+    end = run.path[-1].end
+    shares: list[dict[Spent, int]] = [{} for _ in range(_STEPS)]
+    for stretch in run.path:
+        first, last = stretch.start * _STEPS // end, min(stretch.end * _STEPS // end, _STEPS - 1)
+        for step in range(first, last + 1):
+            begin, stop = max(stretch.start, step * end // _STEPS), min(stretch.end, (step + 1) * end // _STEPS)
+            shares[step][stretch.kind] = shares[step].get(stretch.kind, 0) + max(stop - begin, 0)
+    kinds = [max(share, key=lambda kind: share[kind]) if share else Spent.COMPUTE for share in shares]
+    stretches: list[tuple[Label, int, int]] = []
+    for step, kind in enumerate(kinds):
+        if stretches and stretches[-1][0] is SPENT[kind]:
+            stretches[-1] = (SPENT[kind], stretches[-1][1], step + 1)
+        else:
+            stretches.append((SPENT[kind], step, step + 1))
+    return Along(tuple(stretches), _STEPS, format_seconds(end / 1e9))
+
+
+def ranks(run: MpiRun) -> Section:
+    """What each rank's time goes to; where there are many, those that compute most and least."""
+    spent = {rank: run.seconds(rank) for rank in range(run.program.size)}
+    order = sorted(spent, key=lambda rank: (-spent[rank][Spent.COMPUTE], rank))
+    shown = order if len(order) <= MAX_ROWS else order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
+    scale = time_scale(run.makespan_seconds)
+    rows = tuple(
+        (str(rank), name_of(run.hosts[rank]), *(scale.text(scale.steps(spent[rank][kind])) for kind in Spent))
+        for rank in sorted(shown)
+    )
+    whole = round(1e9 * run.makespan_seconds)
+    bars = tuple(
+        Stack(
+            tuple(
+                Slice(SPENT[kind], size, f"{100 * size / whole:.1f}")
+                for kind in Spent
+                if (size := round(1e9 * spent[rank][kind]))
+            ),
+            whole,
+        )
+        for rank in sorted(shown)
+    )
+    heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in Spent))
+    left = len(order) - len(shown)
+    said = (Aside(f"Those that compute most and least; {left} more are between them."),) if left else ()
+    return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *said)
+
+
+def links(run: MpiRun) -> Section:
+    """The links that are busiest."""
+    busiest = [one for one in run.links if one.seconds][:MAX_ROWS]
+    if not busiest:
+        return Section("")
+    rows = tuple(
+        (name_of(one.name), format_bytes(one.nbytes), format_share(one.seconds / run.makespan_seconds))
+        for one in busiest
+    )
+    bars = tuple(Share(one.seconds / busiest[0].seconds) for one in busiest)
+    means = "busy: for which share of the time its bytes would fill it, in its busier direction."
+    drawn = Table(("link", "bytes", "busy"), rows, drawings=bars, drawn_behind=2)
+    return section("Links, the busiest first", drawn, Aside(means))
+
+
+def algorithms(run: MpiRun) -> Section:
+    """How the collectives were made."""
+    rows = tuple(
+        (call, algorithm, str(count))
+        for call, used in run.algorithms.items()
+        for algorithm, count in sorted(used.items(), key=lambda item: -item[1])
+    )
+    if not rows:
+        return Section("")
+    return section("Algorithms of the collectives", Table(("collective", "algorithm", "calls"), rows, words=(0, 1)))
+
+
+def _notes(said: Sequence[str]) -> Section:
+    return section("Notes", *map(sentence, said), caveat=True)
+
+
+# -- several placements ----------------------------------------------------------------------------
+
+
+def comparison_verdict(compared: MpiRunsCompared) -> str:
+    """Which hosts are the best and by how much, without a full stop."""
+    best = compared.best
+    said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
+    if len(compared.ranked) == 1:
+        return said
+    other = compared.ranked[1]
+    times = other.makespan_seconds / best.makespan_seconds if best.makespan_seconds else 1.0
+    long = "as long" if times < 1 + SAME else f"{format_times(times)} as long"
+    return f"{said}; {name_of(other.name)}, the next, takes {long}"
+
+
+def comparison_document(compared: MpiRunsCompared) -> Document:
+    """Placements, the fastest first."""
+    best = compared.best
+    parts = (ranking(compared), links(best), _notes(best.notes))
+    found = tuple(part for part in parts if part.blocks)
+    said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
+    return Document(title(best), said, comparison_verdict(compared), found)
+
+
+def comparison_page(compared: MpiRunsCompared) -> Document:
+    """The same for a page of its own."""
+    shown = comparison_document(compared)
+    return Document(shown.title, shown.context, shown.verdict, shown.sections, data=comparison_dict(compared))
+
+
+def ranking(compared: MpiRunsCompared) -> Section:
+    """A row for each placement, and why the others are slower."""
+    slowest = compared.ranked[-1].makespan_seconds
+    scale = time_scale(slowest)
+    rows = tuple(
+        (
+            name_of(one.name),
+            str(len(set(one.hosts))),
+            scale.text(scale.steps(one.makespan_seconds)),
+            scale.text(scale.steps(one.path_seconds[Spent.COMMUNICATION])),
+            format_bytes(one.moved_bytes),
+        )
+        for one in compared.ranked
+    )
+    bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in compared.ranked)
+    heads = ("placement", "hosts", f"time, {scale.unit}", f"messages, {scale.unit}", "moved")
+    means = "messages: on the critical path; moved: from one host to another."
+    drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
+    return section("Placements, the fastest first", drawn, Aside(means), *_reasons(compared))
+
+
+def _reasons(compared: MpiRunsCompared) -> list[str]:
+    best = compared.best
+    found = []
+    for one in compared.ranked[1:]:
+        later = one.makespan_seconds - best.makespan_seconds
+        if not later:
+            continue
+        longer = one.path_seconds[Spent.COMMUNICATION] - best.path_seconds[Spent.COMMUNICATION]
+        said = f"{name_of(one.name)} takes {format_seconds(later)} longer"
+        if longer < later / 2:
+            found.append(f"{said}, mostly as its hosts compute more slowly or less evenly.")
+            continue
+        said = f"{said}: messages on its critical path take {format_seconds(longer)} longer"
+        if one.links:
+            share = format_share(one.links[0].seconds / one.makespan_seconds)
+            said = f"{said}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
+        found.append(f"{said}.")
+    return found

@@ -1,0 +1,77 @@
+"""A simulated MPI program in the Trace Event Format: a track for each rank, with the critical path marked."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from dask_efficiency.simulation.mpi.result import MpiRun
+from dask_efficiency.simulation.mpi.timeline import Spent
+from dask_efficiency.storage import writing
+from dask_efficiency.trace.events import Place, TraceEvents, Written
+
+#: Colours that the format knows.
+_COLOURS = {
+    Spent.COMPUTE: "good",
+    Spent.OVERHEAD: "grey",
+    Spent.COMMUNICATION: "thread_state_runnable",
+    Spent.WAITING: "terrible",
+}
+
+
+def save_chrome(run: MpiRun, path: str | os.PathLike[str], **storage_options: Any) -> Written:
+    """Write what each rank does, in processes by host, for ui.perfetto.dev or chrome://tracing.
+
+    Parameters
+    ----------
+    run
+        What was simulated.
+    path
+        A local path or any fsspec URL. A name in ``.gz`` is compressed.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
+
+    Returns
+    -------
+    Written
+        How many slices and arrows are in the file.
+    """
+    with writing(path, compression="infer", **storage_options) as file:
+        events = TraceEvents(file, 0)
+        processes = {host: events.process(host) for host in dict.fromkeys(run.hosts)}
+        tracks = [
+            (processes[host], events.track(processes[host], f"rank {rank}")) for rank, host in enumerate(run.hosts)
+        ]
+        for rank, (process, track) in enumerate(tracks):
+            _write_rank(events, run, rank, process, track)
+        _write_path(events, run)
+        events.close()
+        return events.written
+
+
+def _write_rank(events: TraceEvents, run: MpiRun, rank: int, process: int, track: int) -> None:
+    timeline = run.timelines[rank]
+    for i, kind in enumerate(timeline.kinds):
+        call = run.call_of(rank, timeline.actions[i])
+        name = call if kind != Spent.WAITING else f"{call}: waiting"
+        args = {"line": run.program.where(rank, timeline.actions[i])} if call != "finalize" else {}
+        if timeline.others[i] >= 0:
+            args |= {"with": f"rank {timeline.others[i]}", "bytes": str(timeline.nbytes[i])}
+        spent = Spent(kind)
+        begin, end = timeline.begin(i), timeline.ends[i]
+        events.slice(process, track, begin, end, name, spent.name.lower(), colour=_COLOURS[spent], args=args)
+
+
+def _write_path(events: TraceEvents, run: MpiRun) -> None:
+    """The critical path on a track of its own, an arrow from each stretch to the next."""
+    process = events.process("critical path")
+    track = events.track(process, "critical path")
+    before: Place | None = None
+    for stretch in run.path:
+        who = f"rank {stretch.rank}" + (f" with {stretch.other}" if stretch.other >= 0 else "")
+        name = f"{run.call_of(stretch.rank, stretch.action)}, {who}"
+        colour = _COLOURS[stretch.kind]
+        place = events.slice(process, track, stretch.start, stretch.end, name, stretch.kind.name.lower(), colour=colour)
+        if before is not None:
+            events.arrow(before, place, "critical path", "critical")
+        before = place

@@ -1,0 +1,93 @@
+"""What a rank of a collective sends, receives and combines, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+#: Pieces of a collective's data as ranges of its bytes, in the order in which they travel.
+Blocks = tuple[range, ...]
+
+_NONE = range(0)
+
+
+class Message(NamedTuple):
+    """A message to or from another rank.
+
+    Parameters
+    ----------
+    peer
+        The other rank, in the communicator of the call.
+    nbytes
+        Size: the sum of the blocks' lengths, but for the few bytes with which a node's first rank releases the others.
+    blocks
+        Which bytes of the call's data it carries. The data of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
+        ``exscan`` is their vector; that of ``alltoall`` and ``alltoallv`` is all ranks' send buffers one after another;
+        that of the others is all ranks' blocks one after another.
+    ranks
+        The ranks whose parts are combined in it, for the algorithms that say so (``scan``, ``exscan`` and
+        ``recursive_doubling`` of ``reduce_scatter``); of other reductions, all that the sender has combined so far.
+    """
+
+    peer: int
+    nbytes: int
+    blocks: Blocks = ()
+    ranks: range = _NONE
+
+
+class Round(NamedTuple):
+    """Messages that a rank posts together, receives first, and then waits for all of them.
+
+    Parameters
+    ----------
+    sends, receives
+        In the order in which they are posted.
+    reduces
+        Bytes that the rank combines with an operation afterwards.
+    synchronous
+        The sends end no sooner than they are received, whatever their size (``MPI_Ssend``).
+    """
+
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+    reduces: int = 0
+    synchronous: bool = False
+
+
+def message(peer: int, *blocks: range, ranks: range = _NONE) -> Message:
+    """A message of these blocks; empty ones are left out, and neighbours become one."""
+    joined: list[range] = []
+    for block in blocks:
+        if not block:
+            continue
+        if joined and joined[-1].stop == block.start:
+            joined[-1] = range(joined[-1].start, block.stop)
+        else:
+            joined.append(block)
+    return Message(peer, sum(map(len, joined)), tuple(joined), ranks)
+
+
+def send(peer: int, *blocks: range, ranks: range = _NONE) -> Round:
+    """A round of one send."""
+    return Round((message(peer, *blocks, ranks=ranks),), ())
+
+
+def receive(peer: int, *blocks: range, ranks: range = _NONE, reduces: int = 0) -> Round:
+    """A round of one receive, and what is combined after it."""
+    return Round((), (message(peer, *blocks, ranks=ranks),), reduces)
+
+
+def exchange(sent: Message, received: Message, reduces: int = 0) -> Round:
+    """A round of one send and one receive, and what is combined after it."""
+    return Round((sent,), (received,), reduces)
+
+
+def translated(rounds: Iterable[Round], ranks: Sequence[int]) -> Iterator[Round]:
+    """Rounds of a group of ranks as rounds of the communicator in which rank i of the group is `ranks[i]`."""
+    for sends, receives, reduces, synchronous in rounds:
+        yield Round(
+            tuple(each._replace(peer=ranks[each.peer]) for each in sends),
+            tuple(each._replace(peer=ranks[each.peer]) for each in receives),
+            reduces,
+            synchronous,
+        )

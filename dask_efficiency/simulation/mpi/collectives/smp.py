@@ -1,0 +1,148 @@
+"""Collectives in two levels: among the ranks of each node, and among the first ranks of the nodes.
+
+References
+----------
+MPICH 4.0.2, ``src/mpi/coll/*/*_intra_smp.c``; MPICH 3.2.1, ``src/mpi/coll/{bcast,reduce,allreduce,barrier,scan}.c``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dask_efficiency.simulation.mpi.collectives.bcast import (
+    bcast_binomial,
+    bcast_scatter_recursive_doubling_allgather,
+    bcast_scatter_ring_allgather,
+)
+from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.simulation.mpi.collectives.nodes import by_node
+from dask_efficiency.simulation.mpi.collectives.rounds import Round, receive, send, translated
+from dask_efficiency.simulation.mpi.collectives.thresholds import (
+    MAX_BCAST_RECURSIVE_DOUBLING_BYTES,
+    MIN_BCAST_SCATTER_BYTES,
+    MIN_BCAST_SCATTER_RANKS,
+)
+from dask_efficiency.simulation.mpi.collectives.trees import is_power_of_two
+
+#: What a collective of fewer ranks, which share no nodes, is expanded with: the call and the rank in it.
+Nested = Callable[[Collective, int], Iterable[Round]]
+
+#: The int with which the first rank of a node tells whether there is more to come (``noneed`` in MPICH's scan).
+FLAG_BYTES = 4
+
+
+def _among(call: Collective, ranks: Sequence[int], rank: int, nested: Nested, root: int = 0) -> Iterator[Round]:
+    """The same collective among some of the ranks, if there is somebody to talk to; the root is one of their places."""
+    if rank in ranks and len(ranks) > 1:
+        within = replace(call, size=len(ranks), root=root, nodes=())
+        yield from translated(nested(within, ranks.index(rank)), ranks)
+
+
+def barrier_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+    """A barrier on each node, one among the nodes, and a byte that releases each node."""
+    nodes = by_node(call.nodes)
+    local = nodes.ranks[nodes.node[rank]]
+    yield from _among(call, local, rank, nested)
+    yield from _among(call, nodes.leaders, rank, nested)
+    released = Collective("bcast", len(local), (1,))
+    yield from map(_without_data, _among(released, local, rank, nested))
+
+
+def allreduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+    """A reduce on each node, an allreduce among the nodes, and a broadcast on each node."""
+    nodes = by_node(call.nodes)
+    local = nodes.ranks[nodes.node[rank]]
+    yield from _among(replace(call, name="reduce"), local, rank, nested)
+    yield from _among(call, nodes.leaders, rank, nested)
+    yield from _among(replace(call, name="bcast"), local, rank, nested)
+
+
+def reduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+    """A reduce on each node but the root's, one among the nodes to the root's, and one on that."""
+    nodes = by_node(call.nodes)
+    local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
+    if nodes.node[rank] != home:
+        yield from _among(call, local, rank, nested)
+    yield from _among(call, nodes.leaders, rank, nested, home)
+    if nodes.node[rank] == home:
+        yield from _among(call, local, rank, nested, nodes.local(call.root))
+
+
+def bcast_smp(call: Collective, rank: int, nested: Nested, version: str) -> Iterator[Round]:
+    """A broadcast among the nodes and one on each; a long one, or one of some other numbers of ranks, knows no nodes.
+
+    References
+    ----------
+    3.2.1 names the algorithms inside; 4.0.2 chooses them as for any call.
+    """
+    if not call.nbytes:
+        return
+    nodes = by_node(call.nodes)
+    local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
+    at_home, root = nodes.node[rank] == home, nodes.local(call.root)
+    short = call.nbytes < MIN_BCAST_SCATTER_BYTES or call.size < MIN_BCAST_SCATTER_RANKS
+    if not short and not (call.nbytes < MAX_BCAST_RECURSIVE_DOUBLING_BYTES and is_power_of_two(call.size)):
+        yield from bcast_scatter_ring_allgather(call, rank)
+        return
+    on_node = bcast_binomial if version == "3.2.1" else nested
+    between = (bcast_binomial if short else _bcast_medium) if version == "3.2.1" else nested
+    if short and root and rank == call.root:
+        yield send(local[0], range(call.nbytes))
+    elif short and root and rank == local[0] and at_home:
+        yield receive(call.root, range(call.nbytes))
+    elif not short and root and at_home:
+        yield from _among(call, local, rank, on_node, root)
+    yield from _among(call, nodes.leaders, rank, between, home)
+    if short or not (root and at_home):
+        yield from _among(call, local, rank, on_node)
+
+
+def _bcast_medium(call: Collective, rank: int) -> Iterator[Round]:
+    """How 3.2.1 broadcasts a medium vector among nodes."""
+    if is_power_of_two(call.size):
+        return bcast_scatter_recursive_doubling_allgather(call, rank)
+    return bcast_scatter_ring_allgather(call, rank)
+
+
+def scan_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+    """A scan on each node, one among the nodes, and what the nodes before make up to each rank."""
+    nodes = by_node(call.nodes)
+    node, whole = nodes.node[rank], range(call.nbytes)
+    local, leaders = nodes.ranks[node], nodes.leaders
+    starts = (*leaders, call.size)
+    before, upto = range(leaders[node]), range(starts[node + 1])
+    for each in _among(call, local, rank, nested):
+        yield _of_ranks(each, lambda ranks: range(local[ranks.start], local[ranks.stop - 1] + 1))
+    if len(local) > 1 and rank == local[0]:
+        yield receive(local[-1], whole, ranks=range(local[0], local[-1] + 1))
+    elif len(local) > 1 and rank == local[-1]:
+        yield send(local[0], whole, ranks=range(local[0], local[-1] + 1))
+    for each in _among(call, leaders, rank, nested):
+        yield _of_ranks(each, lambda ranks: range(starts[ranks.start], starts[ranks.stop]))
+    if rank == local[0] and node + 1 < len(leaders):
+        yield send(leaders[node + 1], whole, ranks=upto)
+    if rank == local[0] and node:
+        yield receive(leaders[node - 1], whole, ranks=before)
+    flag = Collective("bcast", len(local), (FLAG_BYTES,))
+    yield from map(_without_data, _among(flag, local, rank, nested))
+    if node:
+        for each in _among(replace(call, name="bcast"), local, rank, nested):
+            yield _of_ranks(each, lambda _: before)
+        yield Round((), (), call.nbytes)
+
+
+def _of_ranks(each: Round, ranks: Callable[[range], range]) -> Round:
+    """The round with other ranks whose parts its messages combine."""
+    return each._replace(
+        sends=tuple(sent._replace(ranks=ranks(sent.ranks)) for sent in each.sends),
+        receives=tuple(received._replace(ranks=ranks(received.ranks)) for received in each.receives),
+    )
+
+
+def _without_data(each: Round) -> Round:
+    """The round with the same bytes, which are none of the call's data."""
+    return each._replace(
+        sends=tuple(sent._replace(blocks=()) for sent in each.sends),
+        receives=tuple(received._replace(blocks=()) for received in each.receives),
+    )

@@ -1,0 +1,314 @@
+"""Lines of time-independent traces: what an action's words mean.
+
+References
+----------
+SimGrid 3.32, "Replaying SMPI traces", and src/smpi/internals/smpi_replay.cpp for the arguments; older releases write
+names as ``allReduce``, ``Isend`` or ``reduceScatter``. We differ: the last word of an action may be ``@`` and the name
+of a communicator, which SimGrid's replay passes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dask_efficiency.simulation.mpi.datatypes import BYTE, DOUBLE, nbytes_of_type
+from dask_efficiency.simulation.mpi.program import ANY, UNKNOWN, Actions, Op
+
+#: What SimGrid writes for MPI_ANY_SOURCE and MPI_ANY_TAG.
+_ANY_SOURCES, _ANY_TAGS = (-555, -2, -1), (-444, -1)
+
+#: Of all ranks.
+WORLD = ""
+
+#: Above the tags that programs use: MPICH's largest is 2**29 - 1 with several processes a host.
+_FIRST_TAG = 1 << 30
+
+
+class Made(NamedTuple):
+    """A collective as one rank makes it.
+
+    Parameters
+    ----------
+    communicator
+        Its name; empty for the one of all ranks.
+    name
+        As :class:`~dask_efficiency.simulation.mpi.collectives.call.Collective` has it.
+    root
+        In the communicator.
+    sends, receives
+        Bytes, of all or by rank; empty where the line does not say.
+    element
+        Bytes of an element.
+    """
+
+    communicator: str
+    name: str
+    root: int
+    sends: tuple[int, ...]
+    receives: tuple[int, ...]
+    element: int
+
+
+class Known:
+    """What the ranks of a program have in common, by numbers that are the same for all of them."""
+
+    def __init__(self) -> None:
+        #: Collectives that have been made: equal ones are kept once.
+        self.collectives: dict[Made, int] = {}
+        self._tags: dict[tuple[str, int], int] = {}
+
+    def tag(self, communicator: str, tag: int) -> int:
+        """A tag that no other communicator has."""
+        if communicator == WORLD or tag == ANY:
+            return tag
+        return self._tags.setdefault((communicator, tag), _FIRST_TAG + len(self._tags))
+
+
+class LineReader:
+    """Reads the lines of one rank.
+
+    Parameters
+    ----------
+    rank, size
+        Whose, and of how many ranks.
+    known
+        What has been read of all ranks.
+    """
+
+    def __init__(self, rank: int, size: int, known: Known) -> None:
+        self.actions = Actions()
+        #: By communicator other than that of all: its ranks, in its order.
+        self.communicators: dict[str, tuple[int, ...]] = {}
+        self._rank = rank
+        self._size = size
+        self._known = known
+        self._default = BYTE
+        self._line = 0
+        self._communicator = WORLD
+
+    def read(self, line: int, name: str, words: list[str]) -> None:
+        """Take one action.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        self._line = line
+        action = name.lower().replace("_", "")
+        reader = _READERS.get(action)
+        if reader is None:
+            raise ValueError(f"expected an action of MPI such as send, wait or allreduce, got {name[:80]!r}")
+        self._communicator = WORLD
+        if words and words[-1].startswith("@"):
+            self._communicator = words.pop()[1:]
+            if self._communicator not in self.communicators:
+                raise ValueError(f"expected a communicator that a '#comm' line above names, got {self._communicator!r}")
+        try:
+            reader(self, action, words)
+        except IndexError:
+            raise ValueError(f"{name}: expected more than {len(words)} numbers") from None
+
+    def group(self, words: Sequence[str]) -> None:
+        """Take a line ``#comm NAME RANK RANK ...``."""
+        if len(words) < 2:
+            raise ValueError("expected '#comm', a name and the ranks of a communicator")
+        ranks = tuple(_whole(word) for word in words[1:])
+        if len(set(ranks)) < len(ranks) or not all(0 <= rank < self._size for rank in ranks):
+            raise ValueError(f"expected different ranks below {self._size} in the communicator {words[0]!r}")
+        if self._rank not in ranks:
+            raise ValueError(f"expected rank {self._rank} among the ranks of the communicator {words[0]!r}")
+        self.communicators[words[0]] = ranks
+
+    # -- of one rank -------------------------------------------------------------------------------
+
+    def _nothing(self, action: str, words: list[str]) -> None:
+        """What takes no time."""
+
+    def _init(self, action: str, words: list[str]) -> None:
+        self._default = DOUBLE if words else BYTE
+
+    def _compute(self, action: str, words: list[str]) -> None:
+        self.actions.add(Op.COMPUTE if action == "compute" else Op.SLEEP, self._line, amount=_amount(words[0]))
+
+    def _send(self, action: str, words: list[str]) -> None:
+        op = Op.SEND if action in ("send", "ssend") else Op.ISEND
+        nbytes = _count(words[2]) * self._element(words, 3)
+        synchronous = float("ss" in action)
+        tag = self._known.tag(self._communicator, _whole(words[1]))
+        self.actions.add(op, self._line, self._peer(words[0]), tag, nbytes, synchronous)
+
+    def _receive(self, action: str, words: list[str]) -> None:
+        op = Op.RECV if action == "recv" else Op.IRECV
+        count = _whole(words[2])
+        nbytes = UNKNOWN if count < 0 else count * self._element(words, 3)
+        self.actions.add(op, self._line, self._source(words[0]), self._tag(words[1]), nbytes)
+
+    def _sendrecv(self, action: str, words: list[str]) -> None:
+        # As the call itself does: both at once, and waits for both. SimGrid's traces have no tags here.
+        send = _count(words[0]) * self._element(words, 4)
+        receive = _count(words[2]) * self._element(words, 5)
+        destination, source = self._peer(words[1]), self._peer(words[3])
+        self.actions.add(Op.IRECV, self._line, source, 0, receive)
+        self.actions.add(Op.ISEND, self._line, destination, 0, send)
+        self.actions.add(Op.WAIT, self._line, source, 0, self._rank)
+        self.actions.add(Op.WAIT, self._line, self._rank, 0, destination)
+
+    def _wait(self, action: str, words: list[str]) -> None:
+        op = Op.WAIT if action == "wait" else Op.TEST
+        self.actions.add(op, self._line, self._source(words[0]), self._tag(words[2]), self._peer(words[1]))
+
+    def _wait_all(self, action: str, words: list[str]) -> None:
+        self.actions.add(Op.WAITALL, self._line)
+
+    # -- of all ranks together ---------------------------------------------------------------------
+
+    def _made(
+        self,
+        name: str,
+        sends: Sequence[int] = (),
+        receives: Sequence[int] = (),
+        root: int = 0,
+        element: int = 1,
+        amount: float = 0.0,
+    ) -> None:
+        ranks = len(self.communicators.get(self._communicator, ())) or self._size
+        if not 0 <= root < ranks:
+            raise ValueError(f"{name}: expected a root below {ranks}, got {root}")
+        made = Made(self._communicator, name, root, tuple(sends), tuple(receives), element)
+        number = self._known.collectives.setdefault(made, len(self._known.collectives))
+        self.actions.add(Op.COLLECTIVE, self._line, number, amount=amount)
+
+    def _barrier(self, action: str, words: list[str]) -> None:
+        self._made("barrier")
+
+    def _bcast(self, action: str, words: list[str]) -> None:
+        element = self._element(words, 2)
+        self._made("bcast", [_count(words[0]) * element], (), _root(words, 1), element)
+
+    def _reduce(self, action: str, words: list[str]) -> None:
+        element = self._element(words, 3)
+        sends = [_count(words[0]) * element]
+        self._made("reduce", sends, (), _root(words, 2), element, _amount(words[1]))
+
+    def _allreduce(self, action: str, words: list[str]) -> None:
+        element = self._element(words, 2)
+        self._made(action, [_count(words[0]) * element], (), 0, element, _amount(words[1]))
+
+    def _alltoall(self, action: str, words: list[str]) -> None:
+        sent, received = self._element(words, 2), self._element(words, 3)
+        self._made(action, [_count(words[0]) * sent], [_count(words[1]) * received], 0, sent)
+
+    def _gather(self, action: str, words: list[str]) -> None:
+        sent, received = self._element(words, 3), self._element(words, 4)
+        sends, receives = [_count(words[0]) * sent], [_count(words[1]) * received]
+        self._made(action, sends, receives, _root(words, 2), sent)
+
+    def _gatherv(self, action: str, words: list[str]) -> None:
+        ranks = self._ranks()
+        rooted = int(action == "gatherv")
+        sent, received = self._element(words, 1 + ranks + rooted), self._element(words, 2 + ranks + rooted)
+        receives = [_count(words[1 + i]) * received for i in range(ranks)]
+        root = _root(words, 1 + ranks) if rooted else 0
+        self._made(action, [_count(words[0]) * sent], receives, root, received)
+
+    def _scatterv(self, action: str, words: list[str]) -> None:
+        ranks = self._ranks()
+        sent, received = self._element(words, 2 + ranks), self._element(words, 3 + ranks)
+        sends = [_count(words[i]) * sent for i in range(ranks)]
+        self._made(action, sends, [_count(words[ranks]) * received], _root(words, 1 + ranks), sent)
+
+    def _alltoallv(self, action: str, words: list[str]) -> None:
+        ranks = self._ranks()
+        sent, received = self._element(words, 2 + 2 * ranks), self._element(words, 3 + 2 * ranks)
+        sends = [_count(words[1 + i]) * sent for i in range(ranks)]
+        receives = [_count(words[2 + ranks + i]) * received for i in range(ranks)]
+        self._made(action, sends, receives, 0, sent)
+
+    def _reduce_scatter(self, action: str, words: list[str]) -> None:
+        ranks = self._ranks()
+        element = self._element(words, 1 + ranks)
+        receives = [_count(words[i]) * element for i in range(ranks)]
+        self._made("reduce_scatter", (), receives, 0, element, _amount(words[ranks]))
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def _ranks(self) -> int:
+        return len(self.communicators.get(self._communicator, ())) or self._size
+
+    def _element(self, words: Sequence[str], position: int) -> int:
+        return nbytes_of_type(words[position]) if position < len(words) else self._default
+
+    def _source(self, word: str) -> int:
+        return ANY if _whole(word) in _ANY_SOURCES else self._peer(word)
+
+    def _tag(self, word: str) -> int:
+        tag = _whole(word)
+        return self._known.tag(self._communicator, ANY if tag in _ANY_TAGS else tag)
+
+    def _peer(self, word: str) -> int:
+        rank = _whole(word)
+        if not 0 <= rank < self._size:
+            raise ValueError(f"expected a rank below {self._size}, got {word[:80]!r}")
+        return rank
+
+
+_READERS: dict[str, Callable[[LineReader, str, list[str]], None]] = {
+    **dict.fromkeys(("finalize", "commsize", "commsplit", "commdup", "location"), LineReader._nothing),
+    "init": LineReader._init,
+    **dict.fromkeys(("compute", "sleep"), LineReader._compute),
+    **dict.fromkeys(("send", "isend", "ssend", "issend"), LineReader._send),
+    **dict.fromkeys(("recv", "irecv"), LineReader._receive),
+    "sendrecv": LineReader._sendrecv,
+    **dict.fromkeys(("wait", "test"), LineReader._wait),
+    "waitall": LineReader._wait_all,
+    "barrier": LineReader._barrier,
+    "bcast": LineReader._bcast,
+    "reduce": LineReader._reduce,
+    **dict.fromkeys(("allreduce", "scan", "exscan"), LineReader._allreduce),
+    "alltoall": LineReader._alltoall,
+    **dict.fromkeys(("gather", "scatter"), LineReader._gather),
+    "allgather": LineReader._alltoall,
+    **dict.fromkeys(("gatherv", "allgatherv"), LineReader._gatherv),
+    "scatterv": LineReader._scatterv,
+    "alltoallv": LineReader._alltoallv,
+    "reducescatter": LineReader._reduce_scatter,
+}
+
+
+def _root(words: Sequence[str], position: int) -> int:
+    return _whole(words[position]) if position < len(words) else 0
+
+
+def _whole(word: str) -> int:
+    """A whole number, also written as 1e6."""
+    try:
+        return int(word)
+    except ValueError:
+        number = _number(word)
+        if not number.is_integer():
+            raise ValueError(f"expected a whole number, got {word[:80]!r}") from None
+        return int(number)
+
+
+def _count(word: str) -> int:
+    if (count := _whole(word)) < 0:
+        raise ValueError(f"expected a number of elements of at least 0, got {word[:80]!r}")
+    return count
+
+
+def _amount(word: str) -> float:
+    if (amount := _number(word)) < 0:
+        raise ValueError(f"expected an amount of at least 0, got {word[:80]!r}")
+    return amount
+
+
+def _number(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        raise ValueError(f"expected a number, got {word[:80]!r}") from None
+    if not -1e300 < number < 1e300:
+        raise ValueError(f"expected a finite number, got {word[:80]!r}")
+    return number

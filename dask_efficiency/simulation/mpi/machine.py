@@ -1,0 +1,344 @@
+"""Machine: the ranks of a program at work on the hosts of a network, in virtual time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.simulation.mpi.collectives.choice import choose
+from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
+from dask_efficiency.simulation.mpi.collectives.rounds import Round
+from dask_efficiency.simulation.mpi.matching import Mailbox, Message, Request
+from dask_efficiency.simulation.mpi.program import ANY, Op, Program
+from dask_efficiency.simulation.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
+from dask_efficiency.simulation.mpi.timeline import Spent, Timeline
+from dask_efficiency.simulation.topology import Topology
+
+
+class Rank:
+    """One rank: how far it is, and what it waits for."""
+
+    __slots__ = (
+        "action",
+        "doing",
+        "host",
+        "mailbox",
+        "number",
+        "owed",
+        "paid",
+        "pending",
+        "requests",
+        "round",
+        "rounds",
+        "speed",
+        "timeline",
+    )
+
+    def __init__(self, number: int, host: str, speed: float) -> None:
+        self.number = number
+        self.host = host
+        #: Instructions a nanosecond.
+        self.speed = speed
+        #: The next of its actions, and the one that it is in.
+        self.action = 0
+        self.doing = 0
+        #: Of the collective that it is in: what is still to do, and the round that it has begun.
+        self.rounds: Iterator[Round] | None = None
+        self.round: Round | None = None
+        self.mailbox = Mailbox()
+        #: Begun and not waited for, by sender, receiver and tag.
+        self.requests: dict[tuple[int, int, int], deque[Request]] = {}
+        #: How many requests it waits for, and nanoseconds of work that they bring when they are done.
+        self.pending = 0
+        self.owed = 0.0
+        #: Whether the work that its next message takes has been done.
+        self.paid = False
+        self.timeline = Timeline()
+
+
+class Machine:
+    """A program's ranks at work.
+
+    Parameters
+    ----------
+    program
+        What they do.
+    hosts
+        By rank: the name of its host.
+    topology
+        Of these hosts.
+    settings
+        What the implementation of MPI does.
+    """
+
+    def __init__(self, program: Program, hosts: Sequence[str], topology: Topology, settings: MpiSettings) -> None:
+        self._program = program
+        self._settings = settings
+        self.clock = EventHeap()
+        self._network = topology.model(self.clock)
+        speed = settings.instructions_per_second or program.instructions_per_second or INSTRUCTIONS_PER_SECOND
+        self.ranks = [Rank(number, host, speed * _speed(topology, host) / 1e9) for number, host in enumerate(hosts)]
+        self._calls = _Calls(program, hosts, settings)
+        self._overhead = round(1e9 * settings.overhead_seconds)
+        self._byte = 1e9 / settings.reduce_bytes_per_second
+        #: Messages, and bytes by the hosts that they went from and to.
+        self.messages = 0
+        self.moved: dict[tuple[str, str], int] = defaultdict(int)
+
+    def run(self) -> None:
+        """Let the program run until nothing happens any more."""
+        for rank in self.ranks:
+            self.clock.at(0, self._go_on, rank)
+        while self.clock.step():
+            pass
+
+    @property
+    def algorithms(self) -> dict[str, dict[str, int]]:
+        """By collective: the algorithms that were used, and how often a rank used them."""
+        found: dict[str, dict[str, int]] = {}
+        for (name, algorithm), count in sorted(self._calls.used.items()):
+            found.setdefault(name, {})[algorithm] = count
+        return found
+
+    # -- one rank ----------------------------------------------------------------------------------
+
+    def _go_on(self, rank: Rank) -> None:
+        """Do what can be done without waiting."""
+        actions = self._program.ranks[rank.number]
+        while True:
+            if rank.rounds is not None:
+                if self._collective(rank, rank.rounds):
+                    return
+                continue
+            i = rank.action
+            if i >= len(actions):
+                if rank.requests:
+                    self._wait_for(rank, _all(rank))  # as MPI_Finalize does
+                return
+            rank.doing = i
+            op = actions.ops[i]
+            if op == Op.COMPUTE or op == Op.SLEEP:
+                rank.action += 1
+                amount = actions.amounts[i]
+                if self._spend(rank, Spent.COMPUTE, amount / rank.speed if op == Op.COMPUTE else 1e9 * amount):
+                    return
+            elif op == Op.COLLECTIVE:
+                rank.rounds = self._calls.rounds(actions.peers[i], rank.number)
+            elif op == Op.WAIT or op == Op.WAITALL or op == Op.TEST:
+                rank.action += 1
+                if self._awaits(rank, i, op):
+                    return
+            else:
+                if (op == Op.SEND or op == Op.ISEND) and self._works(rank, 1):
+                    return
+                rank.action += 1
+                if self._message(rank, i, op):
+                    return
+
+    def _works(self, rank: Rank, sends: int) -> bool:
+        """Do the work of sending, once; whether that takes any time."""
+        if not self._overhead or rank.paid or not sends:
+            rank.paid = False
+            return False
+        rank.paid = True
+        return self._spend(rank, Spent.OVERHEAD, self._overhead * sends)
+
+    def _spend(self, rank: Rank, kind: Spent, nanoseconds: float) -> bool:
+        """Be busy; whether that takes any time."""
+        end = self.clock.now + round(nanoseconds)
+        if end == self.clock.now:
+            return False
+        rank.timeline.add(kind, end, rank.doing)
+        self.clock.at(end, self._go_on, rank)
+        return True
+
+    def _message(self, rank: Rank, i: int, op: int) -> bool:
+        """Begin a send or receive of the program; whether the rank has to wait."""
+        actions = self._program.ranks[rank.number]
+        peer, tag = actions.peers[i], actions.tags[i]
+        if op == Op.SEND or op == Op.ISEND:
+            request = self._send(rank, peer, tag, actions.nbytes[i], synchronous=bool(actions.amounts[i]))
+            key = (rank.number, peer, tag)
+        else:
+            request = self._receive(rank, peer, tag)
+            key = (peer, rank.number, tag)
+        if op == Op.SEND or op == Op.RECV:
+            return self._wait_for(rank, [request])
+        rank.requests.setdefault(key, deque()).append(request)
+        return False
+
+    def _awaits(self, rank: Rank, i: int, op: int) -> bool:
+        """Wait for requests or look at one; whether the rank has to wait."""
+        if op == Op.WAITALL:
+            return self._wait_for(rank, _all(rank))
+        actions = self._program.ranks[rank.number]
+        source, destination, tag = actions.peers[i], actions.nbytes[i], actions.tags[i]
+        for key in (
+            (source, destination, tag),
+            (ANY, destination, tag),
+            (source, destination, ANY),
+            (ANY, destination, ANY),
+        ):
+            if requests := rank.requests.get(key):
+                request = requests.popleft()
+                if op == Op.TEST:
+                    # What is done stays, for the wait that follows.
+                    requests.append(request)
+                    return False
+                if not requests:
+                    del rank.requests[key]
+                return self._wait_for(rank, [request])
+        return False  # another call has waited for it
+
+    def _collective(self, rank: Rank, rounds: Iterator[Round]) -> bool:
+        """Do the next round of a collective; whether that takes any time."""
+        if rank.round is None:
+            rank.round = next(rounds, None)
+        actions, here = self._program.ranks[rank.number], rank.round
+        if here is None:
+            rank.rounds = None
+            rank.action += 1
+            return self._spend(rank, Spent.COMPUTE, actions.amounts[rank.doing] / rank.speed)
+        if self._works(rank, len(here.sends)):
+            return True
+        rank.round = None
+        position = actions.peers[rank.doing]
+        ranks, tag = self._program.calls[position].ranks, self._calls.tags[position]
+        requests = [self._receive(rank, ranks[message.peer], tag) for message in here.receives]
+        requests += [
+            self._send(rank, ranks[message.peer], tag, message.nbytes, here.synchronous) for message in here.sends
+        ]
+        return self._wait_for(rank, requests, here.reduces * self._byte)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _send(self, rank: Rank, peer: int, tag: int, nbytes: int, synchronous: bool = False) -> Request:
+        eager = nbytes < self._settings.eager_bytes and not synchronous
+        message = Message(rank.number, peer, tag, nbytes, eager, self.clock.now)
+        self.messages += 1
+        self.moved[rank.host, self.ranks[peer].host] += nbytes
+        message.send.message = message
+        message.send.done = eager
+        if eager:
+            self._start(message)
+        receive = self.ranks[peer].mailbox.sent(message)
+        if receive is not None:
+            self._matched(message, receive)
+        return message.send
+
+    def _receive(self, rank: Rank, source: int, tag: int) -> Request:
+        request = Request(is_send=False)
+        message = rank.mailbox.asked(source, tag, request)
+        if message is not None:
+            self._matched(message, request)
+        return request
+
+    def _matched(self, message: Message, receive: Request) -> None:
+        message.receive = receive
+        receive.message = message
+        if message.eager:
+            if message.arrived:
+                receive.done = True
+            return
+        now = self.clock.now
+        message.started = now
+        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
+        if message.sent < now:
+            message.poster = message.destination
+        if not self._settings.handshake:
+            self._start(message)
+            return
+        # The sender's question is there when its latency has passed, and the answer goes when the receiver has asked.
+        asked = message.sent + self._network.delay(source, destination)
+        self.clock.at(max(asked, now) + self._network.delay(destination, source), self._start, message)
+
+    def _start(self, message: Message) -> None:
+        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
+        self._network.transfer(source, destination, message.nbytes, lambda: self._arrived(message))
+
+    def _arrived(self, message: Message) -> None:
+        message.arrived = True
+        if not message.eager:
+            self._done(self.ranks[message.source], message.send)
+        if message.receive is not None:
+            self._done(self.ranks[message.destination], message.receive)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _wait_for(self, rank: Rank, requests: list[Request], work: float = 0.0) -> bool:
+        """Wait until all are done, and do the work that they bring; whether that takes any time."""
+        for request in requests:
+            if not request.is_send:
+                work += self._overhead
+            if not request.done:
+                request.awaited = True
+                rank.pending += 1
+        if rank.pending:
+            rank.owed = work
+            return True
+        return self._spend(rank, Spent.OVERHEAD, work)
+
+    def _done(self, rank: Rank, request: Request) -> None:
+        request.done = True
+        if not request.awaited:
+            return
+        rank.pending -= 1
+        message = request.message
+        if rank.pending or message is None:
+            return
+        other = message.destination if request.is_send else message.source
+        now = self.clock.now
+        # Before the message could go, the other one was late.
+        rank.timeline.add(Spent.WAITING, min(message.started, now), rank.doing, other, message.poster)
+        rank.timeline.add(Spent.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes)
+        if not self._spend(rank, Spent.OVERHEAD, rank.owed):
+            self.clock.at(now, self._go_on, rank)
+
+
+class _Calls:
+    """The collectives of a program as the hosts of its ranks make them."""
+
+    def __init__(self, program: Program, hosts: Sequence[str], settings: MpiSettings) -> None:
+        self._program = program
+        self._hosts = hosts
+        self._settings = settings
+        self._chosen: dict[int, tuple[Collective, str]] = {}
+        #: By collective and algorithm: how often a rank used it.
+        self.used: Counter[tuple[str, str]] = Counter()
+        groups: dict[tuple[int, ...], int] = {}
+        #: By call: what its messages are known by.
+        self.tags = [ANY - 1 - groups.setdefault(call.ranks, len(groups)) for call in program.calls]
+        self._places = [{rank: i for i, rank in enumerate(ranks)} for ranks in groups]
+
+    def rounds(self, position: int, rank: int) -> Iterator[Round]:
+        """What a rank does in a collective."""
+        if position not in self._chosen:
+            self._chosen[position] = self._choose(position)
+        call, algorithm = self._chosen[position]
+        self.used[call.name, algorithm] += 1
+        place = self._places[ANY - 1 - self.tags[position]][rank]
+        return iter(rounds_of(call, algorithm, place, self._settings.version, self._settings.algorithms))
+
+    def _choose(self, position: int) -> tuple[Collective, str]:
+        """A collective on these hosts, and its algorithm."""
+        call = self._program.calls[position]
+        numbers: dict[str, int] = {}
+        nodes = tuple(numbers.setdefault(self._hosts[rank], len(numbers)) for rank in call.ranks)
+        placed = replace(call.call, nodes=nodes)
+        return placed, choose(placed, self._settings.version, self._settings.algorithms)
+
+
+def _all(rank: Rank) -> list[Request]:
+    """Every request of a rank, which it now waits for."""
+    requests = [request for waiting in rank.requests.values() for request in waiting]
+    rank.requests.clear()
+    return requests
+
+
+def _speed(topology: Topology, name: str) -> float:
+    host = topology.host(name)
+    assert host is not None, name
+    return host.speed

@@ -1,0 +1,176 @@
+"""MpiRun: what a recorded MPI program would take on some hosts, and what its time goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dask_efficiency.simulation.mpi.machine import Machine
+from dask_efficiency.simulation.mpi.path import Stretch, critical_path
+from dask_efficiency.simulation.mpi.program import Op, Program
+from dask_efficiency.simulation.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
+from dask_efficiency.simulation.mpi.stuck import check_finished
+from dask_efficiency.simulation.mpi.timeline import Spent, Timeline
+from dask_efficiency.simulation.placements import LinkLoad, link_loads
+from dask_efficiency.simulation.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRun:
+    """A recorded MPI program on the hosts of a network.
+
+    Parameters
+    ----------
+    program
+        What it does.
+    topology
+        The network.
+    hosts
+        By rank: its host.
+    settings
+        What the implementation of MPI does.
+    timelines
+        By rank: what its time goes to.
+    messages
+        How many there were, those of collectives included.
+    moved
+        Bytes by the hosts that they went from and to, the same one included.
+    algorithms
+        By collective: the algorithms that were used, and how often a rank used them.
+    name
+        What the placement is called: its hostfile.
+    notes
+        What a reader must know to trust it.
+    """
+
+    program: Program
+    topology: Topology
+    hosts: tuple[str, ...]
+    settings: MpiSettings
+    timelines: Sequence[Timeline]
+    messages: int
+    moved: Mapping[tuple[str, str], int]
+    algorithms: Mapping[str, Mapping[str, int]]
+    name: str = ""
+    notes: tuple[str, ...] = ()
+    path: tuple[Stretch, ...] = field(default=(), repr=False)
+
+    @property
+    def makespan_seconds(self) -> float:
+        """From the start to the end of the last rank."""
+        return max((timeline.end for timeline in self.timelines), default=0) / 1e9
+
+    def seconds(self, rank: int) -> dict[Spent, float]:
+        """What a rank's time goes to, until the end of the last one: after its own end, it waits."""
+        timeline = self.timelines[rank]
+        found = dict.fromkeys(Spent, 0)
+        begin = 0
+        for end, kind in zip(timeline.ends, timeline.kinds, strict=True):
+            found[Spent(kind)] += end - begin
+            begin = end
+        last = max(each.end for each in self.timelines)
+        found[Spent.WAITING] += last - timeline.end
+        return {kind: nanoseconds / 1e9 for kind, nanoseconds in found.items()}
+
+    @property
+    def breakdown(self) -> dict[Spent, float]:
+        """Seconds of all ranks together: they add up to ranks x makespan."""
+        found = dict.fromkeys(Spent, 0.0)
+        for rank in range(self.program.size):
+            for kind, seconds in self.seconds(rank).items():
+                found[kind] += seconds
+        return found
+
+    @property
+    def efficiency(self) -> float:
+        """The part of the ranks' time that computes, 0 to 1."""
+        total = self.makespan_seconds * self.program.size
+        return self.breakdown[Spent.COMPUTE] / total if total else 0.0
+
+    @property
+    def path_seconds(self) -> dict[Spent, float]:
+        """The makespan by what the critical path is spent on."""
+        found = dict.fromkeys((Spent.COMPUTE, Spent.OVERHEAD, Spent.COMMUNICATION), 0.0)
+        for stretch in self.path:
+            found[stretch.kind] += (stretch.end - stretch.start) / 1e9
+        return found
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that went from one host to another."""
+        return sum(nbytes for (source, destination), nbytes in self.moved.items() if source != destination)
+
+    @property
+    def links(self) -> tuple[LinkLoad, ...]:
+        """How busy each link is in its busier direction, the busiest first."""
+        between = {pair: nbytes for pair, nbytes in self.moved.items() if pair[0] != pair[1]}
+        return link_loads(self.topology, between)
+
+    def call_of(self, rank: int, action: int) -> str:
+        """What a rank does there: the name of its call."""
+        actions = self.program.ranks[rank]
+        if action >= len(actions):
+            return "finalize"
+        op = Op(actions.ops[action])
+        if op == Op.COLLECTIVE:
+            return self.program.calls[actions.peers[action]].call.name
+        return op.name.lower()
+
+
+def run(
+    program: Program, topology: Topology, hosts: Sequence[str], settings: MpiSettings | None = None, name: str = ""
+) -> MpiRun:
+    """Run a recorded MPI program in virtual time.
+
+    Parameters
+    ----------
+    program
+        What :func:`~dask_efficiency.from_mpi_trace` read.
+    topology
+        The network of the hosts.
+    hosts
+        By rank: the name of its host.
+    settings
+        What the implementation of MPI does; by default MPICH 4.0.2.
+    name
+        What the placement is called.
+
+    Raises
+    ------
+    MpiTraceError
+        If ranks wait for one another for ever.
+    ValueError
+        If the hosts are not as many as the ranks.
+    """
+    settings = settings or MpiSettings()
+    if len(hosts) != program.size:
+        raise ValueError(f"expected the hosts of {program.size} ranks, got those of {len(hosts)}")
+    machine = Machine(program, hosts, topology, settings)
+    machine.run()
+    check_finished(program, machine)
+    timelines = [rank.timeline for rank in machine.ranks]
+    return MpiRun(
+        program,
+        topology,
+        tuple(hosts),
+        settings,
+        timelines,
+        machine.messages,
+        dict(machine.moved),
+        machine.algorithms,
+        name,
+        _notes(program, machine, settings),
+        critical_path(timelines),
+    )
+
+
+def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[str, ...]:
+    found = list(program.notes)
+    if not settings.instructions_per_second and not program.instructions_per_second:
+        found.append(
+            f"the trace does not say of which machine its amounts are: {INSTRUCTIONS_PER_SECOND:g} a second are "
+            "taken for a host of speed 1"
+        )
+    if left := sum(len(rank.mailbox.unasked) for rank in machine.ranks):
+        found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
+    return tuple(found)

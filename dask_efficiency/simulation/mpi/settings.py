@@ -1,0 +1,65 @@
+"""MpiSettings: what an implementation of MPI does and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+from dask_efficiency.simulation.mpi.collectives.choice import (
+    AUTO,
+    VERSIONS,
+    check_algorithm,
+    check_version,
+)
+
+#: A message of at least so many bytes waits for its receiver: what MPICH 3.2.1 does over TCP.
+EAGER_BYTES = 65_536
+
+#: Of a host whose speed is 1, where neither trace nor user say it.
+INSTRUCTIONS_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class MpiSettings:
+    """What an implementation of MPI does and costs.
+
+    Parameters
+    ----------
+    version
+        Of MPICH, whose choice of algorithms is followed: ``3.2.1`` or ``4.0.2``.
+    algorithms
+        By collective: an algorithm instead of MPICH's choice.
+    eager_bytes
+        Smaller messages go at once; others when their receiver has asked, after the latency there and back.
+    handshake
+        Whether that latency is paid; SimGrid's model has none.
+    overhead_seconds
+        That each message takes its sender, and its receiver, at least 0.
+    reduce_bytes_per_second
+        What a rank combines in a reduction, above 0.
+    instructions_per_second
+        Of a host of speed 1; 0 takes the trace's.
+    """
+
+    version: str = VERSIONS[-1]
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    eager_bytes: int = EAGER_BYTES
+    handshake: bool = True
+    overhead_seconds: float = 0.0
+    reduce_bytes_per_second: float = float("inf")
+    instructions_per_second: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_version(self.version)
+        for name, algorithm in self.algorithms.items():
+            if algorithm != AUTO:
+                check_algorithm(name, algorithm)
+        if self.eager_bytes < 0:
+            raise ValueError(f"eager_bytes: expected at least 0, got {self.eager_bytes!r}")
+        if not (isfinite(self.overhead_seconds) and self.overhead_seconds >= 0):
+            raise ValueError(f"overhead_seconds: expected at least 0, got {self.overhead_seconds!r}")
+        if not self.reduce_bytes_per_second > 0:
+            raise ValueError(f"reduce_bytes_per_second: expected more than 0, got {self.reduce_bytes_per_second!r}")
+        if not (isfinite(self.instructions_per_second) and self.instructions_per_second >= 0):
+            raise ValueError(f"instructions_per_second: expected at least 0, got {self.instructions_per_second!r}")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.adapters.mpi.build import CannotCompile, compile_tracer, preloaded
+
+
+def test_a_compiler_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotCompile, match="there is no 'no-such-mpicc'; expected the compiler of your MPI"):
+        compile_tracer("no-such-mpicc", tmp_path / "tracer.so")
+
+
+def test_what_a_compiler_says_is_passed_on_and_nothing_is_left(tmp_path: Path) -> None:
+    compiler = tmp_path / "mpicc"
+    compiler.write_text("#!/bin/sh\necho mpi.h is not there >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    with pytest.raises(CannotCompile, match="mpicc failed: mpi.h is not there"):
+        compile_tracer(str(compiler), tmp_path / "tracer.so")
+    assert list(tmp_path.iterdir()) == [compiler]
+
+
+def test_without_zlib_the_library_is_compiled_all_the_same(tmp_path: Path) -> None:
+    compiler = tmp_path / "mpicc"
+    # Fails where it is asked for zlib, and else writes what it was called with to the file after -o.
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *-lz*) exit 1;; esac\n'
+        'all="$*"\nwhile [ "$1" != -o ]; do shift; done\necho "$all" > "$2"\n'
+    )
+    compiler.chmod(0o755)
+    assert not compile_tracer(str(compiler), tmp_path / "tracer.so")
+    assert "WITH_ZLIB" not in (tmp_path / "tracer.so").read_text()
+
+
+def test_other_preloaded_libraries_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libother.so")
+    environment = preloaded(Path("/lab/tracer.so"), Path("/lab/trace"))
+    assert environment == {"LD_PRELOAD": "/lab/tracer.so:libother.so", "DASK_EFFICIENCY_MPI_TRACE": "/lab/trace"}
+
+
+def test_a_path_that_cannot_be_preloaded_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a path without spaces and colons"):
+        preloaded(Path("/my lab/tracer.so"), Path("/lab/trace"))

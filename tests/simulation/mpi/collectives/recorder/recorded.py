@@ -1,0 +1,56 @@
+"""What a real MPICH sent, as `record` wrote it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dask_efficiency.simulation.mpi.collectives.call import Collective
+
+RECORDED = Path(__file__).parents[4] / "data" / "mpi" / "mpich-4.0.2-sends.json.gz"
+
+
+class Recorded(NamedTuple):
+    """A call and what its ranks sent.
+
+    Parameters
+    ----------
+    call
+        The call.
+    algorithm
+        The algorithm that MPICH was told to use, or ``auto``.
+    sends
+        By rank: peer and bytes of each message to another rank, in order; -1 bytes where the data was not contiguous.
+    """
+
+    call: Collective
+    algorithm: str
+    sends: tuple[tuple[tuple[int, int], ...], ...]
+
+    def as_json(self) -> list[Any]:
+        """The record as lists, numbers and strings."""
+        call = self.call
+        return [
+            call.name,
+            call.sizes,
+            call.root,
+            call.nodes,
+            call.element,
+            call.commutative,
+            self.algorithm,
+            self.sends,
+        ]
+
+
+def read() -> list[Recorded]:
+    """All records."""
+    records = []
+    for name, sizes, root, nodes, element, commutative, algorithm, sends in json.loads(
+        gzip.decompress(RECORDED.read_bytes())
+    ):
+        call = Collective(name, len(nodes), tuple(sizes), root, tuple(nodes), element, commutative)
+        by_rank = tuple(tuple((peer, nbytes) for peer, nbytes in own) for own in sends)
+        records.append(Recorded(call, algorithm, by_rank))
+    return records

@@ -1,0 +1,42 @@
+"""`Collective`: what does not fit together is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dask_efficiency.simulation.mpi.collectives.call import Collective
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"name": "allReduce"}, "'allReduce' is not a collective; expected one of allgather, "),
+        ({"size": 0}, "bcast of 0 ranks; expected at least 1"),
+        ({"root": 4}, "bcast has root 4; expected a rank from 0 to 3"),
+        ({"root": -1}, "bcast has root -1"),
+        ({"nodes": (0, 0)}, "bcast of 4 ranks has 2 nodes; expected all or none"),
+        ({"element": 0}, "bcast has elements of 0 bytes; expected at least 1"),
+        ({"sizes": (8, 8)}, "bcast of 4 ranks has 2 sizes; expected 1"),
+        ({"sizes": (-8,)}, "bcast has a size of -8; expected a multiple of 4 bytes"),
+        ({"sizes": (6,)}, "bcast has a size of 6; expected a multiple of 4 bytes"),
+        ({"name": "alltoallv", "sizes": (4,) * 4}, "alltoallv of 4 ranks has 4 sizes; expected 16"),
+        ({"name": "gatherv", "sizes": (4,)}, "gatherv of 4 ranks has 1 sizes; expected 4"),
+        ({"name": "barrier", "sizes": (4,)}, "barrier of 4 ranks has 1 sizes; expected 0"),
+    ],
+)
+def test_a_call_that_does_not_fit_together_is_refused(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Collective(**{"name": "bcast", "size": 4, "sizes": (8,), "element": 4, **arguments})
+
+
+def test_nodes_are_shared_only_where_two_ranks_have_the_same() -> None:
+    assert Collective("barrier", 3, nodes=(5, 1, 5)).has_shared_nodes
+    assert not Collective("barrier", 3, nodes=(5, 1, 7)).has_shared_nodes
+    assert not Collective("barrier", 3, (0,)).has_shared_nodes
+
+
+def test_equal_blocks_are_one_for_each_rank() -> None:
+    assert Collective("allgather", 3, (5,)).blocks == (5, 5, 5)
+    assert Collective("allgatherv", 3, (5, 0, 2)).blocks == (5, 0, 2)

@@ -1,0 +1,165 @@
+"""`choose`: MPICH's tables, at the edges where they change, as read from its sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.simulation.mpi.collectives.call import SIZES, Collective
+from dask_efficiency.simulation.mpi.collectives.choice import VERSIONS, choose
+from dask_efficiency.simulation.mpi.collectives.restrictions import ALGORITHMS
+
+BOTH = ("3.2.1", "4.0.2")
+OLD = ("3.2.1",)
+NEW = ("4.0.2",)
+RDA, RING = "scatter_recursive_doubling_allgather", "scatter_ring_allgather"
+
+#: Collective, bytes (of the one size), ranks, versions, algorithm; each rank on a node of its own.
+TABLE = [
+    ("bcast", 1 << 20, 7, BOTH, "binomial"),
+    ("bcast", 12_287, 8, BOTH, "binomial"),
+    ("bcast", 12_288, 8, NEW, "binomial"),
+    ("bcast", 12_288, 8, OLD, RDA),
+    ("bcast", 12_289, 8, BOTH, RDA),
+    ("bcast", 524_287, 64, BOTH, RDA),
+    ("bcast", 524_288, 64, NEW, RDA),
+    ("bcast", 524_288, 64, OLD, RING),
+    ("bcast", 524_289, 64, BOTH, RING),
+    ("bcast", 12_288, 9, NEW, "binomial"),
+    ("bcast", 12_288, 9, OLD, RING),
+    ("bcast", 12_289, 9, BOTH, RING),
+    ("reduce", 2048, 8, BOTH, "binomial"),
+    ("reduce", 2049, 8, BOTH, "reduce_scatter_gather"),
+    ("reduce", 2049, 2, BOTH, "reduce_scatter_gather"),
+    ("allreduce", 8, 8, BOTH, "recursive_doubling"),
+    ("allreduce", 9, 8, NEW, "reduce_scatter_allgather"),
+    ("allreduce", 9, 8, OLD, "recursive_doubling"),
+    ("allreduce", 9, 16, NEW, "recursive_doubling"),
+    ("allreduce", 9, 15, NEW, "reduce_scatter_allgather"),
+    ("allreduce", 2048, 8, OLD, "recursive_doubling"),
+    ("allreduce", 2049, 8, BOTH, "reduce_scatter_allgather"),
+    ("allgather", 65_535, 8, BOTH, "recursive_doubling"),
+    ("allgather", 65_536, 8, BOTH, "ring"),
+    ("allgather", 8191, 10, BOTH, "brucks"),
+    ("allgather", 8192, 10, BOTH, "ring"),
+    ("alltoall", 256, 7, BOTH, "scattered"),
+    ("alltoall", 256, 8, OLD, "brucks"),
+    ("alltoall", 256, 8, NEW, "scattered"),
+    ("alltoall", 256, 9, BOTH, "brucks"),
+    ("alltoall", 257, 9, BOTH, "scattered"),
+    ("alltoall", 32_768, 64, BOTH, "scattered"),
+    ("alltoall", 32_769, 64, BOTH, "pairwise"),
+    ("alltoall", 32_769, 3, BOTH, "pairwise"),
+    ("reduce_scatter_block", 52_428, 10, BOTH, "recursive_halving"),
+    ("reduce_scatter_block", 52_429, 10, BOTH, "pairwise"),
+    ("gather", 1 << 20, 10, BOTH, "binomial"),
+    ("scatter", 1 << 20, 10, BOTH, "binomial"),
+    ("scan", 8, 10, BOTH, "recursive_doubling"),
+    ("exscan", 8, 10, BOTH, "recursive_doubling"),
+]
+
+
+@pytest.mark.parametrize(("name", "nbytes", "size", "versions", "algorithm"), TABLE)
+def test_mpich_chooses(name: str, nbytes: int, size: int, versions: tuple[str, ...], algorithm: str) -> None:
+    for version in versions:
+        assert choose(Collective(name, size, (nbytes,)), version) == algorithm
+
+
+def test_the_vector_variants_are_chosen_by_the_sum_of_their_sizes() -> None:
+    for version in VERSIONS:
+        for last, algorithm in ((524_287, "recursive_doubling"), (524_288, "ring")):
+            assert choose(Collective("allgatherv", 4, (0, 0, 0, last)), version) == algorithm
+        for last, algorithm in ((81_919, "brucks"), (81_920, "ring")):
+            assert choose(Collective("allgatherv", 3, (0, 0, last)), version) == algorithm
+        for last, algorithm in ((524_287, "recursive_halving"), (524_288, "pairwise")):
+            assert choose(Collective("reduce_scatter", 3, (0, 0, last)), version) == algorithm
+        assert choose(Collective("alltoallv", 2, (0, 1, 2, 3)), version) == "scattered"
+        assert choose(Collective("gatherv", 2, (0, 1)), version) == "linear"
+        assert choose(Collective("scatterv", 2, (0, 1)), version) == "linear"
+
+
+def test_a_vector_of_fewer_elements_than_ranks_is_not_cut() -> None:
+    for version in VERSIONS:
+        for elements, reduce, allreduce in (
+            (7, "binomial", "recursive_doubling"),
+            (8, "reduce_scatter_gather", "reduce_scatter_allgather"),
+        ):
+            call = Collective("reduce", 15, (elements * 1024,), element=1024)
+            assert choose(call, version) == reduce
+            assert choose(Collective("allreduce", 15, call.sizes, element=1024), version) == allreduce
+
+
+def test_an_operation_that_is_not_commutative_is_not_reordered() -> None:
+    for version in VERSIONS:
+        for name, sizes, expected in (
+            ("reduce", (1 << 20,), "binomial"),
+            ("allreduce", (1 << 20,), "recursive_doubling"),
+            ("reduce_scatter_block", (8,), "noncommutative"),
+            ("reduce_scatter", (8, 8, 8, 8), "noncommutative"),
+            ("reduce_scatter", (8, 8, 8, 9), "recursive_doubling"),
+        ):
+            call = Collective(name, 4, sizes, nodes=(0, 0, 1, 1), commutative=False)
+            assert choose(call, version) == expected
+        call = Collective("reduce_scatter_block", 6, (8,), commutative=False)
+        assert choose(call, version) == "recursive_doubling"
+
+
+def test_3_2_1_knows_nodes_for_all_sizes_and_4_0_2_for_barriers_and_scans() -> None:
+    nodes = (0, 0, 1, 1)
+    for name in ("bcast", "reduce", "allreduce"):
+        call = Collective(name, 4, (1 << 20,), nodes=nodes)
+        assert choose(call, "3.2.1") == "smp"
+        assert choose(call, "4.0.2") != "smp"
+        assert choose(Collective(name, 4, (1 << 20,), nodes=(3, 2, 1, 0)), "3.2.1") != "smp"
+    for version in VERSIONS:
+        assert choose(Collective("barrier", 4, nodes=nodes), version) == "smp"
+        assert choose(Collective("barrier", 4, nodes=(0, 1, 2, 3)), version) == "dissemination"
+        assert choose(Collective("barrier", 4), version) == "dissemination"
+        assert choose(Collective("scan", 4, (8,), nodes=nodes), version) == "smp"
+        assert choose(Collective("scan", 4, (8,), nodes=(0, 1, 0, 1)), version) == "recursive_doubling"
+
+
+def test_a_forced_algorithm_is_taken() -> None:
+    for name, algorithms in ALGORITHMS.items():
+        count = {"none": 0, "one": 1, "rank": 4, "pair": 16}[SIZES[name]]
+        call = Collective(name, 4, (64,) * count, nodes=(0, 0, 1, 1))
+        for algorithm in algorithms:
+            assert choose(call, forced={name: algorithm, "other": "ignored"}) == algorithm
+        assert choose(call, forced={name: "auto"}) == choose(call)
+
+
+def test_a_forced_algorithm_that_cannot_serve_falls_back_as_in_mpich() -> None:
+    for call, forced in (
+        (Collective("allgather", 6, (8,)), "recursive_doubling"),
+        (Collective("bcast", 6, (8,)), "smp"),
+        (Collective("reduce", 6, (3000,), element=1000), "reduce_scatter_gather"),
+        (Collective("reduce_scatter_block", 6, (8,)), "noncommutative"),
+        (Collective("reduce_scatter", 6, (8,) * 6, commutative=False), "recursive_halving"),
+    ):
+        assert choose(call, forced={call.name: forced}) == choose(call)
+
+
+def test_an_algorithm_for_commutative_operations_falls_back_for_others() -> None:
+    nodes = (0, 0, 1, 1)
+    for name, algorithms in {
+        "allreduce": ("reduce_scatter_allgather", "smp"),
+        "reduce": ("reduce_scatter_gather", "smp"),
+        "reduce_scatter": ("pairwise", "recursive_halving"),
+        "reduce_scatter_block": ("pairwise", "recursive_halving"),
+    }.items():
+        call = Collective(name, 4, (64,) * (4 if name == "reduce_scatter" else 1), nodes=nodes, commutative=False)
+        for algorithm in algorithms:
+            assert choose(call, forced={name: algorithm}) == choose(call) != algorithm
+
+
+def test_mpich_would_abort_where_it_does_not_fall_back() -> None:
+    says = "reduce_scatter cannot use 'noncommutative': it needs a power of two of ranks, not 6"
+    with pytest.raises(ValueError, match=says):
+        choose(Collective("reduce_scatter", 6, (8,) * 6), forced={"reduce_scatter": "noncommutative"})
+
+
+def test_an_unknown_algorithm_or_version_is_refused_by_name() -> None:
+    call = Collective("alltoall", 6, (8,))
+    with pytest.raises(ValueError, match=r"alltoall has no algorithm 'bruck'; expected one of brucks, pairwise, "):
+        choose(call, forced={"alltoall": "bruck"})
+    with pytest.raises(ValueError, match=r"MPICH '3.2' is not known"):
+        choose(call, "3.2")

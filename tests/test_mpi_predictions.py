@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import dask_efficiency
+from dask_efficiency.cli import main
+from dask_efficiency.mpi_predictions import MpiPrediction, place_mpi, simulate_mpi
+from dask_efficiency.simulation.mpi.timeline import Spent
+from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
+from tests.simulation.mpi.programs import stencil, transposition, written
+
+#: Two rooms, with a slow cable between their switches.
+CLUSTER = """\
+switches: [a, b]
+hosts:
+  pc1: {slots: 4, switch: a, bandwidth: 1 Gbit, latency: 50 us}
+  pc2: {slots: 4, switch: a, bandwidth: 1 Gbit, latency: 50 us}
+  pc3: {slots: 4, switch: b, bandwidth: 1 Gbit, latency: 50 us}
+links:
+  - {between: [a, b], bandwidth: 10 Mbit, latency: 1 ms}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    written(tmp_path, transposition(8))
+    (tmp_path / "lab.yaml").write_text(CLUSTER)
+    (tmp_path / "near").write_text("pc1:4\npc2:4\n")
+    (tmp_path / "far").write_text("pc1:4\npc3:4\n")
+    return tmp_path
+
+
+def simulated(folder: Path, hostfile: str = "near") -> MpiPrediction:
+    return simulate_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", folder / hostfile)
+
+
+def asked(folder: Path, *arguments: str) -> Result:
+    given = ["simulate-mpi", str(folder / "program.txt"), "--cluster", str(folder / "lab.yaml"), *arguments]
+    return CliRunner().invoke(main, given)
+
+
+def test_the_public_names_are_there() -> None:
+    for name in ("from_mpi_trace", "simulate_mpi", "place_mpi", "MpiPrediction", "MpiPlacements"):
+        assert name in dask_efficiency.__all__
+        assert getattr(dask_efficiency, name) is not None
+
+
+def test_a_prediction_shows_itself(folder: Path) -> None:
+    found = simulated(folder)
+    text = repr(found)
+    assert "8 ranks on 2 hosts" in text
+    assert "alltoall" in text
+    assert "pc1 - a" in text
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["makespan_seconds"] == found.makespan_seconds
+    assert sum(one["seconds"] for one in data["critical_path"]) == pytest.approx(found.makespan_seconds)
+    found.to_html(folder / "page.html")
+    assert "8 ranks on 2 hosts" in (folder / "page.html").read_text()
+
+
+def test_without_a_hostfile_hosts_are_filled_by_their_slots(folder: Path) -> None:
+    found = simulate_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml")
+    assert found.hosts == ("pc1",) * 4 + ("pc2",) * 4
+
+
+def test_what_each_rank_does_can_be_opened_in_perfetto(folder: Path) -> None:
+    found = simulated(folder, "far")
+    written_events = found.to_chrome(folder / "run.json.gz")
+    events = json.loads(gzip.decompress((folder / "run.json.gz").read_bytes()))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    intervals = sum(map(len, found.timelines))
+    assert len(slices) == written_events.slices == intervals + len(found.path)
+    names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert names == {"critical path", *(f"rank {rank}" for rank in range(8))}
+    assert written_events.flows == len(found.path) - 1
+
+
+def test_the_best_hosts_are_named_with_the_link_that_makes_others_slow(folder: Path) -> None:
+    found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "far", folder / "near"])
+    assert [one.name for one in found.ranked] == ["near", "far"]
+    text = repr(found)
+    assert "near: " in found.verdict
+    assert "The busiest link, a - b" in " ".join(text.split())
+    assert found.to_dict()["saved_seconds"] == pytest.approx(found.saved_seconds)
+    found.to_html(folder / "page.html")
+    assert "near" in (folder / "page.html").read_text()
+
+
+def test_hosts_that_are_as_good_are_said_to_be(folder: Path) -> None:
+    (folder / "other").write_text("pc2:4\npc1:4\n")
+    found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "near", folder / "other"])
+    assert "takes as long" in found.verdict
+
+
+def test_an_algorithm_can_be_forced(folder: Path) -> None:
+    program = from_mpi_trace(folder / "program.txt")
+    found = simulate_mpi(program, folder / "lab.yaml", algorithms={"alltoall": "brucks"}, mpich="3.2.1", eager="1 kB")
+    assert set(found.algorithms["alltoall"]) == {"brucks"}
+    with pytest.raises(ValueError, match="bcast has no algorithm 'best'; expected one of binomial"):
+        simulate_mpi(program, folder / "lab.yaml", algorithms={"bcast": "best"})
+    with pytest.raises(ValueError, match=r"MPICH '5' is not known; expected one of 3.2.1, 4.0.2"):
+        simulate_mpi(program, folder / "lab.yaml", mpich="5")
+    with pytest.raises(ValueError, match="hostfiles is empty"):
+        place_mpi(program, folder / "lab.yaml", [])
+
+
+def test_a_faster_host_computes_faster(folder: Path) -> None:
+    written(folder, stencil(8))
+    (folder / "lab.yaml").write_text(CLUSTER.replace("pc1: {", "pc1: {speed: 2.0, "))
+    found = simulated(folder)
+    first, last = found.seconds(0)[Spent.COMPUTE], found.seconds(6)[Spent.COMPUTE]
+    assert last == pytest.approx(2 * first, rel=0.01)
+
+
+def test_the_command_prints_what_the_function_finds(folder: Path) -> None:
+    found = asked(folder, "-n", "8", "--hostfile", str(folder / "near"), "--json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.output) == json.loads(json.dumps(simulated(folder).to_dict()))
+    shown = asked(folder, "--hostfile", str(folder / "near"))
+    assert "What the time is spent on: the critical path" in shown.output
+
+
+def test_the_command_compares_hostfiles(folder: Path) -> None:
+    found = asked(folder, "--compare", str(folder / "far"), str(folder / "near"))
+    assert found.exit_code == 0, found.output
+    assert found.output.index("near") < found.output.index("far")
+    page = asked(folder, "--html", str(folder / "page.html"), "--chrome", str(folder / "run.json"))
+    assert page.exit_code == 0, page.output
+    assert (folder / "run.json").exists()
+    assert page.output.startswith("8 ranks on 2 hosts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-n", "4"], "-n is 4, and"),
+        (["--compare"], "--compare and HOSTFILES go together"),
+        (["--algorithm", "bcast"], "'bcast' is not a collective and its algorithm such as bcast=binomial"),
+        (["--algorithm", "bcast=best"], "bcast has no algorithm 'best'"),
+        (["--eager", "64 lots"], "64 lots"),
+        (["--speed", "0"], "0"),
+        (["--hostfile", "nowhere"], "No such file or directory: 'nowhere'"),
+        (["--html", "missing/page.html"], "missing"),
+    ],
+)
+def test_what_is_wrong_ends_in_one_line(arguments: list[str], said: str, folder: Path) -> None:
+    found = asked(folder, *arguments)
+    assert found.exit_code in (1, 2)
+    assert said in found.output
+    assert "Traceback" not in found.output
