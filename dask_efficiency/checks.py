@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 #: No honest worker comes near these: a payload over them is refused whole.
@@ -44,6 +45,11 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
         raise RefusedPayload(f"{name} is {short(value)}; expected at most {MAX_NAME_LENGTH} characters")
     return value
+
+
+def shared_text(name: str, value: object) -> str:
+    """The same, of which only one is kept however many workers send it."""
+    return intern(str(text(name, value)))
 
 
 def mapping(name: str, value: object) -> Mapping[Any, Any]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.account import PARTS, WHERE, WIDTH, Part, gained, named, place
 from dask_efficiency.attendance import Stay, attendance
-from dask_efficiency.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS
-from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket, combine
-from dask_efficiency.causes import NAMES, name_of
+from dask_efficiency.balance import TASK_BUCKETS
+from dask_efficiency.buckets import Breakdown, Bucket, combine
+from dask_efficiency.causes import CAUSES, name_of
 from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.exact import ExactSums, NamedSums
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.heartbeats import Grown, Missed, Received, header, read
+from dask_efficiency.heartbeats import Gain, Missed, Received, header, read
 from dask_efficiency.idle import IdleWeights
-from dask_efficiency.prefix_totals import PrefixTotals
-from dask_efficiency.presence import ACTIVITIES, Presence, check_snapshot, is_stale
+from dask_efficiency.presence import Presence, check_snapshot, is_stale
 from dask_efficiency.processors import Processors, decode_processors
 from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured, Snapshot
+from dask_efficiency.wire import NotMeasured
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -48,12 +51,14 @@ MAX_ACTIVITIES = 1_000
 #: come too early (the wall clock was set) must not count for ever.
 DRIFT_NS = 1_000_000
 
-#: Nobody holds a slot whose time these are: what a slot is free for is its activity, too.
-_NOT_HELD = (*map(str, FREE_BUCKETS), str(Bucket.NO_WORK))
-
-#: The accounts of a presence.
-_Account = Literal["recorded", "activity", "causes", "cause_activity"]
-_ACCOUNTS: tuple[_Account, ...] = get_args(_Account)
+_UNMEASURED, _IDLE, _NO_WORK = (
+    [place("recorded", bucket), place("activity", bucket)]
+    for bucket in (Bucket.UNMEASURED, Bucket.IDLE, Bucket.NO_WORK)
+)
+_CAUSES_OF_IDLE = {
+    cause: [place(part, name_of(Bucket.IDLE, cause)) for part in ("causes", "cause_activity")]
+    for cause in CAUSES[Bucket.IDLE]
+}
 
 #: A departed worker's name is among the recent ones for this long.
 RECENT_NS = 60_000_000_000
@@ -84,9 +89,6 @@ class ClusterLedger:
         self.work = WorkClock(at=at)
         self.present: dict[str, Presence] = {}
         self.history: deque[Totals] = deque(maxlen=history)
-        self.tasks: dict[str, int] = {}
-        self.outside: dict[str, int] = {}
-        self.details: dict[str, int] = {}
         #: Snapshots refused, repeated or late, by what was wrong.
         self.refused = 0
         self.stale = 0
@@ -99,17 +101,16 @@ class ClusterLedger:
         self._departed: deque[Stay] = deque(maxlen=MAX_DEPARTED)
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
-        self._totals = {str(bucket): 0 for bucket in FINALIZED}
-        self._activity = dict.fromkeys(ACTIVITIES, 0)
-        self._causes = dict.fromkeys(NAMES, 0)
-        self._cause_activity = dict.fromkeys(NAMES, 0)
-        #: The accounts of the presences that are closed, by what a presence calls them and the worker's name; each
-        #: name that is known is there.
-        self._closed: dict[_Account, dict[str, dict[str, int]]] = {account: {} for account in _ACCOUNTS}
+        #: The account of all presences, and those of the closed ones by worker name, which may be large; each name that
+        #: is known is there.
+        self._account = ExactSums(1, WIDTH)
+        self._closed: dict[str, NDArray[np.object_]] = {}
         #: What the free slots of each worker were free for, for whoever sees that.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
-        self._prefixes = PrefixTotals(max_prefixes)
+        self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
+        self._outside = NamedSums(MAX_ACTIVITIES, 1)
+        self._details = NamedSums(MAX_ACTIVITIES, 1)
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
 
@@ -122,8 +123,7 @@ class ClusterLedger:
         presence = Presence(address, name, nthreads, at, without_work=self.work.without_work(at=at))
         self.present[address] = presence
         self.work.set_workers(True, at=at)
-        for names in self._closed.values():
-            names.setdefault(name, {})
+        self._closed.setdefault(name, _NOTHING)
         self._left_at.pop(name, None)
         return presence
 
@@ -143,7 +143,7 @@ class ClusterLedger:
         uncovered = presence.nthreads * (at - presence.joined) - presence.recorded_ns
         presence.running = max(0, uncovered)
         self._leaving.append(presence)
-        if presence.off or (presence.snapshot is not None and presence.snapshot.final):
+        if presence.off or (presence.received is not None and presence.received.final):
             self._close(presence)
 
     def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
@@ -167,7 +167,7 @@ class ClusterLedger:
             self.stale += 1
             return
         sender = header(payload)
-        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.snapshot)):
+        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.received)):
             self.stale += 1
             return
         try:
@@ -179,8 +179,7 @@ class ClusterLedger:
                 presence.missed = True
                 self.missed += 1
                 return
-            snapshot = found.snapshot
-            check_snapshot(snapshot, presence, at)
+            check_snapshot(found, presence, at)
         except RefusedPayload as refusal:
             self._refuse(presence, str(refusal), at)
             raise
@@ -192,7 +191,7 @@ class ClusterLedger:
             covered = -(-(presence.recorded_ns + presence.running) // presence.nthreads)
             presence.left = max(presence.left, presence.joined + covered)
             presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.recorded_ns)
-            if snapshot.final:
+            if found.final:
                 self._close(presence)
 
     def take_processors(self, presence: Presence | None, payload: object) -> None:
@@ -221,13 +220,13 @@ class ClusterLedger:
         sender = header(payload)
         incarnation = None if sender is None else sender[0]
         for presence in self._leaving:
-            known = presence.snapshot.incarnation if presence.snapshot else None
+            known = presence.received.incarnation if presence.received else None
             if presence.address == address and known is not None and known == incarnation:
                 return presence
         if address in self.present:
             return self.present[address]
         # Its final snapshot may also be its first, if it was there for less than a heartbeat.
-        return next((p for p in self._leaving if p.address == address and p.snapshot is None), None)
+        return next((p for p in self._leaving if p.address == address and p.received is None), None)
 
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
         """From its last snapshot on, this worker is not measured."""
@@ -241,7 +240,7 @@ class ClusterLedger:
         for presence in self.present.values():
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
-            elif presence.snapshot is None and at - presence.joined > silent:
+            elif presence.received is None and at - presence.joined > silent:
                 self.switch_off(presence, f"no snapshot in {silent // 10**9} s", at=at)
 
     def remember(self, *, at: int) -> None:
@@ -279,11 +278,11 @@ class ClusterLedger:
         """The cluster's totals now."""
         work = self.work
         without = work.without_work(at=at), work.without_workers(at=at)
-        return Totals(at, dict(self._totals), self.running, *without, dict(self._causes))
+        return Totals(at, self.finalized(), self.running, *without, self._of_all("causes"))
 
     def finalized(self) -> dict[str, int]:
         """Settled nanoseconds by bucket."""
-        return dict(self._totals)
+        return self._of_all("recorded")
 
     def finalized_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a bucket without time may be missing."""
@@ -299,7 +298,7 @@ class ClusterLedger:
 
     def activity(self) -> dict[str, int]:
         """Nanoseconds by what every slot was doing, by :data:`ACTIVITIES`, running tasks included."""
-        return dict(self._activity)
+        return self._of_all("activity")
 
     def activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
         """The same by worker name, of all that ever were or of these; an activity without time may be missing."""
@@ -311,16 +310,31 @@ class ClusterLedger:
 
     def cause_activity(self) -> dict[str, int]:
         """Nanoseconds by :data:`~dask_efficiency.causes.NAMES` of what :meth:`activity` has, as far as is known."""
-        return dict(self._cause_activity)
+        return self._of_all("cause_activity")
 
     def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
         """The same by worker name; a cause without time may be missing."""
         return self._by_worker("cause_activity")
 
     @property
+    def tasks(self) -> dict[str, int]:
+        """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
+        return {outcome: n for outcome, n in self._of_all("tasks").items() if n}
+
+    @property
+    def outside(self) -> dict[str, int]:
+        """Nanoseconds of what workers did outside their slots, by name."""
+        return {name: ns for name, (ns,) in self._outside.by_name().items() if ns}
+
+    @property
+    def details(self) -> dict[str, int]:
+        """Nanoseconds of parts of buckets, by name."""
+        return {name: ns for name, (ns,) in self._details.by_name().items() if ns}
+
+    @property
     def not_sampled(self) -> dict[str, str]:
         """Why nobody looks what the threads of a worker wait for, by its name."""
-        found = ((p.name, p.snapshot.causes.not_sampled) for p in self._open() if p.snapshot is not None)
+        found = ((p.name, p.received.named[2]) for p in self._open() if p.received is not None)
         return {name: reason for name, reason in found if reason}
 
     def recent_names(self, *, at: int) -> set[str]:
@@ -330,12 +344,12 @@ class ClusterLedger:
 
     def by_prefix(self) -> dict[str, Breakdown]:
         """Settled time of the tasks, by prefix."""
-        rows = self._prefixes.by_prefix()
+        rows = self._prefixes.by_name()
         return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         """The same as bare nanoseconds, by :data:`~dask_efficiency.balance.TASK_BUCKETS`."""
-        return self._prefixes.by_prefix()
+        return self._prefixes.by_name()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:
         """What the tasks had of each GPU since the accounts began, by worker name, where anything asked for one.
@@ -345,8 +359,7 @@ class ClusterLedger:
         """
         found = dict(self._gpus)
         for presence in self._open():
-            gpu = None if presence.snapshot is None else presence.snapshot.gpu
-            if gpu is not None:
+            if (gpu := presence.gpu) is not None:
                 _add_gpu(found, presence.name, gpu)
         return found
 
@@ -354,14 +367,14 @@ class ClusterLedger:
         """How many of the workers that are there use a GPU, by its UUID."""
         found: dict[str, int] = {}
         for presence in self.present.values():
-            if presence.snapshot is not None and presence.snapshot.gpu is not None:
-                for device in presence.snapshot.gpu.devices:
+            if (gpu := presence.gpu) is not None:
+                for device in gpu.devices:
                     found[device.uuid] = found.get(device.uuid, 0) + 1
         return found
 
     def breakdown(self) -> Breakdown:
         """All time since the accounts began, ``running`` included."""
-        return combine((Breakdown(self._totals), Breakdown({Bucket.RUNNING: self.running})))
+        return combine((Breakdown(self.finalized()), Breakdown({Bucket.RUNNING: self.running})))
 
     # -- recording ---------------------------------------------------------------------------
 
@@ -369,92 +382,88 @@ class ClusterLedger:
         yield from self.present.values()
         yield from self._leaving
 
-    def _by_worker(self, account: _Account, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-        """One of the accounts by worker name, of all that ever were or of these."""
-        closed = self._closed[account]
-        found = {name: dict(closed[name]) for name in (closed if names is None else names) if name in closed}
+    def _of_all(self, part: Part) -> dict[str, int]:
+        """A part of the account of all, by name."""
+        return dict(zip(PARTS[part], self._account.rows()[0][WHERE[part]], strict=True))
+
+    def _by_worker(self, part: Part, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """A part of the accounts by worker name, of all that ever were or of these."""
+        closed, where = self._closed, WHERE[part]
+        found = {name: closed[name][where] for name in (closed if names is None else names) if name in closed}
         for presence in self._open():
             if presence.name in found:
-                _add(getattr(presence, account), found[presence.name])
-        return found
+                found[presence.name] = found[presence.name] + presence.account[where]
+        return {name: named(row, part) for name, row in found.items()}
 
-    def _record(self, presence: Presence, bucket: str, ns: int) -> None:
-        if ns:
-            _add({bucket: ns}, presence.recorded, self._totals)
-
-    def _record_activity(self, presence: Presence, activity: str, ns: int) -> None:
-        if ns:
-            _add({activity: ns}, presence.activity, self._activity)
+    def _record(self, presence: Presence, more: NDArray[np.int64]) -> None:
+        presence.account += more
+        self._account.add(0, more, most=int(more.max()))
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
         """Record all time of a worker until ``upto`` that is not recorded yet."""
         life = presence.nthreads * (upto - presence.joined)
-        self._record(presence, bucket, max(0, life - presence.recorded_ns))
-        self._record_activity(presence, bucket, max(0, life - sum(presence.activity.values())))
+        more = np.zeros(WIDTH, np.int64)
+        parts: tuple[Part, Part] = ("recorded", "activity")
+        for part in parts:
+            more[place(part, bucket)] = max(0, life - int(presence.account[WHERE[part]].sum()))
+        if more.any():
+            self._record(presence, more)
 
     def _record_snapshot(self, presence: Presence, received: Received, at: int) -> None:
-        snapshot = received.snapshot
-        balance = snapshot.balance
-        then = presence.snapshot
-        if then is None or then.incarnation != snapshot.incarnation:
+        gain = received.gain
+        assert gain is not None
+        nthreads, elapsed, running = received.head
+        then = presence.received
+        if then is None or then.incarnation != received.incarnation:
             self._end(then, presence.name)
             then = None
-            presence.began = at - balance.elapsed
-            if presence.snapshot is None and presence.began < presence.joined:
+            presence.began = at - elapsed
+            if presence.received is None and presence.began < presence.joined:
                 # A worker that was there first is known to be metered when all others have answered, too.
                 presence.joined = max(presence.began, min(presence.joined, self.started))
                 presence.without_work = self.work.without_work(at=presence.joined)
             # From joining, or from what the former meter reported, to this ledger's first instant.
             self._cover(presence, Bucket.UNMEASURED, presence.began)
             presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
-        presence.began = min(presence.began + DRIFT_NS, at - balance.elapsed)
+        presence.began = min(presence.began + DRIFT_NS, at - elapsed)
         # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
         # begun earlier, the clock of work does not run backwards.
-        without = max(presence.without_work, self.work.without_work(at=presence.began + balance.elapsed))
+        without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
         # The gap above includes the time that the first snapshot travelled. A later one that travelled
         # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
-        grown = received.grown_by_name()
-        ahead = presence.recorded_ns + sum(grown.finalized.values()) + balance.running
-        ahead -= presence.nthreads * (at - presence.joined)
-        ahead = min(ahead, presence.recorded.get(Bucket.UNMEASURED, 0))
-        finalized, active = grown.finalized, grown.active
-        idle = finalized.get(Bucket.IDLE, 0)
+        more = gained(gain.numbers)
+        idle = gain.idle
         if idle:
+            before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
+            ahead = presence.recorded_ns + nthreads * elapsed - before
+            ahead -= presence.nthreads * (at - presence.joined)
+            ahead = min(ahead, int(presence.account[_UNMEASURED[0]]))
             idle -= min(idle, max(0, ahead))
             no_work = min(idle, presence.nthreads * (without - presence.without_work))
             idle -= no_work
-            finalized[Bucket.IDLE], finalized[Bucket.NO_WORK] = idle, no_work
-        for bucket in _NOT_HELD:
-            if bucket in finalized:
-                active[bucket] = finalized[bucket]
-        _add(finalized, presence.recorded, self._totals)
-        _add(active, presence.activity, self._activity)
-        self._record_prefixes(presence, received, presence.received if then else None)
-        taken = presence.began + balance.elapsed
-        waited = self.idle.split(presence, idle, at=taken)
-        self._record_causes(presence, grown, waited)
-        _add(grown.tasks, self.tasks)
-        _add_named(grown.outside, self.outside)
-        _add_named(grown.details, self.details)
-        presence.running = balance.running
+            more[_IDLE], more[_NO_WORK] = idle, no_work
+        for cause, ns in self.idle.split(presence, idle, at=presence.began + elapsed).items():
+            more[_CAUSES_OF_IDLE[cause]] = ns
+        self._record(presence, more)
+        self._record_names(presence, received, gain, then)
+        presence.running = running
         presence.without_work = without
-        presence.snapshot = snapshot
-        presence.received = received
+        presence.received = received._replace(gain=None)
 
-    def _record_prefixes(self, presence: Presence, now: Received, then: Received | None) -> None:
-        names = now.prefixes.names
-        if presence.prefix_places is None or presence.prefix_places[0] is not names:
-            presence.prefix_places = names, self._prefixes.places(names)
+    def _record_names(self, presence: Presence, now: Received, gain: Gain, then: Received | None) -> None:
+        """Record what goes by names of its own."""
         most = sum(now.sums) - (sum(then.sums) if then else 0)
         if most:
-            self._prefixes.add(presence.prefix_places[1][now.at], now.gained, most=most)
-
-    def _record_causes(self, presence: Presence, grown: Grown, idle: Mapping[str, int]) -> None:
-        gained, active = grown.causes, grown.active_causes
-        for cause, ns in idle.items():
-            gained[name_of(Bucket.IDLE, cause)] = active[name_of(Bucket.IDLE, cause)] = ns
-        _add(gained, presence.causes, self._causes)
-        _add(active, presence.cause_activity, self._cause_activity)
+            places = _places(presence, "prefixes", self._prefixes, now.prefixes.names)
+            self._prefixes.add(places[gain.at], gain.prefixes, most=most)
+        more = np.maximum(gain.beside, 0)[:, None]
+        outside, details, _ = now.named
+        for kind, sums, names, grown in (
+            ("outside", self._outside, outside, more[: len(outside)]),
+            ("details", self._details, details, more[len(outside) :]),
+        ):
+            if names:
+                sums.add(_places(presence, kind, sums, names), grown, most=sum(grown[:, 0].tolist()))
 
     def _close(self, presence: Presence) -> None:
         """Record what no snapshot covers of a worker that left."""
@@ -462,36 +471,34 @@ class ClusterLedger:
         assert presence.left is not None
         presence.running = 0
         self.idle.worker_left(presence)
-        self._end(presence.snapshot, presence.name)
-        if presence.off or presence.snapshot is None or presence.snapshot.final:
-            if presence.reason is None and presence.snapshot is None:
+        self._end(presence.received, presence.name)
+        if presence.off or presence.received is None or presence.received.final:
+            if presence.reason is None and presence.received is None:
                 self._explain(presence, "it left before its first snapshot")
             self._cover(presence, Bucket.UNMEASURED, presence.left)
         else:
             self._cover(presence, Bucket.RETIRING if presence.closing else Bucket.LOST_WORKER, presence.left)
-        for account, names in self._closed.items():
-            _add(getattr(presence, account), names.setdefault(presence.name, {}))
+        self._closed[presence.name] = self._closed.get(presence.name, _NOTHING) + presence.account
         self._departed.append(Stay(presence.joined, presence.left, presence.nthreads))
         self._fold_names()
 
-    def _end(self, snapshot: Snapshot | None, name: str) -> None:
+    def _end(self, last: Received | None, name: str) -> None:
         """No more snapshots of this ledger are recorded."""
-        if snapshot is not None:
-            if snapshot.gpu is not None:
-                _add_gpu(self._gpus, name, snapshot.gpu)
-            self._ended[snapshot.incarnation] = None
+        if last is not None:
+            if last.gpu is not None:
+                _add_gpu(self._gpus, name, last.gpu.totals)
+            self._ended[last.incarnation] = None
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
 
     def _fold_names(self) -> None:
-        known = self._closed["recorded"]
-        excess = len(known) - self._max_names
+        closed = self._closed
+        excess = len(closed) - self._max_names
         if excess <= 0:
             return
         kept = {presence.name for presence in self._open()} | {DEPARTED}
-        for name in [name for name in known if name not in kept][:excess]:
-            for rows in self._closed.values():
-                _add(rows.pop(name), rows.setdefault(DEPARTED, {}))
+        for name in [name for name in closed if name not in kept][:excess]:
+            closed[DEPARTED] = closed.get(DEPARTED, _NOTHING) + closed.pop(name)
             if name in self._gpus:
                 _add_gpu(self._gpus, DEPARTED, self._gpus.pop(name))
             self.reasons.pop(name, None)
@@ -512,17 +519,13 @@ def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
     totals[name] = add_totals(totals[name], more) if name in totals else more
 
 
-def _add(more: Mapping[str, int], *totals: dict[str, int]) -> None:
-    for total in totals:
-        for name, ns in more.items():
-            if ns > 0:
-                total[name] = total.get(name, 0) + ns
+#: An account without any time, of numbers of any size.
+_NOTHING: NDArray[np.object_] = np.zeros(WIDTH, object)
 
 
-def _add_named(more: Mapping[str, int], total: dict[str, int]) -> None:
-    """Add what has names of its own, of which there are only so many."""
-    for name, ns in more.items():
-        if ns > 0:
-            if name not in total and len(total) >= MAX_ACTIVITIES:
-                name = OTHER
-            total[name] = total.get(name, 0) + ns
+def _places(presence: Presence, kind: str, sums: NamedSums, names: Sequence[str | None]) -> NDArray[np.intp]:
+    """Where a presence's numbers of these names are added up."""
+    known = presence.places.get(kind)
+    if known is None or known[0] is not names:
+        known = presence.places[kind] = names, sums.places(names)
+    return known[1]

@@ -9,9 +9,9 @@ came twice or late cannot be counted twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
-from operator import add, sub
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from dask_efficiency.checks import (
     flag,
     listed,
     mapping,
+    shared_text,
     short,
     text,
     whole,
@@ -41,22 +42,24 @@ REPEATS = 4
 #: One heartbeat of so many tells everything, should asking for it fail.
 EVERYTHING = 128
 
-#: The numbers that travel in each heartbeat, in this order.
 _SETTLED = tuple(map(str, (*FREE_BUCKETS, *TASK_BUCKETS)))
 _TASKS = tuple(map(str, Outcome))
 _ACTIVE = tuple(map(str, ACTIVE_BUCKETS))
 _CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
-NUMBERS = (
-    "nthreads",
-    "elapsed",
-    "running",
-    *(f"settled[{name!r}]" for name in _SETTLED),
-    *(f"tasks[{name!r}]" for name in _TASKS),
-    *(f"active[{name!r}]" for name in _ACTIVE),
-    *(f"causes.settled[{name!r}]" for name in _CAUSES),
-    *(f"causes.active[{name!r}]" for name in _CAUSES),
+#: The numbers that travel in each heartbeat, in this order, by group and name.
+FIELDS = (
+    ("", "nthreads"),
+    ("", "elapsed"),
+    ("", "running"),
+    *(("settled", name) for name in _SETTLED),
+    *(("tasks", name) for name in _TASKS),
+    *(("active", name) for name in _ACTIVE),
+    *(("causes.settled", name) for name in _CAUSES),
+    *(("causes.active", name) for name in _CAUSES),
 )
+#: How error messages refer to them.
+NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
 _HEAD = 3
 _AT_TASKS = _HEAD + len(_SETTLED)
 _AT_ACTIVE = _AT_TASKS + len(_TASKS)
@@ -64,9 +67,25 @@ _AT_CAUSES = _AT_ACTIVE + len(_ACTIVE)
 _AT_ACTIVE_CAUSES = _AT_CAUSES + len(_CAUSES)
 _AT_OUTSIDE = len(NUMBERS)
 _AT_HELD = _HEAD + len(FREE_BUCKETS)
-_NONCPU, _OVERHEAD = (_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED)
-_ACTIVE_NONCPU, _ACTIVE_OVERHEAD = (_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED)
+_AT_IDLE = _HEAD + FREE_BUCKETS.index(Bucket.IDLE)
+#: What causes are of, settled and active.
+_WITH_CAUSES = [
+    *(_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED),
+    *(_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED),
+]
 _NONCPU_CAUSES = len(CAUSES[Bucket.THREAD_NONCPU])
+
+#: Where the numbers begin that must add up: of free slots, of held ones, tasks (which need not), active, and causes.
+_GROUPS = [
+    _HEAD,
+    _AT_HELD,
+    _AT_TASKS,
+    _AT_ACTIVE,
+    *(begin + i for begin in (_AT_CAUSES, _AT_ACTIVE_CAUSES) for i in (0, _NONCPU_CAUSES)),
+]
+
+#: All of :data:`NUMBERS` together fit into 63 bits if none is larger.
+_MAX_SMALL = MAX_NANOSECONDS >> len(NUMBERS).bit_length()
 
 
 # -- on the worker ---------------------------------------------------------------------------------
@@ -174,52 +193,81 @@ class Missed(NamedTuple):
 Texted = tuple[tuple[str, ...], tuple[str, ...], str]
 
 
-class Grown(NamedTuple):
-    """What a snapshot adds to the one before it, by name; what did not change is missing.
+class Gain(NamedTuple):
+    """What a snapshot adds to the one before."""
 
-    What is not of the accounts may shrink.
-    """
+    #: By how much each of its numbers grew; what is not of the accounts, and causes, may shrink.
+    numbers: Ints
+    #: Places of the prefixes that grew (others may be among them), and by how much.
+    at: Rows
+    prefixes: Ints
 
-    finalized: dict[str, int]
-    tasks: dict[str, int]
-    active: dict[str, int]
-    #: Causes may shrink, where they were not known so well before.
-    causes: dict[str, int]
-    active_causes: dict[str, int]
-    outside: dict[str, int]
-    details: dict[str, int]
+    @property
+    def idle(self) -> int:
+        """Nanoseconds that slots were idle."""
+        return int(self.numbers[_AT_IDLE])
+
+    @property
+    def beside(self) -> Ints:
+        """What is outside the slots, and then the details."""
+        return self.numbers[_AT_OUTSIDE:]
 
 
 class Received(NamedTuple):
     """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
 
-    snapshot: Snapshot
+    incarnation: str
+    seq: int
+    final: bool
     #: Its :data:`NUMBERS`, then those outside the slots and the details.
-    numbers: Sequence[int]
+    numbers: Ints
     named: Texted
     prefixes: Table[str]
     #: By :data:`~dask_efficiency.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
-    #: By how much each of ``numbers`` grew.
-    grown: Sequence[int]
-    #: Places of the prefixes that grew (others may be among them), and by how much.
-    at: Rows
-    gained: Ints
+    #: None once it is recorded.
+    gain: Gain | None
 
-    def grown_by_name(self) -> Grown:
-        """What the accounts gained."""
-        grown, (outside, details, _) = self.grown, self.named
-        at_details = _AT_OUTSIDE + len(outside)
-        return Grown(
-            _named(_SETTLED, grown[_HEAD:_AT_TASKS]),
-            _named(_TASKS, grown[_AT_TASKS:_AT_ACTIVE]),
-            _named(_ACTIVE, grown[_AT_ACTIVE:_AT_CAUSES]),
-            _named(_CAUSES, grown[_AT_CAUSES:_AT_ACTIVE_CAUSES]),
-            _named(_CAUSES, grown[_AT_ACTIVE_CAUSES:_AT_OUTSIDE]),
-            _named(outside, grown[_AT_OUTSIDE:at_details]),
-            _named(details, grown[at_details:]),
+    @property
+    def snapshot(self) -> Snapshot:
+        """The same under names, made when it is asked for."""
+        numbers, (outside, details, not_sampled) = self.numbers, self.named
+        nthreads, elapsed, running = self.head
+        beside = numbers[_AT_OUTSIDE:].tolist()
+        causes = SnapshotCauses(
+            _named(_CAUSES, numbers, _AT_CAUSES), _named(_CAUSES, numbers, _AT_ACTIVE_CAUSES), not_sampled
         )
+        balance = Balance(
+            nthreads=nthreads,
+            elapsed=elapsed,
+            running=running,
+            finalized=_named(_SETTLED, numbers, _HEAD),
+            prefixes=RowView(self.prefixes),
+            tasks=self.tasks,
+            active=_named(_ACTIVE, numbers, _AT_ACTIVE),
+        )
+        return Snapshot(
+            incarnation=self.incarnation,
+            seq=self.seq,
+            balance=balance,
+            outside=dict(zip(outside, beside, strict=False)),
+            details=dict(zip(details, beside[len(outside) :], strict=True)),
+            final=self.final,
+            gpu=None if self.gpu is None else self.gpu.totals,
+            causes=causes,
+        )
+
+    @property
+    def head(self) -> tuple[int, int, int]:
+        """``nthreads``, and nanoseconds that elapsed and that are running, of the ledger."""
+        nthreads, elapsed, running = self.numbers[:_HEAD].tolist()
+        return nthreads, elapsed, running
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
+        return _named(_TASKS, self.numbers, _AT_TASKS)
 
 
 def header(payload: object) -> tuple[str, int] | None:
@@ -257,10 +305,10 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     if "off" in fields:
         return NotMeasured(text("off", fields["off"]))
     incarnation, seq = text("i", fields.get("i")), whole("n", fields.get("n"))
-    known = last if last is not None and last.snapshot.incarnation == incarnation else None
+    known = last if last is not None and last.incarnation == incarnation else None
     base = None
     if "s" in fields:
-        if known is None or known.snapshot.seq < whole("s", fields["s"]):
+        if known is None or known.seq < whole("s", fields["s"]):
             return Missed(incarnation, seq)
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
@@ -274,7 +322,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         fields.get("p"),
         columns=len(TASK_BUCKETS),
         rising=True,
-        check=text,
+        check=shared_text,
     )
     prefixes, at, gained, small = change
     if base is None or gained is None:
@@ -284,7 +332,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         if "p" in fields and gained.min(initial=0) < 0:
             raise RefusedPayload("prefixes has a row that shrank")
         sums = list(map(add, base.sums, column_sums(gained, small=small)))
-    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS], strict=True):
+    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS].tolist(), strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.
         if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
             raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
@@ -292,125 +340,60 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     if "g" in fields:
         gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
     texts.end()
-    snapshot = _snapshot(incarnation, seq, numbers, named, prefixes, gpu, final=flag("f", fields.get("f", False)))
-    return Received(snapshot, numbers, named, prefixes, sums, gpu, grown, at, gained)
+    final = flag("f", fields.get("f", False))
+    return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, Gain(grown, at, gained))
 
 
-def _snapshot(
-    incarnation: str,
-    seq: int,
-    numbers: Sequence[int],
-    named: Texted,
-    prefixes: Table[str],
-    gpu: HeldGpu | None,
-    *,
-    final: bool,
-) -> Snapshot:
-    """What was received, under the names of a snapshot."""
-    outside, details, not_sampled = named
-    causes = SnapshotCauses(
-        _Named(_CAUSES, numbers, _AT_CAUSES),
-        _Named(_CAUSES, numbers, _AT_ACTIVE_CAUSES),
-        not_sampled,
-    )
-    balance = Balance(
-        nthreads=numbers[0],
-        elapsed=numbers[1],
-        running=numbers[2],
-        finalized=_Named(_SETTLED, numbers, _HEAD),
-        prefixes=RowView(prefixes),
-        tasks=_Named(_TASKS, numbers, _AT_TASKS),
-        active=_Named(_ACTIVE, numbers, _AT_ACTIVE),
-    )
-    return Snapshot(
-        incarnation=incarnation,
-        seq=seq,
-        balance=balance,
-        outside=dict(zip(outside, numbers[_AT_OUTSIDE:], strict=False)),
-        details=dict(zip(details, numbers[_AT_OUTSIDE + len(outside) :], strict=True)),
-        final=final,
-        gpu=None if gpu is None else gpu.totals,
-        causes=causes,
-    )
-
-
-def _numbers(value: object, outside: int, details: int) -> Sequence[int]:
+def _numbers(value: object, outside: int, details: int) -> Ints:
     """All :data:`NUMBERS`, which add up, and so many more."""
     if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + outside + details:
         raise RefusedPayload(f"a is {short(value)}; expected {len(NUMBERS)} + {outside} + {details} numbers")
-    numbers: Sequence[int] = value
-    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > MAX_NANOSECONDS:
+    if {*map(type, value)} != {int} or min(value) < 0 or (largest := max(value)) > MAX_NANOSECONDS:
         names = (*NUMBERS, *["outside"] * outside, *["details"] * details)
-        for name, number in zip(names, numbers, strict=True):
+        for name, number in zip(names, value, strict=True):
             whole(name, number)
-    nthreads, elapsed, running = numbers[:_HEAD]
-    recorded = sum(numbers[_HEAD:_AT_TASKS]) + running
+        raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
+    numbers = np.array(value, np.int64)
+    nthreads, elapsed, running = value[:_HEAD]
+    parts = numbers[:_AT_OUTSIDE] if largest <= _MAX_SMALL else numbers[:_AT_OUTSIDE].astype(object)
+    free, held, _, active, *causes = np.add.reduceat(parts, _GROUPS).tolist()
+    recorded = free + held + running
     if recorded != nthreads * elapsed:
         raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
-    held = sum(numbers[_AT_HELD:_AT_TASKS]) + running
-    active = sum(numbers[_AT_ACTIVE:_AT_CAUSES])
-    if active != held:
-        raise RefusedPayload(f"active holds {active} ns; expected {held}, as settled and running")
-    for name, begin, whole_of in (
-        ("settled", _AT_CAUSES, (_NONCPU, _OVERHEAD)),
-        ("active", _AT_ACTIVE_CAUSES, (_ACTIVE_NONCPU, _ACTIVE_OVERHEAD)),
-    ):
-        middle = begin + _NONCPU_CAUSES
-        parts = sum(numbers[begin:middle]), sum(numbers[middle : begin + len(_CAUSES)])
-        for bucket, told, at in zip(_CAUSED, parts, whole_of, strict=True):
-            if told and told != numbers[at]:
-                raise RefusedPayload(
-                    f"causes.{name} holds {told} ns of {str(bucket)!r}; expected {numbers[at]}, as in the accounts"
-                )
+    if active != held + running:
+        raise RefusedPayload(f"active holds {active} ns; expected {held + running}, as settled and running")
+    for i, (told, at) in enumerate(zip(causes, _WITH_CAUSES, strict=True)):
+        if told and told != value[at]:
+            raise RefusedPayload(
+                f"causes.{('settled', 'active')[i // 2]} holds {told} ns of {str(_CAUSED[i % 2])!r}; "
+                f"expected {value[at]}, as in the accounts"
+            )
     return numbers
 
 
-def _grown(now: Sequence[int], named: Texted, known: Received) -> Sequence[int]:
+def _grown(now: Ints, named: Texted, known: Received) -> Ints:
     """By how much each number grew; refuses accounts that shrank."""
     then = known.numbers
     if named is not known.named and named[:2] != known.named[:2]:
-        then = [*then[:_AT_OUTSIDE]]
-        at = _AT_OUTSIDE
+        beside: list[int] = []
+        numbers = then[_AT_OUTSIDE:].tolist()
         for names, former in zip(named[:2], known.named[:2], strict=True):
-            before = dict(zip(former, known.numbers[at:], strict=False))
-            then += map(before.get, names, repeat(0))
-            at += len(former)
-    grown = list(map(sub, now, then))
-    if grown[1] < 0:
-        raise RefusedPayload(f"elapsed shrank from {then[1]} to {now[1]} ns")
-    if min(grown[_HEAD:_AT_CAUSES]) < 0:
-        at = next(i for i in range(_HEAD, _AT_CAUSES) if grown[i] < 0)
-        raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}")
+            before = dict(zip(former, numbers, strict=False))
+            beside += map(before.get, names, repeat(0))
+            numbers = numbers[len(former) :]
+        then = np.concatenate([then[:_AT_OUTSIDE], np.array(beside, np.int64)])
+    grown = now - then
+    if grown[1] < 0 or grown[_HEAD:_AT_CAUSES].min() < 0:
+        for at in (1, *range(_HEAD, _AT_CAUSES)):  # what runs may end
+            if grown[at] < 0:
+                unit = " ns" if at == 1 else ""
+                raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}{unit}")
     return grown
 
 
-class _Named(Mapping[str, int]):
-    """Some of the numbers by name, those that are not 0; made when they are looked at."""
-
-    __slots__ = ("_begin", "_found", "_names", "_numbers")
-
-    def __init__(self, names: Sequence[str], numbers: Sequence[int], begin: int) -> None:
-        self._names, self._numbers, self._begin = names, numbers, begin
-        self._found: dict[str, int] | None = None
-
-    @property
-    def _rows(self) -> dict[str, int]:
-        if self._found is None:
-            self._found = _named(self._names, self._numbers[self._begin : self._begin + len(self._names)])
-        return self._found
-
-    def __getitem__(self, name: str) -> int:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
-def _named(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:
-    return {name: n for name, n in zip(names, numbers, strict=True) if n}
+def _named(names: Sequence[str], numbers: Ints, begin: int) -> dict[str, int]:
+    """Some of the numbers by name, those that are not 0."""
+    return {name: n for name, n in zip(names, numbers[begin : begin + len(names)].tolist(), strict=True) if n}
 
 
 def _texts(value: object) -> Texted:
@@ -422,7 +405,7 @@ def _texts(value: object) -> Texted:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
-    names = tuple(text(name, each) for each in listed(name, value))
+    names = tuple(shared_text(name, each) for each in listed(name, value))
     if len(set(names)) < len(names):
         raise RefusedPayload(f"{name} has a name twice: {short(names)}")
     return names

@@ -8,23 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.account import WHERE, WIDTH, Part, named
 from dask_efficiency.balance import Outcome
-from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import Received
 from dask_efficiency.processors import Processors
 from dask_efficiency.totals import Totals
-from dask_efficiency.wire import Snapshot
 
 #: What a worker may claim beyond the time since it joined, for clocks that drift.
 SLACK_NS = 5_000_000_000
-
-#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
-#: view, which accrues while tasks run and knows nothing of their outcome.
-ACTIVITIES = tuple(
-    str(bucket) for bucket in FINALIZED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-)
 
 #: What a GPU can be doing; they add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
@@ -32,27 +25,23 @@ GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
 @dataclass(eq=False, slots=True)
 class Presence:
-    """A worker from joining to leaving: sum(recorded) + running == nthreads x the time covered."""
+    """A worker from joining to leaving."""
 
     address: str
     name: str
     nthreads: int
     joined: int
-    #: Thread-nanoseconds by bucket that are finalized.
-    recorded: dict[str, int] = field(default_factory=dict)
-    #: What its slots were doing, by :data:`ACTIVITIES`: sum(activity) == nthreads x the time covered.
-    activity: dict[str, int] = field(default_factory=dict)
-    #: Why it did no useful work, by :data:`~dask_efficiency.causes.NAMES`: parts of ``recorded``, and of ``activity``.
-    causes: dict[str, int] = field(default_factory=dict)
-    cause_activity: dict[str, int] = field(default_factory=dict)
+    #: What its threads did so far, see :mod:`~dask_efficiency.account`: both its finalized time and ``running``, and
+    #: its activities, add up to nthreads x the time covered.
+    account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
-    snapshot: Snapshot | None = None
-    #: The same as it is needed to read the next one.
+    #: Its last snapshot.
     received: Received | None = None
     #: Whether a heartbeat came since then that cannot be read without everything that it was to tell of.
     missed: bool = False
-    #: The names of its table of prefixes, and where the cluster adds up each.
-    prefix_places: tuple[Sequence[str | None], NDArray[np.intp]] | None = None
+    #: The names of its table of prefixes, those outside the slots and of its details, and where the cluster adds up
+    #: each.
+    places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
     began: int = 0
     #: ``without_work`` of the cluster when the last snapshot was taken.
@@ -72,27 +61,37 @@ class Presence:
     finished: int = 0
 
     @property
+    def gpu(self) -> GpuTotals | None:
+        """The GPU accounts of its last snapshot."""
+        held = None if self.received is None else self.received.gpu
+        return None if held is None else held.totals
+
+    @property
     def unreported(self) -> int:
         """Tasks whose results the scheduler has had, and that are in no snapshot yet."""
-        tasks = {} if self.snapshot is None else self.snapshot.balance.tasks
+        tasks = {} if self.received is None else self.received.tasks
         return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
+
+    def part(self, part: Part) -> dict[str, int]:
+        """A part of its account by name; what is 0 is left out."""
+        return named(self.account[WHERE[part]], part)
 
     @property
     def recorded_ns(self) -> int:
         """Thread-nanoseconds that are finalized so far."""
-        return sum(self.recorded.values())
+        return int(np.add.reduce(self.account[WHERE["recorded"]]))
 
     def totals(self, at: int) -> Totals:
         """Its totals, to compare with later ones."""
-        return Totals(at, dict(self.recorded), self.running)
+        return Totals(at, self.part("recorded"), self.running)
 
 
-def is_stale(incarnation: str, seq: int, last: Snapshot | None) -> bool:
+def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
     """Whether a snapshot repeats the last one of its ledger, or is older."""
     return last is not None and incarnation == last.incarnation and seq <= last.seq
 
 
-def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
+def check_snapshot(received: Received, presence: Presence, at: int) -> None:
     """See that a snapshot can be of this worker, and that no time shrinks; that no account does, its reader sees.
 
     Raises
@@ -100,27 +99,23 @@ def check_snapshot(snapshot: Snapshot, presence: Presence, at: int) -> None:
     RefusedPayload
         Naming what cannot be.
     """
-    balance = snapshot.balance
-    if balance.nthreads != presence.nthreads:
-        raise RefusedPayload(f"nthreads is {balance.nthreads}; expected {presence.nthreads}")
+    nthreads, elapsed, _ = received.head
+    if nthreads != presence.nthreads:
+        raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
     age = at - presence.joined
-    if balance.elapsed > age + SLACK_NS + age // 100:
-        raise RefusedPayload(
-            f"{balance.elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined"
-        )
-    last = presence.snapshot
-    if last is None or last.incarnation != snapshot.incarnation:
-        beyond = presence.recorded_ns + presence.nthreads * (balance.elapsed - age - SLACK_NS - age // 100)
+    if elapsed > age + SLACK_NS + age // 100:
+        raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
+    last = presence.received
+    if last is None or last.incarnation != received.incarnation:
+        beyond = presence.recorded_ns + presence.nthreads * (elapsed - age - SLACK_NS - age // 100)
         if beyond > 0:
             raise RefusedPayload(
-                f"{balance.elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
+                f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
                 "for the rest is recorded already"
             )
         return
-    if balance.elapsed < last.balance.elapsed:
-        raise RefusedPayload(f"elapsed shrank from {last.balance.elapsed} to {balance.elapsed} ns")
     if last.gpu is not None:
-        _check_gpu(snapshot.gpu, last.gpu)
+        _check_gpu(received.gpu.totals if received.gpu is not None else None, last.gpu.totals)
 
 
 def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:

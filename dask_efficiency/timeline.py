@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import repeat
-from operator import add, sub
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.account import ACTIVITIES, WHERE
 from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.causes import NAMES
-from dask_efficiency.presence import ACTIVITIES, Presence
+from dask_efficiency.presence import Presence
 
 #: Half of the shortest time between two heartbeats: finer bins would show nothing more.
 FIRST_WIDTH_NS = 250_000_000
@@ -28,8 +27,15 @@ CLOCK_SLACK_NS = 50_000_000
 COLUMNS = (*ACTIVITIES, *NAMES)
 
 _N = len(ACTIVITIES)
-_NOTHING = [0] * len(COLUMNS)
-_ALL_UNMEASURED = [int(name == Bucket.UNMEASURED) for name in COLUMNS]
+#: Where a worker's account has them, which lie side by side.
+_WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
+
+Row = NDArray[np.int64]
+#: From when to when something was done, and how much of it.
+_Piece = tuple[int, int, Row]
+
+_NOTHING: Row = np.zeros(len(COLUMNS), np.int64)
+_ALL_UNMEASURED: Row = np.array([name == Bucket.UNMEASURED for name in COLUMNS], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class ActivityFeed:
     def __init__(self) -> None:
         #: What was read last of each: its snapshot (None where the rest of it is still to be read), the row, and by
         #: how much that had grown.
-        self._read: dict[Presence, tuple[object, list[int], list[int]]] = {}
+        self._read: dict[Presence, tuple[object, Row, Row]] = {}
 
     def read(self, present: Iterable[Presence], *, at: int) -> Stretches:
         """What was recorded since the last call, of the workers that are there and those that have left since.
@@ -97,7 +103,7 @@ class ActivityFeed:
         for presence in present:
             there += 1
             known = read.get(presence)
-            if known is not None and known[0] is presence.snapshot:
+            if known is not None and known[0] is presence.received:
                 continue  # by far the most
             found.append(self._since_last(presence, at))
         if there < len(read):
@@ -107,20 +113,19 @@ class ActivityFeed:
                     del read[presence]
         return _stretches([piece for piece in found if piece is not None])
 
-    def _since_last(self, presence: Presence, at: int) -> tuple[int, int, list[int]] | None:
+    def _since_last(self, presence: Presence, at: int) -> _Piece | None:
         _, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
-        snapshot: object = presence.snapshot
-        row = list(map(presence.activity.get, ACTIVITIES, repeat(0)))
-        row += map(presence.cause_activity.get, NAMES, repeat(0))
-        gained = list(map(sub, row, before))
-        covered, some = sum(row[:_N]), sum(gained[:_N])
+        snapshot: object = presence.received
+        row = presence.account[_WHERE].copy()
+        gained = row - before
+        covered, some = _covered(row), _covered(gained)
         n = presence.nthreads
         start, stop = presence.joined + (covered - some) // n, presence.joined - (-covered // n)
         if some and stop > at:
             past = max(0, at - start)
-            gained = [ns * past // (stop - start) for ns in gained]
-            some = sum(gained[:_N])
-            row = list(map(add, before, gained)) if some else before
+            gained = np.array([ns * past // (stop - start) for ns in gained.tolist()], np.int64)
+            some = _covered(gained)
+            row = before + gained if some else before
             snapshot, stop = None, at
         self._read[presence] = (snapshot, row, gained if some else grown)
         return (start, stop, gained) if some else None
@@ -130,9 +135,9 @@ class ActivityFeed:
         found = []
         for presence, (_, row, grown) in self._read.items():
             stop = at if presence.left is None else min(at, presence.left)
-            start = presence.joined + sum(row[:_N]) // presence.nthreads
+            start = presence.joined + _covered(row) // presence.nthreads
             if start < stop:
-                like = grown if stop - start <= CLOCK_SLACK_NS and any(grown[:_N]) else _ALL_UNMEASURED
+                like = grown if stop - start <= CLOCK_SLACK_NS and grown[:_N].any() else _ALL_UNMEASURED
                 found.append((start, stop, _as_much(like, presence.nthreads * (stop - start))))
         return _stretches(found)
 
@@ -206,21 +211,28 @@ class TimelineRecorder:
         self._width *= 2
 
 
-def _is_complete(presence: Presence, row: list[int]) -> bool:
+def _is_complete(presence: Presence, row: Row) -> bool:
     """Whether all of a departed worker's time is recorded, and was read."""
     if presence.left is None:
         return True
-    recorded = sum(presence.activity.values())
-    return recorded == sum(row[:_N]) and recorded >= presence.nthreads * (presence.left - presence.joined)
+    recorded = _covered(presence.account[_WHERE])
+    return recorded == _covered(row) and recorded >= presence.nthreads * (presence.left - presence.joined)
 
 
-def _as_much(like: list[int], whole: int) -> list[int]:
+def _covered(row: Row) -> int:
+    """The time of the slots."""
+    return int(np.add.reduce(row[:_N]))
+
+
+def _as_much(like: Row, whole: int) -> Row:
     """So many nanoseconds in the proportions of a row."""
-    known = sum(like[:_N])
-    return [*scale_down([whole * ns for ns in like[:_N]], whole), *(whole * ns // known for ns in like[_N:])]
+    numbers = like.tolist()
+    known = sum(numbers[:_N])
+    scaled = scale_down([whole * ns for ns in numbers[:_N]], whole)
+    return np.array([*scaled, *(whole * ns // known for ns in numbers[_N:])], np.int64)
 
 
-def _stretches(found: list[tuple[int, int, list[int]]]) -> Stretches:
+def _stretches(found: list[_Piece]) -> Stretches:
     start = np.array([piece[0] for piece in found], dtype=np.int64)
     stop = np.array([piece[1] for piece in found], dtype=np.int64)
     ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(COLUMNS))

@@ -111,9 +111,9 @@ class ClusterWindow:
         }
         #: Those that were there at the opening, and which ledger was theirs.
         self._opened_with = {p: _incarnation(p) for p in self._totals}
-        self._causes = {p: dict(p.causes) for p in self._totals}
+        self._causes = {p: p.part("causes") for p in self._totals}
         #: What their heartbeats had reported by then, for those that do not answer at the end.
-        self._reported = {p: p.snapshot for p in self._totals}
+        self._reported = {p: p.received for p in self._totals}
         self._gpu = cluster.gpu_by_worker()
         self._without_work = without
         self._without_workers = cluster.work.without_workers(at=at)
@@ -184,7 +184,7 @@ class ClusterWindow:
             if presence.reason or reason:
                 accounts.not_measured[presence.name] = presence.reason or str(reason)
             _add(accounts.workers.setdefault(presence.name, {}), buckets)
-            causes = _gained(presence.causes, self._causes.get(presence, {}))
+            causes = _gained(presence.part("causes"), self._causes.get(presence, {}))
             if answer is not None:
                 causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
                 _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
@@ -227,16 +227,16 @@ class ClusterWindow:
 
     def _add_reported(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
         """Add the tasks that heartbeats reported, for a worker without an answer; their spans are not known."""
-        now, then = presence.snapshot, self._reported.get(presence)
-        if now is None:
+        last, then = presence.received, self._reported.get(presence)
+        if last is None:
             return
-        before = None if then is None or then.incarnation != now.incarnation else then.balance
-        _add(accounts.tasks, _gained(now.balance.tasks, before.tasks if before else {}))
+        now = last.snapshot.balance
+        before = None if then is None or then.incarnation != last.incarnation else then.snapshot.balance
+        _add(accounts.tasks, _gained(now.tasks, before.tasks if before else {}))
         former = before.prefixes if before else {}
         for i, bucket in enumerate(TASK_BUCKETS):
             gained = {
-                prefix: row[i] - (former[prefix][i] if prefix in former else 0)
-                for prefix, row in now.balance.prefixes.items()
+                prefix: row[i] - (former[prefix][i] if prefix in former else 0) for prefix, row in now.prefixes.items()
             }
             # Of tasks that ran before the window began, only a part is in its buckets.
             kept = scale_down(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
@@ -294,7 +294,7 @@ def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
 
 
 def _incarnation(presence: Presence) -> str | None:
-    return None if presence.snapshot is None else presence.snapshot.incarnation
+    return None if presence.received is None else presence.received.incarnation
 
 
 def _missing(presence: Presence, reason: str | None) -> str:
@@ -303,7 +303,7 @@ def _missing(presence: Presence, reason: str | None) -> str:
     if presence.left is None:
         return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}{more}"
     left = "closed and could not send its final snapshot" if presence.closing else "was lost"
-    if presence.snapshot is None:
+    if presence.received is None:
         return f"worker {presence.name} {left} before its first heartbeat{more}"
     return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{more}"
 

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Balance, Outcome, Used
 from dask_efficiency.buckets import Bucket, combine
 from dask_efficiency.causes import NAMES, of_bucket
@@ -26,7 +27,7 @@ from dask_efficiency.cluster import (
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence
+from dask_efficiency.presence import SLACK_NS, Presence
 from dask_efficiency.totals import between
 from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
@@ -267,8 +268,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.cluster.receive(letter.address, letter.payload, at=self.now)
         assert self.cluster.stale == stale
         assert not worker.presence.missed
-        assert worker.presence.snapshot is not None
-        held = worker.presence.snapshot.balance
+        assert worker.presence.received is not None
+        held = worker.presence.received.snapshot.balance
         assert replace(held, finalized=+Counter(held.finalized), active=+Counter(held.active)) == replace(
             letter.balance, finalized=+Counter(letter.balance.finalized), active=+Counter(letter.balance.active)
         )
@@ -446,10 +447,10 @@ class ClusterMachine(RuleBasedStateMachine):
         for worker in self.ever:
             until = max(worker.left, worker.covered) if worker.closed else worker.covered
             did = worker.presence.nthreads * (until - worker.presence.joined)
-            assert sum(worker.presence.activity.values()) == did
+            assert sum(worker.presence.part("activity").values()) == did
         activity: Counter[str] = Counter()
         for worker in self.ever:
-            activity.update(worker.presence.activity)
+            activity.update(worker.presence.part("activity"))
         by_name: Counter[str] = Counter()
         for row in self.cluster.activity_by_worker().values():
             by_name.update(row)
@@ -483,7 +484,7 @@ class ClusterMachine(RuleBasedStateMachine):
             if worker.closed and worker.recorded is not None and not (worker.off or worker.said_goodbye):
                 silence = max(worker.left - worker.covered, 0)
                 lost = worker.presence.nthreads * silence + worker.running
-            assert worker.presence.recorded.get("lost-worker", 0) == lost
+            assert worker.presence.part("recorded").get("lost-worker", 0) == lost
 
     @invariant()
     def the_workers_add_up_to_the_cluster(self):
@@ -578,10 +579,10 @@ class WildMachine(RuleBasedStateMachine):
     def receive_more(self, address, more, at):
         """What a worker sent last, with some more of everything."""
         presence = self.cluster.present.get(address)
-        if presence is None or presence.snapshot is None:
+        if presence is None or presence.received is None:
             return
         self.latest = max(self.latest, at)
-        last = presence.snapshot
+        last = presence.received.snapshot
         grown = dict(last.balance.finalized)
         grown["idle"] = grown.get("idle", 0) + more
         prefixes = {"inc": (0,) * len(TASK_BUCKETS), **last.balance.prefixes}

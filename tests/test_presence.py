@@ -6,23 +6,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.account import ACTIVITIES, account_of
 from dask_efficiency.buckets import FINALIZED
 from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.heartbeats import Received, encode, read
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import ACTIVITIES, SLACK_NS, Presence, check_snapshot, is_stale
+from dask_efficiency.presence import SLACK_NS, Presence, check_snapshot, is_stale
 from dask_efficiency.wire import Snapshot
 
 SECOND = 1_000_000_000
 
 
-def idle(elapsed: int, *, seq: int = 1, incarnation: str = "a", nthreads: int = 2) -> Snapshot:
-    """The snapshot of a worker that did nothing for ``elapsed`` nanoseconds."""
-    return Snapshot(incarnation, seq, Ledger(nthreads, at=0).balance(at=elapsed))
+def idle(
+    elapsed: int,
+    *,
+    seq: int = 1,
+    incarnation: str = "a",
+    nthreads: int = 2,
+    tasks: dict[str, int] | None = None,
+    last: Received | None = None,
+) -> Received:
+    """The snapshot of a worker that did nothing for ``elapsed`` nanoseconds, read after another."""
+    balance = replace(Ledger(nthreads, at=0).balance(at=elapsed), tasks=tasks or {})
+    found = read(encode(Snapshot(incarnation, seq, balance)), last)
+    assert isinstance(found, Received)
+    return found
 
 
-def worker(snapshot: Snapshot | None = None, **recorded: int) -> Presence:
+def worker(received: Received | None = None, **recorded: int) -> Presence:
     """A worker of two threads that joined at 0."""
-    return Presence("tcp://a", "alice", 2, 0, recorded=recorded, snapshot=snapshot)
+    return Presence("tcp://a", "alice", 2, 0, account_of({"recorded": recorded}), received=received)
 
 
 def test_what_a_slot_can_be_doing_is_a_bucket_that_only_grows() -> None:
@@ -37,12 +50,12 @@ def test_a_snapshot_is_stale_if_its_ledger_has_sent_a_later_one(seq: int, last: 
 
 @given(st.integers(0, 100 * SECOND), st.integers(0, 100 * SECOND))
 def test_time_only_grows_within_a_ledger(before: int, now: int) -> None:
-    presence = worker(idle(before))
+    last = idle(before)
     if now >= before:
-        check_snapshot(idle(now, seq=2), presence, 200 * SECOND)
+        check_snapshot(idle(now, seq=2, last=last), worker(last), 200 * SECOND)
     else:
         with pytest.raises(RefusedPayload, match=f"elapsed shrank from {before} to {now} ns"):
-            check_snapshot(idle(now, seq=2), presence, 200 * SECOND)
+            idle(now, seq=2, last=last)
 
 
 def test_no_worker_can_have_metered_much_more_than_the_time_since_it_joined() -> None:
@@ -64,9 +77,7 @@ def test_a_second_ledger_can_only_have_what_the_first_one_left() -> None:
 
 
 def test_tasks_whose_results_came_before_a_snapshot_are_not_reported_yet() -> None:
-    snapshot = idle(10)
-    snapshot = replace(snapshot, balance=replace(snapshot.balance, tasks={"succeeded": 3, "failed": 1}))
-    presence = worker(snapshot)
+    presence = worker(idle(10, tasks={"succeeded": 3, "failed": 1}))
     presence.finished = 5
     assert presence.unreported == 2
     presence.finished = 2

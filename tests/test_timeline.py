@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.account import ACTIVITIES, place
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.timeline import (
     CLOCK_SLACK_NS,
     COLUMNS,
@@ -206,7 +206,8 @@ def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_were_gain
     presence = cluster.ledger.present["x"]
     for second, cause in ((1, "idle/graph"), (2, "idle/scheduler")):
         cluster.tells("x", at=second * SECOND)
-        presence.cause_activity = {**presence.cause_activity, "idle/unknown": 0, cause: SECOND}
+        presence.account[place("cause_activity", "idle/unknown")] = 0
+        presence.account[place("cause_activity", cause)] = SECOND
         cluster.follow()
     timeline = cluster.timeline(at=2 * SECOND)
     assert timeline.causes == {

@@ -22,8 +22,8 @@ from dashboards.generator.queries import (
     rate,
     threads,
 )
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.colours import COLOURS
 
 #: Slices of a pie, the folded rest not counted.

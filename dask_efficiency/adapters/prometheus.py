@@ -14,13 +14,14 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.balance import Outcome
 from dask_efficiency.buckets import FINALIZED, Bucket
 from dask_efficiency.causes import CAUSES, of_bucket
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.figures import harmless, shorten
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK
@@ -308,7 +309,7 @@ def _gpus(source: Source) -> Iterator[Metric]:
     if not workers:
         return
     yield from _gpu_coverage(workers.values())
-    here = [p.snapshot.gpu for p in cluster.present.values() if p.snapshot is not None and p.snapshot.gpu is not None]
+    here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
     yield _gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
     devices: dict[str, dict[str, int]] = {}

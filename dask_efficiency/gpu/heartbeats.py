@@ -10,7 +10,17 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, mapping, short, text, whole
+from dask_efficiency.checks import (
+    MAX_NAME_LENGTH,
+    MAX_NANOSECONDS,
+    RefusedPayload,
+    listed,
+    mapping,
+    shared_text,
+    short,
+    text,
+    whole,
+)
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
 
@@ -304,10 +314,10 @@ def _readings(value: object, sensors: tuple[tuple[str, ...], ...]) -> dict[str, 
 def _where(name: str, value: object) -> Where:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise RefusedPayload(f"{name} has {short(value)}; expected whose nanoseconds they are and a prefix")
-    return whole(name, value[0]), text(name, value[1])
+    return whole(name, value[0]), shared_text(name, value[1])
 
 
 def _kernel(name: str, value: object) -> Kernel:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise RefusedPayload(f"{name} has {short(value)}; expected a prefix and a kernel")
-    return text(name, value[0]), text(name, value[1])
+    return shared_text(name, value[0]), shared_text(name, value[1])

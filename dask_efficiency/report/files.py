@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.causes import NAMES
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary

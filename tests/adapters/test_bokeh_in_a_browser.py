@@ -13,9 +13,9 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wait
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.activity import ACTIVE_BUCKETS
 from dask_efficiency.balance import TASK_BUCKETS
-from dask_efficiency.presence import ACTIVITIES
 from tests.plugins.pretended_gpu import pretend_gpu
 from tests.plugins.watch import eventually
 

@@ -7,6 +7,7 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.adapters import prometheus
 from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
 from dask_efficiency.balance import Outcome, Used
@@ -17,7 +18,6 @@ from dask_efficiency.gpu.readings import READINGS
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses
 from tests.adapters.prometheus_process import lint, needs_promtool

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.causes import CAUSES
-from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from tests.adapters.prometheus_process import needs_promtool
 from tests.docs.markdown import anchors
 

@@ -623,7 +623,7 @@ def reading(dask_scheduler: Any) -> tuple[int, bool, int]:
     """How many heartbeats could not be read, whether the worker's last one could not, and which one could."""
     cluster = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster
     (presence,) = cluster.present.values()
-    return cluster.missed, presence.missed, 0 if presence.snapshot is None else presence.snapshot.seq
+    return cluster.missed, presence.missed, 0 if presence.received is None else presence.received.seq
 
 
 def is_read(client: Client, after: int) -> bool:

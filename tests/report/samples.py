@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.causes import NAMES
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, Repeat
 from dask_efficiency.skew import Skew

@@ -8,8 +8,8 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency import RunTrace
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.plugins.scheduler import recorder as scheduler_recorder
-from dask_efficiency.presence import ACTIVITIES
 from dask_efficiency.trace import chrome, schema
 from dask_efficiency.trace.batch import BLOCKED, NEW_RUN, NEW_TRANSFER, RUN, TRANSFER
 from dask_efficiency.trace.recorder import SERIES

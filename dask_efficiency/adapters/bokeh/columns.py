@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.balance import TASK_BUCKETS
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES
-from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, ink
 from dask_efficiency.report.labels import label
 from dask_efficiency.report.live.causes import listed

@@ -9,6 +9,7 @@ from html import escape
 
 import numpy as np
 
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.adapters.bokeh.columns import (
     FEW_GPUS,
     FEW_WORKERS,
@@ -20,7 +21,7 @@ from dask_efficiency.adapters.bokeh.columns import (
 )
 from dask_efficiency.balance import TASK_BUCKETS
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
 from dask_efficiency.report.figures import format_share, format_times, name_of
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS

@@ -235,25 +235,18 @@ class ClusterAccounts:
         at = time.monotonic_ns()
         if not self._rest or at_most == math.inf:
             self.reconcile()
-            self._rest, self._round = deque(self.scheduler.workers), at
+            self._rest, self._round = deque(self._arrived()), at
         self.idle.catch_up(at=at)
         now = time.time()
         missed = []
         while self._rest:
-            address = self._rest[0]
-            ws = self.scheduler.workers.get(address)
-            payload = None if ws is None else ws.metrics.get(METRIC)
-            if (
-                ws is None
-                or payload is None
-                or payload is self._last_payload.get(address)
-                or ws.server_id != self._servers.get(address)  # another one since this round began
-            ):
-                self._rest.popleft()
-                continue
             if time.thread_time() - began > at_most:
                 break
-            self._rest.popleft()
+            address = self._rest.popleft()
+            ws = self.scheduler.workers.get(address)
+            payload = None if ws is None else ws.metrics.get(METRIC)
+            if ws is None or payload is None or ws.server_id != self._servers.get(address):
+                continue  # another one since this round began
             self._last_payload[address] = payload
             # It came after the last poll: a wall clock that was set in between cannot make it older.
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
@@ -282,6 +275,12 @@ class ClusterAccounts:
         self.recent.append(moment)
         self.cost_seconds += time.thread_time() - began
         return True
+
+    def _arrived(self) -> list[str]:
+        """Whose heartbeats were not looked at yet: of all workers, so it is one quick look at each."""
+        last = self._last_payload.get
+        news = [(address, ws.metrics.get(METRIC)) for address, ws in self.scheduler.workers.items()]
+        return [address for address, payload in news if payload is not None and payload is not last(address)]
 
     def follow(self) -> None:
         """Note in the timelines what is known of the workers by now."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.scheduler import heartbeat_interval
 
+from dask_efficiency.account import place
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import ClusterLedger
@@ -154,14 +155,11 @@ class Stragglers:
             presence.missed = True
             return
         self._rates[address] = found
-        paused, spilling = (
-            presence.activity.get(str(bucket), 0) / 1e9 / max(1, presence.nthreads)
-            for bucket in (Bucket.PAUSED, Bucket.SPILL)
-        )
+        paused, spilling = (ns / 1e9 / max(1, presence.nthreads) for ns in presence.account[_PAUSED_AND_SPILL].tolist())
         lag = ws.metrics.get("event_loop_interval")
         lag = float(lag) if isinstance(lag, (int, float)) else math.nan
         held = float(ws.nbytes)
-        gpu = presence.snapshot.gpu if presence.snapshot is not None else None
+        gpu = presence.gpu
         kernels = gpu.kernels if gpu is not None else ()
         self._watch.receive(
             address, found.rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
@@ -222,6 +220,10 @@ class Stragglers:
     def _named(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """With names in place of addresses."""
         return tuple(replace(f, worker=self._names.get(f.worker, f.worker)) if f.worker else f for f in findings)
+
+
+#: Where an account has the time in which no thread went on.
+_PAUSED_AND_SPILL = [place("activity", bucket) for bucket in (Bucket.PAUSED, Bucket.SPILL)]
 
 
 def _group(ws: WorkerState) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.presence import ACTIVITIES
+from dask_efficiency.account import ACTIVITIES
 
 #: A live view looks back this far.
 WINDOW_NS = 300_000_000_000

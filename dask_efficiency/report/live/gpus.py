@@ -128,8 +128,8 @@ def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
 
 def _devices(present: Iterable[Presence]) -> Iterator[tuple[Presence, DeviceTotals]]:
     for presence in present:
-        if presence.snapshot is not None and presence.snapshot.gpu is not None:
-            for device in presence.snapshot.gpu.devices:
+        if (gpu := presence.gpu) is not None:
+            for device in gpu.devices:
                 yield presence, device
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.presence import ACTIVITIES, GPU_ACTIVITIES
+from dask_efficiency.account import ACTIVITIES
+from dask_efficiency.presence import GPU_ACTIVITIES
 from dask_efficiency.report.live.gpus import Gpu, GpuCounters
 from dask_efficiency.report.live.last_seconds import Details
 from dask_efficiency.report.live.names import natural

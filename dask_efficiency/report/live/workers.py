@@ -6,13 +6,13 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.account import ACTIVITIES, WHERE
 from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.presence import ACTIVITIES, Presence
+from dask_efficiency.presence import Presence
 from dask_efficiency.report.labels import label
 from dask_efficiency.report.live.counters import gained, shares_of
 from dask_efficiency.report.live.names import natural
@@ -39,13 +39,12 @@ class WorkerCounters:
     def of(cls, present: Iterable[Presence]) -> WorkerCounters:
         """The counters of the workers that are there now."""
         here = list(present)
-        rows = (map(presence.activity.get, ACTIVITIES, repeat(0)) for presence in here)
-        ns = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(here) * len(ACTIVITIES))
+        rows = [presence.account[WHERE["activity"]] for presence in here]
         return cls(
             tuple((presence.address, presence.joined) for presence in here),
             tuple(presence.name for presence in here),
             tuple(presence.nthreads for presence in here),
-            ns.reshape(-1, len(ACTIVITIES)),
+            np.array(rows, np.int64).reshape(-1, len(ACTIVITIES)),
         )
 
 

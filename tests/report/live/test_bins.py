@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.presence import ACTIVITIES
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.report.live.bins import binned, window_of
 
 SECOND = 1_000_000_000

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.heartbeats import Received, encode, read
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import Presence
 from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes, own_gpus
@@ -16,8 +18,12 @@ from tests.strategies import any_gpu_totals
 
 
 def presence(name: str, *devices: DeviceTotals, joined: int = 0) -> Presence:
-    snapshot = Snapshot("x", 1, Ledger(1, at=0).balance(at=0), gpu=GpuTotals("cupti", devices=devices))
-    return Presence(f"tcp://{name}", name, 1, joined, snapshot=snapshot)
+    received = read(encode(Snapshot("x", 1, Ledger(1, at=0).balance(at=0), gpu=GpuTotals("cupti"))))
+    assert isinstance(received, Received)
+    assert received.gpu is not None
+    # More than can travel: years of many.
+    held = replace(received.gpu, totals=GpuTotals("cupti", devices=devices))
+    return Presence(f"tcp://{name}", name, 1, joined, received=received._replace(gpu=held))
 
 
 def device(uuid: str, kernels: int, copies: int, idle: int) -> DeviceTotals:

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.account import ACTIVITIES, account_of
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.presence import ACTIVITIES, Presence
+from dask_efficiency.presence import Presence
 from dask_efficiency.report.live.workers import QUANTILES, WorkerCounters, WorkerTimes, spread
 
 
 def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:
     named = {key.replace("_", "-"): ns for key, ns in activity.items()}
-    return Presence(f"tcp://{name}", name, 2, joined, activity=named)
+    return Presence(f"tcp://{name}", name, 2, joined, account_of({"activity": named}))
 
 
 def times(here: list[Presence], then: list[Presence] | None = None) -> WorkerTimes:
@@ -74,7 +75,7 @@ activities = st.dictionaries(st.sampled_from(ACTIVITIES), st.integers(0, 10**15)
 
 @given(st.lists(activities, max_size=12), st.lists(activities, max_size=3))
 def test_any_spread_is_in_order_and_between_the_workers(rows: list[dict[str, int]], known_before: list[object]) -> None:
-    here = [Presence(f"tcp://{i}", f"w{i}", 1, 0, activity=row) for i, row in enumerate(rows)]
+    here = [Presence(f"tcp://{i}", f"w{i}", 1, 0, account_of({"activity": row})) for i, row in enumerate(rows)]
     found = spread(times(here, here[: len(known_before)]))
     assert found.quantiles.shape == (len(found.activities), len(QUANTILES))
     assert (np.diff(found.quantiles, axis=1) >= -1e-12).all()

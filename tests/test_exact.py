@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.prefix_totals import MAX_PENDING, PrefixTotals
+from dask_efficiency.exact import MAX_PENDING, NamedSums
 
 WIDTH = len(TASK_BUCKETS)
 MAX_PREFIXES = 3
@@ -22,7 +22,7 @@ MAX_PREFIXES = 3
     )
 )
 def test_no_total_is_ever_off_however_large_and_later_prefixes_share_one(added):
-    totals = PrefixTotals(MAX_PREFIXES)
+    totals = NamedSums(MAX_PREFIXES, WIDTH)
     expected: dict[str, list[int]] = {}
     for rows in added:
         places = totals.places(list(rows))
@@ -31,13 +31,13 @@ def test_no_total_is_ever_off_however_large_and_later_prefixes_share_one(added):
         for prefix, row in rows.items():
             name = prefix if prefix in expected or len(expected) < MAX_PREFIXES else OTHER
             expected[name] = [a + b for a, b in zip(expected.get(name, [0] * WIDTH), row, strict=True)]
-    assert totals.by_prefix() == {prefix: tuple(row) for prefix, row in expected.items()}
-    assert len(totals.by_prefix()) <= MAX_PREFIXES + 1
+    assert totals.by_name() == {prefix: tuple(row) for prefix, row in expected.items()}
+    assert len(totals.by_name()) <= MAX_PREFIXES + 1
 
 
 def test_what_64_bits_cannot_hold_is_added_up_all_the_same():
-    totals = PrefixTotals(MAX_PREFIXES)
+    totals = NamedSums(MAX_PREFIXES, WIDTH)
     places = totals.places(["a"])
     for _ in range(10):
         totals.add(places, np.full((1, WIDTH), MAX_PENDING - 1), most=MAX_PENDING - 1)
-    assert totals.by_prefix() == {"a": (10 * (MAX_PENDING - 1),) * WIDTH}
+    assert totals.by_name() == {"a": (10 * (MAX_PENDING - 1),) * WIDTH}
