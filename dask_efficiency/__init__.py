@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dask_efficiency.kineto.load import load_kineto
     from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
+    from dask_efficiency.plugins.client.preflight import preflight
     from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dask_efficiency.results import (
         CriticalPath,
         EfficiencyReport,
+        PreflightResult,
         RunTrace,
         compare,
         compare_paths,
@@ -47,6 +49,7 @@ _HOMES = {
     "EfficiencyReport": "dask_efficiency.results",
     "Finding": "dask_efficiency.straggler.finding",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
+    "PreflightResult": "dask_efficiency.results",
     "Prediction": "dask_efficiency.predictions",
     "RunTrace": "dask_efficiency.results",
     "SimulationRefusedError": "dask_efficiency.simulation.accuracy",
@@ -67,6 +70,7 @@ _HOMES = {
     "load_report": "dask_efficiency.results",
     "load_trace": "dask_efficiency.results",
     "place": "dask_efficiency.predictions",
+    "preflight": "dask_efficiency.plugins.client.preflight",
     "simulate": "dask_efficiency.predictions",
     "snapshot": "dask_efficiency.plugins.client.calls",
     "stragglers": "dask_efficiency.plugins.client.calls",
@@ -86,6 +90,7 @@ __all__ = [
     "Finding",
     "NotRegisteredError",
     "Prediction",
+    "PreflightResult",
     "RunTrace",
     "SimulationRefusedError",
     "SimulationWarning",
@@ -106,6 +111,7 @@ __all__ = [
     "load_report",
     "load_trace",
     "place",
+    "preflight",
     "simulate",
     "snapshot",
     "stragglers",

@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from dask_efficiency import __version__
-from dask_efficiency.cli import compare, critical_path, demo, report, simulate, stragglers, top, torch_critical_path
+from dask_efficiency.cli import (
+    compare,
+    critical_path,
+    demo,
+    preflight,
+    report,
+    simulate,
+    stragglers,
+    top,
+    torch_critical_path,
+)
 
 #: As Dask's own command line has them.
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 88}
@@ -17,5 +27,5 @@ def main() -> None:
     """Where the threads of a Dask cluster spend their time."""
 
 
-for _module in (demo, report, top, compare, critical_path, torch_critical_path, simulate, stragglers):
+for _module in (demo, report, top, compare, critical_path, torch_critical_path, simulate, stragglers, preflight):
     main.add_command(_module.command)

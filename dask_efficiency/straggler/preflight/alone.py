@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.components import ALONE, MEANINGS, THRESHOLD, Component, seconds_of
-from dask_efficiency.straggler.preflight.links import fastest_half, median_of_fastest
+from dask_efficiency.straggler.preflight.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
+from dask_efficiency.straggler.preflight.links import fastest_half, median_of_fastest, spread_of_half
 from dask_efficiency.straggler.preflight.subjects import Subject
 
-#: A worker is slow that is so many spreads of the fastest half from their median: where healthy workers differ much, it
-#: takes more than the threshold. One normal value in 700 is so far out on this side.
-MIN_Z = 3.0
-
-#: From the spread of a fastest half about its median to that of all: the half of a normal distribution has 0.6 of it.
-HALF_TO_WHOLE = 1.66
+#: From the range of three normal values to the standard deviation of the best of them: 0.75 of one, where the range is
+#: 1.69.
+RANGE_TO_BEST = 0.44
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comp
                 for one in group
                 if component in one.readings
             }
-            for address, comparison in _compared(component, seconds).items():
+            for address, comparison in _compared(component, seconds, _noise(component, group)).items():
                 found.setdefault(address, {})[component] = comparison
     return found
 
@@ -75,14 +73,20 @@ def suspects(subjects: Iterable[Subject]) -> dict[str, list[Component]]:
     return {address: components for address, components in slow.items() if components}
 
 
-def _compared(component: Component, seconds: dict[str, float]) -> dict[str, Comparison]:
+def _noise(component: Component, group: Iterable[Subject]) -> float:
+    """Standard deviation of the best of three repetitions, as the repetitions of a usual worker show it."""
+    ranges = [one.readings[component].range for one in group if component in one.readings]
+    known = [extent for extent in ranges if math.isfinite(extent)]
+    return RANGE_TO_BEST * median(known) if known else 0.0
+
+
+def _compared(component: Component, seconds: dict[str, float], noise: float) -> dict[str, Comparison]:
     known = [value for value in seconds.values() if math.isfinite(value)]
     reference = median_of_fastest(known) if known else math.inf
     if not 0 < reference < math.inf:  # it failed everywhere: that is no worker's fault
         return {}
     half = [math.log(value / reference) for value in fastest_half(known)]
-    spread = HALF_TO_WHOLE * math.sqrt(sum(value * value for value in half) / len(half))
-    scale = math.hypot(spread, MEANINGS[component].spread)
+    scale = math.hypot(spread_of_half(half), MEANINGS[component].spread, noise)
     found = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)

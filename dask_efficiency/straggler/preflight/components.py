@@ -83,6 +83,10 @@ ALONE = tuple(one for one in Component if MEANINGS[one].cause is not Cause.NETWO
 #: 1.5; healthy machines of one kind differ by less than 1.1.
 THRESHOLD = 1.3
 
+#: A worker is slow that is so many spreads of the fastest half from their median: where healthy workers differ much, it
+#: takes more than the threshold. One normal value in 700 is so far out on this side.
+MIN_Z = 3.0
+
 #: Round trips below this are all alike: what Dask itself takes for one, which says nothing of the network.
 MIN_LATENCY_SECONDS = 2e-3
 

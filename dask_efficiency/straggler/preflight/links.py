@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dask_efficiency.straggler.preflight.components import THRESHOLD, Component
+from dask_efficiency.straggler.preflight.components import MEANINGS, MIN_Z, THRESHOLD, Component
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
@@ -39,7 +39,17 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SlowWorker:
-    """A worker whose pairs were all slow, with how many times as long the best of them took in each component."""
+    """A worker whose pairs were all slow.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    ratios
+        By component in which all its pairs were slow, how many times as long the best took; empty where all failed.
+    pairs
+        How many partners it had.
+    """
 
     worker: str
     ratios: Mapping[Component, float]
@@ -90,8 +100,10 @@ class Links:
                     best[name] = min(seconds, best.get(name, math.inf))
         #: By component, seconds of the median of the fastest half of the workers, each at its best.
         self.reference = self._references()
-        #: Of each pair, how many times as long it took as the reference in what it was worst in.
-        self.costs = tuple(max(self._ratios(link).values(), default=math.inf) for link in self.links)
+        #: By component, how many times the reference is slow: more where healthy workers differ much.
+        self.thresholds = self._thresholds()
+        #: Of each pair, what it was worst in: how far from the reference, as a multiple of what is slow, in logarithms.
+        self.costs = tuple(self._cost(link) for link in self.links)
         self._partners: dict[str, set[str]] = {}
         #: The lowest cost of the pairs of each worker that had any.
         self._least: dict[str, float] = {}
@@ -112,8 +124,24 @@ class Links:
                 found.setdefault(name, []).append(seconds)
         return {name: median_of_fastest(seconds) for name, seconds in found.items()}
 
-    def _ratios(self, link: Link) -> dict[Component, float]:
-        return {name: seconds / self.reference[name] for name, seconds in link.seconds.items()}
+    def _thresholds(self) -> dict[Component, float]:
+        found = {}
+        for name, reference in self.reference.items():
+            half = fastest_half([best[name] for best in self._best.values() if name in best])
+            spread = spread_of_half([math.log(seconds / reference) for seconds in half])
+            found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, MEANINGS[name].spread)))
+        return found
+
+    def _cost(self, link: Link) -> float:
+        scores = (
+            math.log(seconds / self.reference[name]) / math.log(self.thresholds[name])
+            for name, seconds in link.seconds.items()
+        )
+        return max(scores, default=math.inf)
+
+    def _ratio(self, link: Link) -> float:
+        """How many times as long a pair took as the reference in what it was worst in."""
+        return max((seconds / self.reference[name] for name, seconds in link.seconds.items()), default=math.inf)
 
     def _connected(self) -> tuple[frozenset[str], ...]:
         parent = {worker: worker for worker in self._partners}
@@ -125,7 +153,7 @@ class Links:
             return worker
 
         for link, cost in zip(self.links, self.costs, strict=True):
-            if cost < THRESHOLD:
+            if cost < 1:
                 parent[root(link.first)] = root(link.second)
         found: dict[str, set[str]] = {}
         for worker in parent:
@@ -166,6 +194,15 @@ class Links:
         """The best that a worker showed, seconds by component."""
         return dict(self._best.get(worker, {}))
 
+    def to_confirm(self) -> Iterator[tuple[str, str]]:
+        """Pairs to be measured once more before anybody is named: each slow worker with a good one, and slow paths."""
+        for slow in self.slow_workers():
+            good = sorted((worker for worker in self._group if worker in self._partners[slow.worker]), key=self.least)
+            yield from ((slow.worker, one) for one in good[:1])
+        for across in self._crossings().values():
+            link = min(across, key=self._cost)
+            yield link.first, link.second
+
     # -- verdict -----------------------------------------------------------------------------
 
     def slow_workers(self) -> list[SlowWorker]:
@@ -180,31 +217,33 @@ class Links:
                 continue
             best = self.readings(worker)
             ratios = {name: seconds / self.reference[name] for name, seconds in best.items()}
-            found.append(SlowWorker(worker, ratios, len(partners)))
+            slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
+            if slow or not ratios:  # else it was slow in one component with one, and in another with the next
+                found.append(SlowWorker(worker, slow, len(partners)))
         return found
 
     def slow_paths(self) -> list[SlowPath]:
         """Each two groups with slow pairs across."""
         found = []
-        for (one, other), costs in self._crossings().items():
-            if len(costs) >= MIN_CROSSING:
+        for (one, other), across in self._crossings().items():
+            if len(across) >= MIN_CROSSING:
                 first, second = (tuple(sorted(self.groups[number])) for number in (one, other))
-                found.append(SlowPath(first, second, min(costs), len(costs)))
+                found.append(SlowPath(first, second, min(map(self._ratio, across)), len(across)))
         return found
 
     def doubtful_paths(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Each two groups with too few pairs across to tell."""
-        for (one, other), costs in self._crossings().items():
-            if len(costs) < MIN_CROSSING:
+        for (one, other), across in self._crossings().items():
+            if len(across) < MIN_CROSSING:
                 yield self.groups[one], self.groups[other]
 
-    def _crossings(self) -> dict[tuple[int, int], list[float]]:
-        """Costs of the pairs across, by the numbers of two groups; a fast one would have made the two groups one."""
-        found: dict[tuple[int, int], list[float]] = {}
-        for link, cost in zip(self.links, self.costs, strict=True):
+    def _crossings(self) -> dict[tuple[int, int], list[Link]]:
+        """The pairs across, by the numbers of two groups; a fast one would have made the two groups one."""
+        found: dict[tuple[int, int], list[Link]] = {}
+        for link in self.links:
             one, other = (self._group.get(worker) for worker in (link.first, link.second))
             if one is not None and other is not None and one != other:
-                found.setdefault((min(one, other), max(one, other)), []).append(cost)
+                found.setdefault((min(one, other), max(one, other)), []).append(link)
         return found
 
 
@@ -222,6 +261,15 @@ def median_of_fastest(seconds: Sequence[float]) -> float:
     half = fastest_half(seconds)
     middle = len(half) // 2
     return half[middle] if len(half) % 2 else (half[middle - 1] + half[middle]) / 2
+
+
+#: From the spread of a fastest half about its median to that of all: the half of a normal distribution has 0.6 of it.
+HALF_TO_WHOLE = 1.66
+
+
+def spread_of_half(logs: Sequence[float]) -> float:
+    """Standard deviation of all, from the fastest half's logarithms relative to its median."""
+    return HALF_TO_WHOLE * math.sqrt(sum(value * value for value in logs) / len(logs))
 
 
 def fastest_half(seconds: Sequence[float]) -> list[float]:

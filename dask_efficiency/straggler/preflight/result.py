@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,8 @@ class PreflightValues:
         Why nothing was tested, such as a busy cluster; empty if something was.
     notes
         What else bears on how far this can be trusted.
+    retired
+        Names of the slow workers that were retired for it.
     """
 
     subjects: tuple[Subject, ...] = ()
@@ -41,7 +43,8 @@ class PreflightValues:
     started: float = math.nan
     seconds: float = 0.0
     reason: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
 
     @property
     def tested(self) -> bool:
@@ -77,6 +80,11 @@ class PreflightValues:
 
         paths = (path for links in self.by_group.values() for path in links.slow_paths())
         return tuple(SlowPath(hosts(path.one), hosts(path.other), path.ratio, path.pairs) for path in paths)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was tested, and neither a worker nor a path is slow."""
+        return self.tested and not self.findings and not self.paths
 
     @property
     def slow(self) -> tuple[str, ...]:
@@ -156,6 +164,7 @@ class PreflightValues:
             "too_few": [list(names) for names in self.too_few],
             "workers": workers,
             "notes": list(self.notes),
+            "retired": list(self.retired),
         }
 
 

@@ -25,21 +25,15 @@ class Reading:
         CPU seconds a second that other threads of the process used meanwhile; NaN where that is not known.
     count
         How often it was measured.
+    range
+        Logarithm of the largest of these over the least; NaN where it was measured once.
     """
 
     value: float
     share: float = math.nan
     others: float = math.nan
     count: int = 1
-
-    def to_dict(self) -> dict[str, float | int | None]:
-        """The reading as values that JSON has."""
-        return {
-            "value": _plain(self.value),
-            "share": _plain(self.share),
-            "others": _plain(self.others),
-            "count": self.count,
-        }
+    range: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +75,8 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
     Parameters
     ----------
     answer
-        By component, ``value`` with ``share``, ``others`` and ``count`` where they are known; or ``missing``, the
-        reason; or ``failed``, the reason of what failed or hung, which is infinitely slow.
+        By component, ``value`` with ``share``, ``others``, ``count`` and ``range`` where they are known; or
+        ``missing``, the reason; or ``failed``, the reason of what failed or hung, which is infinitely slow.
 
     Raises
     ------
@@ -111,15 +105,15 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
 
 
 def _reading(component: Component, content: Mapping[str, Any]) -> Reading:
-    numbers = [content.get(name, math.nan) for name in ("value", "share", "others")]
+    numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
     numbers = [math.nan if number is None else number for number in numbers]
     count = content.get("count", 1)
     if not all(isinstance(number, int | float) for number in numbers) or not isinstance(count, int):
         raise RefusedPayload(f"{component} is {dict(content)!r:.200}; expected numbers")
-    value, share, others = map(float, numbers)
+    value, share, others, extent = map(float, numbers)
     if not 0 <= value < math.inf:
         raise RefusedPayload(f"{component} is {value!r}; expected a number from 0")
-    return Reading(value, share, others, count)
+    return Reading(value, share, others, count, extent)
 
 
 def better(component: Component, one: Reading | None, other: Reading) -> Reading:
@@ -127,8 +121,5 @@ def better(component: Component, one: Reading | None, other: Reading) -> Reading
     if one is None:
         return other
     best = min(one, other, key=lambda reading: seconds_of(component, reading.value))
-    return Reading(best.value, best.share, best.others, one.count + other.count)
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    extent = max((each.range for each in (one, other) if each.range >= 0), default=math.nan)
+    return Reading(best.value, best.share, best.others, one.count + other.count, extent)

@@ -79,11 +79,8 @@ def _broken(subject: Subject, at: float) -> Finding:
 
 
 def _of_pairs(slow: SlowWorker) -> dict[Component, Comparison]:
-    return {
-        name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan)
-        for name, ratio in slow.ratios.items()
-        if ratio >= THRESHOLD
-    }
+    ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
+    return {name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
 
 
 def _finding(
