@@ -31,6 +31,9 @@ PAIR_SECONDS = 5.0
 #: Seconds until an answer that should have come by then is waited for no more.
 GRACE_SECONDS = 2.0
 
+#: How often what seems slow is measured again. What happens to be slow for a second is well then.
+CONFIRMATIONS = 2
+
 #: Of the time that a test has, what is kept for pairs.
 SHARE_OF_PAIRS = 0.3
 
@@ -124,7 +127,8 @@ class Preflight:
         await asyncio.gather(*map(self._prepare, self.workers))
         await self._alone(self._testable())
         await self._in_pairs()
-        await self._once_more()
+        for _ in range(CONFIRMATIONS):
+            await self._once_more()
 
     def _left(self) -> float:
         return self._until - asyncio.get_running_loop().time()
@@ -227,7 +231,7 @@ class Preflight:
         one.subject = replace(one.subject, readings={**before, **best}, missing={**one.subject.missing, **missing})
 
     async def _once_more(self) -> None:
-        """Measure what seems slow again: who is named was slow twice, some seconds apart."""
+        """Measure what seems slow again: who is named was slow each time, some seconds apart."""
         slow = suspects([one.subject for one in self._testable()])
         await self._alone([one for one in self._testable() if one.subject.address in slow], slow)
         pairs = {Pair(*workers): name for name, links in self.links.items() for workers in Links(links).to_confirm()}
@@ -256,7 +260,7 @@ class Preflight:
             return first_round(hosts, self.random)
         if len(group) < MIN_PEERS:
             return []
-        return next_round(number, hosts, Links(self.links.get(name, ())), self.random)
+        return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
 
     async def _measure_pairs(self, pairs: Mapping[Pair, str], workers: Mapping[str, Tested]) -> None:
         async def measure(pair: Pair) -> None:

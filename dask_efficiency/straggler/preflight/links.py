@@ -87,10 +87,14 @@ class Links:
     ----------
     links
         One for each pair.
+    final
+        Whether all pairs are measured. Before that, most workers may have met slow ones only: then how much the fastest
+        half differ does not tell how much healthy workers do, and the least threshold holds.
     """
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[Link], *, final: bool = True) -> None:
         self.links = tuple(links)
+        self._final = final
         #: By worker, the best that it showed, seconds by component.
         self._best: dict[str, dict[Component, float]] = {}
         for link in self.links:
@@ -128,7 +132,7 @@ class Links:
         found = {}
         for name, reference in self.reference.items():
             half = fastest_half([best[name] for best in self._best.values() if name in best])
-            spread = spread_of_half([math.log(seconds / reference) for seconds in half])
+            spread = spread_of_half([math.log(seconds / reference) for seconds in half]) if self._final else 0.0
             found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, MEANINGS[name].spread)))
         return found
 

@@ -72,14 +72,15 @@ class PreflightValues:
 
     @cached_property
     def paths(self) -> tuple[SlowPath, ...]:
-        """Slow paths between two groups of hosts; the groups hold names of hosts."""
+        """Slow paths between two groups of hosts, by the names of the hosts; there is none within a host."""
         host = {one.address: one.host for one in self.subjects}
 
         def hosts(side: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(sorted({host[worker] for worker in side}))
 
         paths = (path for links in self.by_group.values() for path in links.slow_paths())
-        return tuple(SlowPath(hosts(path.one), hosts(path.other), path.ratio, path.pairs) for path in paths)
+        found = (SlowPath(hosts(path.one), hosts(path.other), path.ratio, path.pairs) for path in paths)
+        return tuple(path for path in found if not {*path.one} & {*path.other})
 
     @property
     def passed(self) -> bool:

@@ -24,10 +24,9 @@ def all_rounds(
     measured: list[Link] = []
     while True:
         measured += [link(pair, took(pair)) for pair in rounds[-1]]
-        links = Links(measured)
-        found = next_round(len(rounds), hosts, links, random)
+        found = next_round(len(rounds), hosts, Links(measured, final=False), random)
         if not found:
-            return links, rounds
+            return Links(measured), rounds
         rounds.append(found)
 
 
