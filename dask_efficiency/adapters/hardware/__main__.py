@@ -67,25 +67,25 @@ def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dic
 def _cpu(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.processor import matrix_products
 
-    return matrix_products()
+    return matrix_products(1, request["repetition"])
 
 
 def _cpu_all(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.processor import matrix_products
 
-    return matrix_products(request["threads"])
+    return matrix_products(request["threads"], request["repetition"])
 
 
 def _memory(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.memory import copies
 
-    return copies(request["memory"])
+    return copies(request["memory"], request["repetition"])
 
 
 def _disk(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.disk import writes
 
-    return writes(request["directory"])
+    return writes(request["directory"], request["repetition"])
 
 
 def _workload(request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:

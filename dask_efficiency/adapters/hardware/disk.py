@@ -7,14 +7,14 @@ import tempfile
 import time
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import SECONDS, NotMeasured, best_rate
+from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate
 
 #: Bytes that are written at once, and at most by all repetitions together.
 CHUNK = 2**20
 MAX_NBYTES = 96 * 2**20
 
 
-def writes(directory: str, seconds: float = SECONDS) -> dict[str, Any]:
+def writes(directory: str, seconds: float) -> dict[str, Any]:
     """Bytes a second that are written, each chunk until the disk has it.
 
     Raises

@@ -8,16 +8,12 @@ from typing import Any
 
 from dask_efficiency.adapters.hardware.measured import REPEATS, spread_of
 
-#: Seconds of one repetition, longer than of the others: otherwise a process would seem well that is stopped for a tenth
-#: of a second at a time.
-SECONDS = 0.3
-
 #: Turns of the loop between two looks at the clock: a quarter of a millisecond.
 TURNS = 5_000
 
 
 def python_loops(
-    seconds: float = SECONDS, repeats: int = REPEATS, spent: Callable[[float], object] = lambda seconds: None
+    seconds: float, repeats: int = REPEATS, spent: Callable[[float], object] = lambda seconds: None
 ) -> dict[str, Any]:
     """Turns a second of a loop in pure Python, in the calling thread.
 

@@ -10,10 +10,6 @@ from typing import Any
 #: Each measurement is repeated so often, and the best counts: what disturbs it only makes it slower.
 REPEATS = 3
 
-#: Seconds of one repetition. Half a dozen periods of a container's CPU limit at the shortest of 10 ms, one at the usual
-#: 100 ms.
-SECONDS = 0.1
-
 #: A measurement that takes longer than that is not repeated.
 MAX_SECONDS = 2.0
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.adapters.hardware.measured import SECONDS, best_rate
+from dask_efficiency.adapters.hardware.measured import best_rate
 
 #: Bytes of each of the two arrays. Caches of today's servers hold tens of megabytes for each core that may use them.
 NBYTES = 64 * 2**20
 MIN_NBYTES = 4 * 2**20
 
 
-def copies(limit: int = 0, seconds: float = SECONDS) -> dict[str, Any]:
+def copies(limit: int, seconds: float) -> dict[str, Any]:
     """Bytes a second that are read and written.
 
     Parameters

@@ -78,7 +78,7 @@ class ClusterMeter:
         self._metered = self._work.hook(self.guard.fail)
         self._windows = OpenWindows(self.accounts, self._workers, self._recording, self._ask_leaving)
         self._exports = Exports(scheduler, self.accounts)
-        self._preflights = Preflights(scheduler, self._workers)
+        self._preflights = Preflights(scheduler, self._workers, self._options)
         #: Kept for good, or by how many reports of each client.
         self._permanent = False
         self._leases: dict[str, int] = {}
@@ -100,6 +100,7 @@ class ClusterMeter:
         self.accounts.idle.start()
         self._exports.start()
         await self._recording.always(self.options.trace)
+        self._preflights.look()
 
     async def reconfigure(self, options: Options) -> None:
         """Take other options; the accounts go on."""
@@ -110,6 +111,7 @@ class ClusterMeter:
         if resend:
             await self._workers.send()
         await self._recording.always(options.trace)
+        self._preflights.look()
 
     async def stop(self) -> None:
         """Take everything away again, in turn; safe to call twice."""
@@ -188,6 +190,7 @@ class ClusterMeter:
     def worker_joined(self, address: str) -> None:
         """A worker joined."""
         self.accounts.worker_joined(address, time.monotonic_ns())
+        self._preflights.worker_joined(address)
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""

@@ -34,6 +34,9 @@ GRACE_SECONDS = 2.0
 #: How often what seems slow is measured again. What happens to be slow for a second is well then.
 CONFIRMATIONS = 2
 
+#: Seconds of a repetition: a period of a container's CPU limit, which is 100 ms where nobody asked for another.
+REPETITION_SECONDS = 0.1
+
 #: Of the time that a test has, what is kept for pairs.
 SHARE_OF_PAIRS = 0.3
 
@@ -68,6 +71,8 @@ class Plan:
         ``gloo``, ``nccl`` or nothing.
     workload, payload
         What else is timed: its kind, and its bytes.
+    repetition
+        Seconds of each of the repetitions of which the best counts.
     """
 
     test: str
@@ -78,6 +83,7 @@ class Plan:
     collective: str = ""
     workload: str = ""
     payload: bytes = b""
+    repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
 
 
 @dataclass(slots=True)
@@ -123,12 +129,21 @@ class Preflight:
 
     async def run(self) -> None:
         """Test; what is found is in :attr:`workers` and :attr:`links`."""
-        self._until = asyncio.get_running_loop().time() + self.plan.seconds
-        await asyncio.gather(*map(self._prepare, self.workers))
-        await self._alone(self._testable())
+        await self.prepare()
+        await self.measure_alone()
         await self._in_pairs()
         for _ in range(CONFIRMATIONS):
             await self._once_more()
+
+    async def prepare(self) -> None:
+        """Ask who can be tested; the time begins."""
+        self._until = asyncio.get_running_loop().time() + self.plan.seconds
+        await asyncio.gather(*map(self._prepare, self.workers))
+
+    async def measure_alone(self, only: list[Component] | None = None) -> None:
+        """Measure each worker alone, or some components of each."""
+        workers = self._testable()
+        await self._alone(workers, None if only is None else {one.subject.address: only for one in workers})
 
     def _left(self) -> float:
         return self._until - asyncio.get_running_loop().time()
@@ -154,7 +169,7 @@ class Preflight:
         self, one: Tested, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
     ) -> Mapping[str, Any] | None:
         """Its answer; None where there is none, for a reason that is noted of the worker."""
-        message = {"test": self.plan.test, "seconds": seconds, **step}
+        message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
         try:
             answer = await self.ask(one.subject.address, message, seconds + grace)
         except TimeoutError:
@@ -277,7 +292,13 @@ class Preflight:
         self, pair: Pair, seconds: float, workers: Mapping[str, Tested]
     ) -> dict[Component, float] | None:
         """Seconds by component; none where the pair failed, None where one of them is not there any more."""
-        step = {"step": names.PAIR, "partner": pair.second, "seconds": seconds, "test": self.plan.test}
+        step = {
+            "step": names.PAIR,
+            "partner": pair.second,
+            "seconds": seconds,
+            "test": self.plan.test,
+            "repetition": self.plan.repetition,
+        }
         try:
             answer = await self.ask(pair.first, step, seconds + GRACE_SECONDS)
         except (OSError, TimeoutError) as error:

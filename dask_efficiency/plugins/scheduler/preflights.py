@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins import names
+from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.gate import Gate
 from dask_efficiency.plugins.scheduler.preflight import Plan, Preflight, Tested
 from dask_efficiency.plugins.scheduler.straggler_watch import comparable
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
@@ -39,11 +41,15 @@ class Preflights:
         The scheduler.
     workers
         Its workers' halves.
+    options
+        Gives the options in force.
     """
 
-    def __init__(self, scheduler: Scheduler, workers: WorkerHalves) -> None:
+    def __init__(self, scheduler: Scheduler, workers: WorkerHalves, options: Callable[[], Options]) -> None:
         self._scheduler = scheduler
         self._workers = workers
+        self._options = options
+        self._gate = Gate(scheduler, self._ask, subject_of, self._free)
         self._test: str = ""
         self._client: str = ""
         self._task: asyncio.Task[dict[str, Any]] | None = None
@@ -59,6 +65,8 @@ class Preflights:
         ------
         ValueError
             On an unknown step or test.
+        RuntimeError
+            If it was stopped meanwhile.
         """
         step = asked.get("step")
         if step == names.BEGIN_TEST:
@@ -68,19 +76,39 @@ class Preflights:
         self._heard()
         if step == names.WAIT_FOR_TEST:
             done, _ = await asyncio.wait([self._task], timeout=WAIT_SECONDS)
+            if self._task.cancelled():
+                raise RuntimeError("the preflight was stopped")
             return {"done": self._task.result()} if done else {"running": True}
         if step == names.STOP_TEST:
-            self.stop()
+            self._stop()
             return {}
         raise ValueError(f"unknown step {step!r:.80}")
+
+    def look(self) -> None:
+        """Test who is there and was not tested yet, if the option says so."""
+        for address in self._scheduler.workers:
+            self.worker_joined(address)
+
+    def worker_joined(self, address: str) -> None:
+        """Test a worker that joined, if the option says so."""
+        if self._options().preflight:
+            self._gate.worker_joined(address)
+
+    async def _free(self) -> None:
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
 
     def client_left(self, client: str) -> None:
         """A client is gone; so is its test."""
         if client == self._client:
-            self.stop()
+            self._stop()
 
     def stop(self) -> None:
-        """Stop the test, if there is one."""
+        """Test nobody any more."""
+        self._gate.stop()
+        self._stop()
+
+    def _stop(self) -> None:
         if self._silence is not None:
             self._silence.cancel()
         if self._task is not None and not self._task.done():
@@ -134,7 +162,7 @@ class Preflights:
     def _silent(self) -> None:
         if self._task is not None and not self._task.done():
             logger.warning("dask_efficiency stops a preflight: its client has been silent for %g s", SILENT_SECONDS)
-            self.stop()
+            self._stop()
 
     async def _ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
         return await self._workers.ask_one(address, {"action": names.PREFLIGHT, "preflight": step}, seconds)

@@ -35,10 +35,12 @@ _CPU_ALL = "cpu_all"
 FIRST_NBYTES = 64 * 2**10
 MAX_NBYTES = 8 * 2**20
 
-#: Seconds of a repetition, of which the best counts; and of each message in it, at most about that.
+#: Repetitions, of which the best counts; and how much of one a message takes, at most about that.
 REPEATS = 3
-REPEAT_SECONDS = 0.1
-MESSAGE_SECONDS = 0.03
+MESSAGE_SHARE = 0.3
+
+#: Of Python a repetition takes longer: a process that is stopped for a tenth of a second at a time would seem well.
+REPETITIONS_OF_PYTHON = 3
 
 #: Until a partner is not waited for any more when it is over.
 PART_SECONDS = 1.0
@@ -140,7 +142,8 @@ class WorkerPreflight:
             found = await self._in_child(components, asked, seconds, ended)
         if _PYTHON in asked["components"] and not ended():
             found[_PYTHON] = await asyncio.wait_for(
-                asyncio.to_thread(self._loops), max(1.0, seconds - (time.monotonic() - began))
+                asyncio.to_thread(self._loops, float(asked["repetition"])),
+                max(1.0, seconds - (time.monotonic() - began)),
             )
         if test in self._stopped:
             return {"failed": "the test was stopped"}
@@ -154,6 +157,7 @@ class WorkerPreflight:
             "threads": self._worker.state.nthreads,
             "memory": self._worker.memory_manager.memory_limit or 0,
             "directory": self._worker.local_directory,
+            "repetition": asked["repetition"],
             "workload": asked.get("workload", ""),
             "collective": asked.get("collective"),
         }
@@ -168,13 +172,13 @@ class WorkerPreflight:
             self._elsewhere += round(child.cpu_seconds * 1e9)
         return {name: child.found.get(name, {"failed": why or "it measured nothing"}) for name in components}
 
-    def _loops(self) -> dict[str, Any]:
+    def _loops(self, repetition: float) -> dict[str, Any]:
         before = self.in_threads
 
         def spent(seconds: float) -> None:
             self.in_threads = before + round(seconds * 1e9)
 
-        return python_loops(spent=spent)
+        return python_loops(REPETITIONS_OF_PYTHON * repetition, spent=spent)
 
     async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         # Tests are few, and one may be stopped before it has begun here.
@@ -203,14 +207,14 @@ class WorkerPreflight:
         async def receive(nbytes: int) -> None:
             await ask(names.GIVE, nbytes=nbytes)
 
-        began = time.thread_time()
+        began, repetition = time.thread_time(), float(asked["repetition"])
         async with asyncio.timeout(float(asked["seconds"])):
             data = await self._random_data()
             await ask(names.MEET)
             try:
                 return {
-                    "send": await _seconds_per_byte(send),
-                    "receive": await _seconds_per_byte(receive),
+                    "send": await _seconds_per_byte(send, repetition),
+                    "receive": await _seconds_per_byte(receive, repetition),
                     "latency": await _round_trip(lambda: ask(names.TAKE, data=b"")),
                 }
             finally:
@@ -244,17 +248,17 @@ class WorkerPreflight:
         return self._data
 
 
-async def _seconds_per_byte(move: Callable[[int], Awaitable[None]]) -> float:
+async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> float:
     """The best of some repetitions, in messages as large as the link carries in a short time."""
     await move(FIRST_NBYTES)  # the first one opens the connection
     began = time.perf_counter()
     await move(FIRST_NBYTES)
-    nbytes = round(FIRST_NBYTES * MESSAGE_SECONDS / max(1e-9, time.perf_counter() - began))
+    nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
     nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
     best = float("inf")
     for _ in range(REPEATS):
         moved, began = 0, time.perf_counter()
-        while time.perf_counter() < began + REPEAT_SECONDS:
+        while time.perf_counter() < began + repetition:
             await move(nbytes)
             moved += nbytes
         best = min(best, (time.perf_counter() - began) / moved)
