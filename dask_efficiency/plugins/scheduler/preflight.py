@@ -28,6 +28,9 @@ ALONE_SECONDS = 20.0
 #: Seconds that a pair has; it takes less than one where no link is slower than 1 MB/s.
 PAIR_SECONDS = 5.0
 
+#: Seconds that an all-reduce of a pair has; torch takes two to five of them to be imported.
+COLLECTIVE_SECONDS = 20.0
+
 #: Seconds until an answer that should have come by then is waited for no more.
 GRACE_SECONDS = 2.0
 
@@ -93,6 +96,8 @@ class Tested:
     subject: Subject
     machine: str = ""
     gpu: bool = False
+    #: Where it can listen for a collective.
+    port: int = 0
 
     @property
     def can_be_tested(self) -> bool:
@@ -160,6 +165,7 @@ class Preflight:
         if answer is None:
             return
         one.machine, one.gpu = str(answer.get("machine", "")), bool(answer.get("gpu"))
+        one.port = int(answer.get("port", 0))
         if answer.get("closing"):
             one.subject = replace(one.subject, not_tested="it is closing")
         elif answer.get("paused"):
@@ -314,7 +320,38 @@ class Preflight:
             if not isinstance(value, int | float) or not 0 < value < math.inf:
                 return {}
             found[component] = float(value)
+        if self.plan.collective:
+            seconds_of_it = await self._all_reduce(workers[pair.first], workers[pair.second])
+            found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
         return found
+
+    async def _all_reduce(self, first: Tested, second: Tested) -> float | None:
+        """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""
+        seconds = min(COLLECTIVE_SECONDS, self._left())
+        if seconds < 1:
+            return None
+        step = {"step": names.MEASURE, "components": [str(Component.COLLECTIVE)], "force": self.plan.force}
+        of = {
+            "backend": self.plan.collective,
+            "address": f"{first.subject.host}:{first.port}",
+            "timeout": seconds,
+        }
+        answers = await asyncio.gather(
+            *(
+                self._asked(one, {**step, "collective": {**of, "rank": rank}}, seconds)
+                for rank, one in enumerate((first, second))
+            )
+        )
+        found = []
+        for one, answer in zip((first, second), answers, strict=True):
+            content = (answer or {}).get("measured", {}).get(str(Component.COLLECTIVE), {})
+            value = content.get("value")
+            if isinstance(value, int | float) and 0 < value < math.inf:
+                found.append(float(value))
+            else:
+                why = str(content.get("missing") or content.get("failed") or "it was not measured")[:500]
+                one.subject = replace(one.subject, missing={**one.subject.missing, Component.COLLECTIVE: why})
+        return max(found) if len(found) == 2 else None
 
     # -- turns -------------------------------------------------------------------------------
 

@@ -115,6 +115,7 @@ class WorkerPreflight:
             "paused": self._worker.status == Status.paused,
             "closing": self._worker.status not in (Status.running, Status.paused),
             "gpu": _has_gpu(),
+            "port": _free_port(),
         }
 
     async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,6 +281,13 @@ async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:
 
 def _has_gpu() -> bool:
     return _GPU_DRIVER.exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        port: int = listening.getsockname()[1]
+        return port
 
 
 def machine() -> str:
