@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.preflight_rivals import gated, node_check
 from dask_efficiency.plugins import names
-from dask_efficiency.plugins.scheduler.preflight import Plan, Preflight, Tested
+from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
 from dask_efficiency.straggler.preflight.result import PreflightValues
 from dask_efficiency.straggler.preflight.subjects import Subject
 
@@ -118,7 +118,7 @@ class Workers:
 def tested(workers: Workers, seed: int) -> PreflightValues:
     """What a preflight of them finds; its ``seconds`` are as long as it would take."""
     subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
-    preflight = Preflight(Plan("simulated"), [Tested(one) for one in subjects], workers.ask, random=Random(seed))
+    preflight = Preflight(Plan("simulated"), [Candidate(one) for one in subjects], workers.ask, random=Random(seed))
     loop = SimulatedLoop()
     try:
         began = loop.time()

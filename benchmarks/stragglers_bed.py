@@ -107,7 +107,7 @@ def bed(
         for i, link in enumerate(links):
             members.append(Member(str(i), _start(str(i), link, cluster.scheduler_address, place, threads), link))
             stack.callback(_end, members[-1].process)
-        client.wait_for_workers(workers, timeout=60)
+        client.wait_for_workers(workers, timeout=300)
         infos = client.scheduler_info(n_workers=-1)["workers"]
         yield Bed(client, members, {str(info["name"]): address for address, info in infos.items()}, device)
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from distributed import Client, Event, LocalCluster, Worker
 
+import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.plugins.scheduler import preflight as scheduler_preflight
 from dask_efficiency.plugins.worker.preflight import WorkerPreflight
+from dask_efficiency.straggler.finding import Cause
 from tests.plugins.watch import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -65,6 +67,20 @@ def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
             assert not events(client, "preflight-not-tested")
         finally:
             client.sync(joined.close)
+
+
+def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
+    pretended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_preflight, "REPETITION_SECONDS", 0.001)
+    pretended.append("1")
+    options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
+        found = dask_efficiency.preflight(client, device="cpu", retire=True)
+        assert ("1", Cause.DISK) in {(finding.worker, finding.cause) for finding in found.findings}
+        assert "1" in found.retired
+        eventually(lambda: "1" not in {str(ws.name) for ws in cluster.scheduler.workers.values()})
+        assert cluster.scheduler.workers
 
 
 def test_who_has_tasks_by_then_is_told_as_not_tested(pretended: list[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
-from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Ask, Plan, Preflight, Tested
+from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.preflight.alone import suspects
 from dask_efficiency.straggler.preflight.components import Component
@@ -105,7 +105,7 @@ class Gate:
         one = before if only is not None and before is not None else self._subject_of(ws)
         if ws.processing:
             return replace(one, not_tested="it is busy")
-        tested = Tested(one)
+        tested = Candidate(one)
         test = Preflight(
             Plan(uuid.uuid4().hex), [tested], self._ask, lambda address: address in self._scheduler.workers
         )

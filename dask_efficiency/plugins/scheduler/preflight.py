@@ -90,7 +90,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Tested:
+class Candidate:
     """A worker while it is tested."""
 
     subject: Subject
@@ -119,14 +119,17 @@ class Preflight:
         Asks one of them.
     is_there
         Whether the worker at an address has not left.
+    is_busy
+        Whether it has tasks.
     random
         Decides who meets whom.
     """
 
     plan: Plan
-    workers: list[Tested]
+    workers: list[Candidate]
     ask: Ask
     is_there: Callable[[str], bool] = lambda address: True
+    is_busy: Callable[[str], bool] = lambda address: False
     random: Random = field(default_factory=Random)
     links: dict[str, list[Link]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -153,12 +156,12 @@ class Preflight:
     def _left(self) -> float:
         return self._until - asyncio.get_running_loop().time()
 
-    def _testable(self) -> list[Tested]:
+    def _testable(self) -> list[Candidate]:
         return [one for one in self.workers if one.can_be_tested]
 
     # -- who can be tested -------------------------------------------------------------------
 
-    async def _prepare(self, one: Tested) -> None:
+    async def _prepare(self, one: Candidate) -> None:
         if not one.can_be_tested:
             return
         answer = await self._asked(one, {"step": names.READY}, min(READY_SECONDS, self.plan.seconds / 4), grace=0.0)
@@ -172,7 +175,7 @@ class Preflight:
             one.subject = replace(one.subject, broken="it is paused: its memory is nearly full", paused=True)
 
     async def _asked(
-        self, one: Tested, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
+        self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
     ) -> Mapping[str, Any] | None:
         """Its answer; None where there is none, for a reason that is noted of the worker."""
         message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
@@ -190,7 +193,7 @@ class Preflight:
             )
         return None
 
-    def _broken(self, one: Tested, why: str) -> None:
+    def _broken(self, one: Candidate, why: str) -> None:
         if self.is_there(one.subject.address):
             one.subject = replace(one.subject, broken=why[:500])
         else:
@@ -198,7 +201,7 @@ class Preflight:
 
     # -- alone -------------------------------------------------------------------------------
 
-    async def _alone(self, workers: Iterable[Tested], only: Mapping[str, list[Component]] | None = None) -> None:
+    async def _alone(self, workers: Iterable[Candidate], only: Mapping[str, list[Component]] | None = None) -> None:
         by_address = {one.subject.address: one for one in workers}
 
         async def measure(address: str) -> None:
@@ -207,14 +210,14 @@ class Preflight:
 
         await self._in_turns(by_address, lambda address: [by_address[address].machine], measure)
 
-    def _components(self, one: Tested) -> list[Component]:
+    def _components(self, one: Candidate) -> list[Component]:
         plan = self.plan
         found = list(ON_CPU)
         if plan.device == "gpu" or (plan.device == "auto" and one.gpu):
             found += [*ON_GPU, *([Component.SOAK] if plan.soak else [])]
         return [*found, *([Component.WORKLOAD] if plan.workload else [])]
 
-    async def _measure(self, one: Tested, components: list[Component]) -> None:
+    async def _measure(self, one: Candidate, components: list[Component]) -> None:
         """Measure components, and keep the best of what was and what is measured."""
         plan = self.plan
         most = ALONE_SECONDS if not (plan.workload or plan.soak) else plan.seconds
@@ -241,7 +244,7 @@ class Preflight:
         else:
             self._take(one, answer.get("measured"))
 
-    def _take(self, one: Tested, measured: object) -> None:
+    def _take(self, one: Candidate, measured: object) -> None:
         try:
             readings, missing = read_measurements(measured)
         except RefusedPayload as refusal:
@@ -261,7 +264,7 @@ class Preflight:
     # -- in pairs ----------------------------------------------------------------------------
 
     async def _in_pairs(self) -> None:
-        groups: dict[str, list[Tested]] = {}
+        groups: dict[str, list[Candidate]] = {}
         for one in self._testable():
             groups.setdefault(one.subject.group, []).append(one)
         rounds = {name: 0 for name, group in groups.items() if len(group) > 1}
@@ -274,8 +277,10 @@ class Preflight:
                 if not found:
                     del rounds[name]
             await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
+        if rounds:
+            self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
 
-    def _next_pairs(self, number: int, name: str, group: list[Tested]) -> list[Pair]:
+    def _next_pairs(self, number: int, name: str, group: list[Candidate]) -> list[Pair]:
         hosts = {one.subject.address: one.subject.host for one in group if one.can_be_tested}
         if number == 0:
             return first_round(hosts, self.random)
@@ -283,7 +288,7 @@ class Preflight:
             return []
         return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
 
-    async def _measure_pairs(self, pairs: Mapping[Pair, str], workers: Mapping[str, Tested]) -> None:
+    async def _measure_pairs(self, pairs: Mapping[Pair, str], workers: Mapping[str, Candidate]) -> None:
         async def measure(pair: Pair) -> None:
             seconds = min(PAIR_SECONDS, self._left())
             if seconds < 1 or not all(workers[worker].can_be_tested for worker in pair):
@@ -295,7 +300,7 @@ class Preflight:
         await self._in_turns(pairs, lambda pair: [workers[worker].machine for worker in pair], measure)
 
     async def _measure_pair(
-        self, pair: Pair, seconds: float, workers: Mapping[str, Tested]
+        self, pair: Pair, seconds: float, workers: Mapping[str, Candidate]
     ) -> dict[Component, float] | None:
         """Seconds by component; none where the pair failed, None where one of them is not there any more."""
         step = {
@@ -312,6 +317,8 @@ class Preflight:
         for worker in pair:
             if not self.is_there(worker):
                 workers[worker].subject = replace(workers[worker].subject, not_tested="it left meanwhile")
+            elif self.is_busy(worker) and not self.plan.force:
+                workers[worker].subject = replace(workers[worker].subject, not_tested="it began to run tasks")
         if not all(workers[worker].can_be_tested for worker in pair):
             return None
         found = {}
@@ -325,7 +332,7 @@ class Preflight:
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
         return found
 
-    async def _all_reduce(self, first: Tested, second: Tested) -> float | None:
+    async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
         """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""
         seconds = min(COLLECTIVE_SECONDS, self._left())
         if seconds < 1:

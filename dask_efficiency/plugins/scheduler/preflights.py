@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.scheduler.gate import Gate
-from dask_efficiency.plugins.scheduler.preflight import Plan, Preflight, Tested
+from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
 from dask_efficiency.plugins.scheduler.straggler_watch import comparable
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.preflight.subjects import Subject
@@ -138,7 +138,12 @@ class Preflights:
         began, at = time.monotonic(), time.time()
         before = dict(self._scheduler.workers)
         test = Preflight(
-            plan, [Tested(subject_of(ws)) for ws in before.values()], self._ask, self._is_there, Random(plan.test)
+            plan,
+            [Candidate(subject_of(ws)) for ws in before.values()],
+            self._ask,
+            self._is_there,
+            self._is_busy,
+            Random(plan.test),
         )
         try:
             await test.run()
@@ -169,6 +174,10 @@ class Preflights:
 
     def _is_there(self, address: str) -> bool:
         return address in self._scheduler.workers
+
+    def _is_busy(self, address: str) -> bool:
+        ws = self._scheduler.workers.get(address)
+        return ws is not None and bool(ws.processing)
 
     async def _stop_on(self, addresses: list[str], test: str) -> None:
         async def stop(address: str) -> None:

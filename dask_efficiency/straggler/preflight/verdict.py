@@ -58,7 +58,7 @@ def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> 
         ``effect`` and ``score`` are of the component that names the cause: how many times as long as the median of the
         fastest half of the comparable workers, and the same as a multiple of the threshold, in logarithms.
     """
-    compared = compare_alone(subjects)
+    compared, shares = compare_alone(subjects), _usual_shares(subjects)
     in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}
     found = []
     for subject in subjects:
@@ -69,7 +69,7 @@ def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> 
         if subject.address in in_pairs:
             beside |= _of_pairs(in_pairs[subject.address])
         if beside:
-            found.append(_finding(subject, beside, compared, at))
+            found.append(_finding(subject, beside, shares, at))
     return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
 
 
@@ -86,17 +86,19 @@ def _of_pairs(slow: SlowWorker) -> dict[Component, Comparison]:
 def _finding(
     subject: Subject,
     slow: Mapping[Component, Comparison],
-    compared: Mapping[str, Mapping[Component, Comparison]],
+    shares: Mapping[Component, float],
     at: float,
 ) -> Finding:
-    name = _explaining({component: one.ratio for component, one in slow.items()}, held_up=_held_up(subject))
+    name = _explaining(
+        {component: one.ratio for component, one in slow.items()}, held_up=_is_held_up(Component.CPU, subject, shares)
+    )
     ratio = slow[name].ratio
     score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
     order = sorted(slow, key=lambda each: (each != name, -slow[each].ratio))
     return Finding(
         worker=subject.name,
         host=subject.host,
-        cause=_cause(name, subject),
+        cause=_cause(name, subject, shares),
         score=score,
         confidence=confidence_of(score, wrong=WRONG_BY_PREFLIGHT),
         since=at,
@@ -134,18 +136,28 @@ def _explaining(ratios: Mapping[Component, float], *, held_up: bool) -> Componen
     return max(own or ratios, key=logs.__getitem__)
 
 
-def _held_up(subject: Subject) -> bool:
-    """Whether the worker's threads wait for a core."""
-    reading = subject.readings.get(Component.CPU)
-    return reading is not None and reading.share < 1 - FLAT_SHARE
+def _usual_shares(subjects: Iterable[Subject]) -> dict[Component, float]:
+    """By component, the share of its time for which a usual worker's thread computes."""
+    shares: dict[Component, list[float]] = {}
+    for subject in subjects:
+        for component, reading in subject.readings.items():
+            if math.isfinite(reading.share):
+                shares.setdefault(component, []).append(reading.share)
+    return {component: median(known) for component, known in shares.items()}
 
 
-def _cause(component: Component, subject: Subject) -> Cause:
+def _is_held_up(component: Component, subject: Subject, shares: Mapping[Component, float]) -> bool:
+    """Whether the worker's threads wait for a core for more of their time than is usual."""
+    reading = subject.readings.get(component)
+    return reading is not None and reading.share < shares.get(component, 1.0) * (1 - FLAT_SHARE)
+
+
+def _cause(component: Component, subject: Subject, shares: Mapping[Component, float]) -> Cause:
     """What slows a worker, from the component that is slow by itself."""
     reading = subject.readings.get(component)
     if component is Component.PYTHON and reading is not None and reading.others > MUCH_BESIDE:
         return Cause.GIL
-    if component in (Component.CPU, Component.CPU_ALL) and reading is not None and reading.share < 1 - FLAT_SHARE:
+    if component in (Component.CPU, Component.CPU_ALL) and _is_held_up(component, subject, shares):
         return Cause.CONTENTION
     return MEANINGS[component].cause
 
