@@ -22,6 +22,9 @@ from dask_efficiency.straggler.preflight.subjects import Subject, better, read_m
 #: small cluster are over.
 READY_SECONDS = 5.0
 
+#: Seconds until one that is asked once more is hung for sure.
+LATE_SECONDS = 8.0
+
 #: Seconds that a worker has to measure itself alone; it takes 2 to 3 on a machine that is not slow.
 ALONE_SECONDS = 20.0
 
@@ -138,10 +141,16 @@ class Preflight:
     async def run(self) -> None:
         """Test; what is found is in :attr:`workers` and :attr:`links`."""
         await self.prepare()
-        await self.measure_alone()
-        await self._in_pairs()
-        for _ in range(CONFIRMATIONS):
-            await self._once_more()
+        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        asking = asyncio.gather(*map(self._ask_late, silent))
+        try:
+            await self.measure_alone()
+            await self._in_pairs()
+            for _ in range(CONFIRMATIONS):
+                await self._once_more()
+            await asking
+        finally:
+            asking.cancel()
 
     async def prepare(self) -> None:
         """Ask who can be tested; the time begins."""
@@ -173,6 +182,15 @@ class Preflight:
             one.subject = replace(one.subject, not_tested="it is closing")
         elif answer.get("paused"):
             one.subject = replace(one.subject, broken="it is paused: its memory is nearly full", paused=True)
+
+    async def _ask_late(self, one: Candidate) -> None:
+        """Ask who did not answer once more, while the others are measured: one that was only late is not named."""
+        step = {"step": names.READY, "test": self.plan.test}
+        try:
+            await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
+        except (OSError, TimeoutError):
+            return
+        one.subject = replace(one.subject, broken="", not_tested=f"{one.subject.broken}, and did later")
 
     async def _asked(
         self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS

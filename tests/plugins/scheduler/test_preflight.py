@@ -30,10 +30,15 @@ class Asked(Workers):
         self.answers: dict[str, Any] = {}
         self.gone: set[str] = set()
         self.busy: set[str] = set()
+        self.late: set[str] = set()
 
     async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
         if address in self.gone:
             raise OSError("connection refused")
+        if address in self.late:
+            self.late.remove(address)
+            await asyncio.sleep(seconds)
+            raise TimeoutError
         if step["step"] in self.answers and self.answers[step["step"]][0] in (address, "any"):
             answer = self.answers[step["step"]][1]
             if step["step"] == names.PAIR:  # once
@@ -97,6 +102,14 @@ def test_one_that_hangs_is_named_and_the_others_are_tested() -> None:
     assert [(finding.worker, finding.cause) for finding in found.findings] == [("w1", Cause.UNRESPONSIVE)]
     assert sum(bool(one.readings) for one in found.subjects) == 4
     assert not any("w1" in (link.first, link.second) for link in found.links)
+
+
+def test_one_that_answers_late_is_not_tested_and_not_blamed() -> None:
+    workers = Asked(on_hosts(5, 5))
+    workers.late.add("w1")
+    found = found_in(workers)
+    assert found.not_tested == {"w1": "it did not answer in 5 s, and did later"}
+    assert found.passed
 
 
 def test_one_that_left_is_not_tested_and_not_blamed() -> None:
