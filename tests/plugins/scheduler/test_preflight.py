@@ -74,7 +74,7 @@ def found_in(workers: Asked, **plan: Any) -> PreflightValues:
     finally:
         loop.close()
     links = [link for of_group in test.links.values() for link in of_group]
-    return decode(encode([one.subject for one in test.workers], links, started=0.0, seconds=took))
+    return decode(encode([one.subject for one in test.workers], links, started=0.0, seconds=took, notes=test.notes))
 
 
 def on_hosts(workers: int, hosts: int) -> dict[str, str]:
@@ -110,6 +110,13 @@ def test_one_that_answers_late_is_not_tested_and_not_blamed() -> None:
     found = found_in(workers)
     assert found.not_tested == {"w1": "it did not answer in 5 s, and did later"}
     assert found.passed
+
+
+def test_where_most_do_not_answer_none_of_them_is_named() -> None:
+    found = found_in(Asked(on_hosts(4, 4), {f"w{i}": {"cpu": math.inf} for i in range(3)}))
+    assert not found.findings
+    assert set(found.not_tested) == {"w0", "w1", "w2"}
+    assert found.notes[0].startswith("3 of 4 workers did not answer")
 
 
 def test_one_that_left_is_not_tested_and_not_blamed() -> None:
