@@ -94,7 +94,7 @@ MIN_LATENCY_SECONDS = 2e-3
 def seconds_of(component: Component, reading: float) -> float:
     """How long a worker takes for one unit of work; less is better, infinite for a reading of nothing."""
     if MEANINGS[component].is_time:
-        return max(reading, MIN_LATENCY_SECONDS) if component is Component.LATENCY else reading
+        return reading
     return 1 / reading if reading > 0 else math.inf
 
 

@@ -6,7 +6,13 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dask_efficiency.straggler.preflight.components import MEANINGS, MIN_Z, THRESHOLD, Component
+from dask_efficiency.straggler.preflight.components import (
+    MEANINGS,
+    MIN_LATENCY_SECONDS,
+    MIN_Z,
+    THRESHOLD,
+    Component,
+)
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
@@ -128,24 +134,29 @@ class Links:
                 found.setdefault(name, []).append(seconds)
         return {name: median_of_fastest(seconds) for name, seconds in found.items()}
 
+    def ratio(self, component: Component, seconds: float) -> float:
+        """How many times as long as the reference something took; what Dask itself takes for a round trip is alike."""
+        least = MIN_LATENCY_SECONDS if component is Component.LATENCY else 0.0
+        return max(seconds, least) / max(self.reference[component], least)
+
     def _thresholds(self) -> dict[Component, float]:
         found = {}
-        for name, reference in self.reference.items():
+        for name in self.reference:
             half = fastest_half([best[name] for best in self._best.values() if name in best])
-            spread = spread_of_half([math.log(seconds / reference) for seconds in half]) if self._final else 0.0
+            spread = spread_of_half([math.log(self.ratio(name, seconds)) for seconds in half]) if self._final else 0.0
             found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, MEANINGS[name].spread)))
         return found
 
     def _cost(self, link: Link) -> float:
         scores = (
-            math.log(seconds / self.reference[name]) / math.log(self.thresholds[name])
+            math.log(self.ratio(name, seconds)) / math.log(self.thresholds[name])
             for name, seconds in link.seconds.items()
         )
         return max(scores, default=math.inf)
 
     def _ratio(self, link: Link) -> float:
         """How many times as long a pair took as the reference in what it was worst in."""
-        return max((seconds / self.reference[name] for name, seconds in link.seconds.items()), default=math.inf)
+        return max((self.ratio(name, seconds) for name, seconds in link.seconds.items()), default=math.inf)
 
     def _connected(self) -> tuple[frozenset[str], ...]:
         parent = {worker: worker for worker in self._partners}
@@ -220,7 +231,7 @@ class Links:
             if not self.groups or self.unmet(worker) or len(partners) < MIN_SLOW_PAIRS:
                 continue
             best = self.readings(worker)
-            ratios = {name: seconds / self.reference[name] for name, seconds in best.items()}
+            ratios = {name: self.ratio(name, seconds) for name, seconds in best.items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
                 found.append(SlowWorker(worker, slow, len(partners)))

@@ -103,7 +103,7 @@ class PreflightValues:
             own = {component: each.ratio for component, each in compared.get(one.address, {}).items()}
             for links in self.by_group.values():
                 readings = links.readings(one.address)
-                own |= {name: seconds / links.reference[name] for name, seconds in readings.items()}
+                own |= {name: links.ratio(name, seconds) for name, seconds in readings.items()}
             found[one.name] = own
         return found
 

@@ -7,9 +7,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.preflight.links import Links
+from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.links import Link, Links
 from dask_efficiency.straggler.preflight.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
-from tests.straggler.preflight.clusters import all_rounds, on_hosts_of_their_own
+from tests.straggler.preflight.clusters import all_rounds, link, on_hosts_of_their_own
 
 hosts_of_workers = st.lists(st.integers(0, 6), min_size=1, max_size=24).map(
     lambda numbers: {f"w{i}": f"h{number}" for i, number in enumerate(numbers)}
@@ -95,11 +96,18 @@ def test_of_two_workers_nobody_can_tell_which_is_slow() -> None:
     assert not links.slow_workers()
 
 
+def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
+    def links(slow: float) -> Links:
+        pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
+        return Links([Link(*pair, {Component.LATENCY: slow if "a" in pair else 2e-4}) for pair in pairs])
+
+    assert not links(1.9e-3).slow_workers()
+    assert [one.worker for one in links(1e-2).slow_workers()] == ["a"]
+
+
 def test_the_second_round_pairs_the_slow_with_the_fast() -> None:
     hosts = on_hosts_of_their_own(6)
     first = [Pair("w0", "w1"), Pair("w2", "w3"), Pair("w4", "w5")]
-    from tests.straggler.preflight.clusters import link
-
     links = Links([link(pair, cost) for pair, cost in zip(first, (5.0, 1.0, 1.1), strict=True)])
     second = {frozenset(pair) for pair in next_round(1, hosts, links, Random(1))}
     slow = {frozenset(pair) & {"w0", "w1"} for pair in second}
