@@ -9,9 +9,9 @@ from typing import Any
 
 from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate
 
-#: Bytes that are written at once, and at most by all repetitions together.
+#: Bytes that are written at once, and at most in a repetition.
 CHUNK = 2**20
-MAX_NBYTES = 96 * 2**20
+MAX_NBYTES = 32 * 2**20
 
 
 def writes(directory: str, seconds: float) -> dict[str, Any]:
@@ -28,20 +28,17 @@ def writes(directory: str, seconds: float) -> dict[str, Any]:
     however the process ends.
     """
     data = os.urandom(CHUNK)
-    written = 0
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
 
             def once() -> tuple[float, float]:
-                nonlocal written
                 count = 0
                 began = time.perf_counter()
-                while time.perf_counter() < began + seconds and written < MAX_NBYTES:
+                while time.perf_counter() < began + seconds and count * CHUNK < MAX_NBYTES:
                     file.seek(0)
                     file.write(data)
                     os.fdatasync(file.fileno()) if hasattr(os, "fdatasync") else os.fsync(file.fileno())
                     count += 1
-                    written += CHUNK
                 return CHUNK * count / (time.perf_counter() - began), float("nan")
 
             return best_rate(once)

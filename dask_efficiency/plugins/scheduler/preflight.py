@@ -326,14 +326,12 @@ class Preflight:
                 return
             found = await self._measure_pair(pair, seconds, workers)
             if found is not None:
-                self.links.setdefault(pairs[pair], []).append(Link(pair.first, pair.second, found))
+                self.links.setdefault(pairs[pair], []).append(found)
 
         await self._in_turns(pairs, lambda pair: [workers[worker].machine for worker in pair], measure)
 
-    async def _measure_pair(
-        self, pair: Pair, seconds: float, workers: Mapping[str, Candidate]
-    ) -> dict[Component, float] | None:
-        """Seconds by component; none where the pair failed, None where one of them is not there any more."""
+    async def _measure_pair(self, pair: Pair, seconds: float, workers: Mapping[str, Candidate]) -> Link | None:
+        """What a pair showed; None where one of them is not there any more."""
         step = {
             "step": names.PAIR,
             "partner": pair.second,
@@ -356,12 +354,13 @@ class Preflight:
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
             value = answer.get(component) if isinstance(answer, Mapping) else None
             if not isinstance(value, int | float) or not 0 < value < math.inf:
-                return {}
+                return Link(pair.first, pair.second, {})
             found[component] = float(value)
+        extent = answer.get("range", math.nan)
         if self.plan.collective:
             seconds_of_it = await self._all_reduce(workers[pair.first], workers[pair.second])
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
-        return found
+        return Link(pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan)
 
     async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
         """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""

@@ -16,6 +16,7 @@ from distributed.core import Status
 from distributed.protocol import to_serialize
 
 from dask_efficiency.adapters.hardware.loops import python_loops
+from dask_efficiency.adapters.hardware.measured import spread_of
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.worker.child import Child
 
@@ -213,11 +214,10 @@ class WorkerPreflight:
             data = await self._random_data()
             await ask(names.MEET)
             try:
-                return {
-                    "send": await _seconds_per_byte(send, repetition),
-                    "receive": await _seconds_per_byte(receive, repetition),
-                    "latency": await _round_trip(lambda: ask(names.TAKE, data=b"")),
-                }
+                sent, received = [await _seconds_per_byte(way, repetition) for way in (send, receive)]
+                latency = await _round_trip(lambda: ask(names.TAKE, data=b""))
+                extent = max(spread_of(sent), spread_of(received))
+                return {"send": min(sent), "receive": min(received), "latency": latency, "range": extent}
             finally:
                 with suppress(TimeoutError, OSError, RuntimeError):
                     await asyncio.wait_for(ask(names.PART), PART_SECONDS)
@@ -249,21 +249,21 @@ class WorkerPreflight:
         return self._data
 
 
-async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> float:
-    """The best of some repetitions, in messages as large as the link carries in a short time."""
+async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> list[float]:
+    """Of each repetition, in messages as large as the link carries in a short time."""
     await move(FIRST_NBYTES)  # the first one opens the connection
     began = time.perf_counter()
     await move(FIRST_NBYTES)
     nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
     nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
-    best = float("inf")
+    found = []
     for _ in range(REPEATS):
         moved, began = 0, time.perf_counter()
         while time.perf_counter() < began + repetition:
             await move(nbytes)
             moved += nbytes
-        best = min(best, (time.perf_counter() - began) / moved)
-    return best
+        found.append((time.perf_counter() - began) / moved)
+    return found
 
 
 async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:

@@ -9,12 +9,8 @@ from statistics import median
 
 from dask_efficiency.straggler.peers import MIN_PEERS
 from dask_efficiency.straggler.preflight.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
-from dask_efficiency.straggler.preflight.links import fastest_half, median_of_fastest, spread_of_half
+from dask_efficiency.straggler.preflight.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
 from dask_efficiency.straggler.preflight.subjects import Subject
-
-#: From the range of three normal values to the standard deviation of the best of them: 0.75 of one, where the range is
-#: 1.69.
-RANGE_TO_BEST = 0.44
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from dask_efficiency.straggler.preflight.components import (
     MEANINGS,
@@ -36,11 +37,14 @@ class Link:
     seconds
         By component, how long the first took for a unit of work with the second: ``send`` is from the first to the
         second, ``receive`` the way back. Empty where the pair failed.
+    range
+        Logarithm of the largest repetition over the least; NaN where that is not known.
     """
 
     first: str
     second: str
     seconds: Mapping[Component, float]
+    range: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,13 @@ class Links:
         return max(seconds, least) / max(self.reference[component], least)
 
     def _thresholds(self) -> dict[Component, float]:
+        known = [link.range for link in self.links if math.isfinite(link.range)]
+        noise = RANGE_TO_BEST * median(known) if known and self._final else 0.0
         found = {}
         for name in self.reference:
             half = fastest_half([best[name] for best in self._best.values() if name in best])
             spread = spread_of_half([math.log(self.ratio(name, seconds)) for seconds in half]) if self._final else 0.0
-            found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, MEANINGS[name].spread)))
+            found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, MEANINGS[name].spread)))
         return found
 
     def _cost(self, link: Link) -> float:
@@ -277,6 +283,10 @@ def median_of_fastest(seconds: Sequence[float]) -> float:
     middle = len(half) // 2
     return half[middle] if len(half) % 2 else (half[middle - 1] + half[middle]) / 2
 
+
+#: From the range of three normal values to the standard deviation of the best of them: 0.75 of one, where the range is
+#: 1.69.
+RANGE_TO_BEST = 0.44
 
 #: From the spread of a fastest half about its median to that of all: the half of a normal distribution has 0.6 of it.
 HALF_TO_WHOLE = 1.66

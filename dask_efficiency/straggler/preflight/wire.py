@@ -27,7 +27,8 @@ def encode(
             for one in subjects
         ],
         "links": [
-            (link.first, link.second, {str(name): value for name, value in link.seconds.items()}) for link in links
+            (link.first, link.second, {str(name): value for name, value in link.seconds.items()}, link.range)
+            for link in links
         ],
         "started": started,
         "seconds": seconds,
@@ -47,8 +48,8 @@ def decode(content: Mapping[str, Any]) -> PreflightValues:
         return PreflightValues(
             subjects=tuple(map(_subject, content["subjects"])),
             links=tuple(
-                Link(first, second, {Component(name): float(value) for name, value in seconds.items()})
-                for first, second, seconds in content["links"]
+                Link(first, second, {Component(name): float(value) for name, value in seconds.items()}, float(extent))
+                for first, second, seconds, extent in content["links"]
             ),
             started=float(content["started"]),
             seconds=float(content["seconds"]),

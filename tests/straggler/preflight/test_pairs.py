@@ -105,6 +105,17 @@ def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
     assert [one.worker for one in links(1e-2).slow_workers()] == ["a"]
 
 
+def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
+    pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
+
+    def slow(extent: float) -> list[str]:
+        links = [Link(*pair, {Component.SEND: 1.6 if "a" in pair else 1.0}, extent) for pair in pairs]
+        return [one.worker for one in Links(links).slow_workers()]
+
+    assert slow(0.05) == ["a"]
+    assert slow(1.0) == []
+
+
 def test_the_second_round_pairs_the_slow_with_the_fast() -> None:
     hosts = on_hosts_of_their_own(6)
     first = [Pair("w0", "w1"), Pair("w2", "w3"), Pair("w4", "w5")]

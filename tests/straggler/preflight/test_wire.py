@@ -20,7 +20,7 @@ def test_what_was_measured_arrives_as_it_was() -> None:
         Subject("a", "tcp://a", "h", "g", readings, {Component.DISK: "full"}),
         Subject("b", "tcp://b", "h", "g", not_tested="it left meanwhile"),
     )
-    links = (Link("tcp://a", "tcp://b", {Component.SEND: 1e-9}), Link("tcp://a", "tcp://b", {}))
+    links = (Link("tcp://a", "tcp://b", {Component.SEND: 1e-9}, 0.1), Link("tcp://a", "tcp://b", {}, 0.0))
     values = decode(encode(subjects, links, started=1.0, seconds=2.0, notes=["n"]))
     assert values.subjects == subjects
     assert values.links == links
