@@ -83,8 +83,14 @@ def lacking() -> str:
     return ""
 
 
+#: Makes network namespaces for so many workers: the address of this one, and their names.
+Network = Callable[[int], AbstractContextManager[tuple[str, list[str]]]]
+
+
 @contextmanager
-def bed(workers: int, *, threads: int = 1, isolated: bool | None = None) -> Iterator[Bed]:
+def bed(
+    workers: int, *, threads: int = 1, isolated: bool | None = None, network: Network | None = None
+) -> Iterator[Bed]:
     """A cluster of worker processes, isolated from each other where the machine allows."""
     isolated = not lacking() if isolated is None else isolated
     with ExitStack() as stack:
@@ -92,7 +98,7 @@ def bed(workers: int, *, threads: int = 1, isolated: bool | None = None) -> Iter
         host, device, links = "127.0.0.1", "", [""] * workers
         if isolated:
             device = stack.enter_context(_disk(place))
-            host, links = stack.enter_context(_network(workers))
+            host, links = stack.enter_context((network or one_bridge)(workers))
         cluster = stack.enter_context(
             LocalCluster(n_workers=0, host=host, scheduler_port=0, dashboard_address=None, silence_logs=50)
         )
@@ -101,7 +107,7 @@ def bed(workers: int, *, threads: int = 1, isolated: bool | None = None) -> Iter
         for i, link in enumerate(links):
             members.append(Member(str(i), _start(str(i), link, cluster.scheduler_address, place, threads), link))
             stack.callback(_end, members[-1].process)
-        client.wait_for_workers(workers, timeout=60)
+        client.wait_for_workers(workers, timeout=300)
         infos = client.scheduler_info(n_workers=-1)["workers"]
         yield Bed(client, members, {str(info["name"]): address for address, info in infos.items()}, device)
 
@@ -150,7 +156,7 @@ def _disk(place: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _network(workers: int) -> Iterator[tuple[str, list[str]]]:
+def one_bridge(workers: int) -> Iterator[tuple[str, list[str]]]:
     """Network namespaces on a bridge: the address of this one, and their names."""
     number = os.getpid() % 200 + 20
     bridge, links = f"dbed{number}", [f"dbed{number}-{i}" for i in range(workers)]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
     from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
+    from dask_efficiency.plugins.client.preflight import preflight
     from dask_efficiency.plugins.client.questions import NotRegisteredError
     from dask_efficiency.plugins.preload import dask_setup
     from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dask_efficiency.results import (
         CriticalPath,
         EfficiencyReport,
+        PreflightResult,
         RunTrace,
         compare,
         compare_paths,
@@ -51,6 +53,7 @@ _HOMES = {
     "MpiPlacements": "dask_efficiency.mpi_predictions",
     "MpiPrediction": "dask_efficiency.mpi_predictions",
     "NotRegisteredError": "dask_efficiency.plugins.client.questions",
+    "PreflightResult": "dask_efficiency.results",
     "Prediction": "dask_efficiency.predictions",
     "RunTrace": "dask_efficiency.results",
     "SimulationRefusedError": "dask_efficiency.simulation.accuracy",
@@ -73,6 +76,7 @@ _HOMES = {
     "load_trace": "dask_efficiency.results",
     "place": "dask_efficiency.predictions",
     "place_mpi": "dask_efficiency.mpi_predictions",
+    "preflight": "dask_efficiency.plugins.client.preflight",
     "simulate": "dask_efficiency.predictions",
     "simulate_mpi": "dask_efficiency.mpi_predictions",
     "snapshot": "dask_efficiency.plugins.client.calls",
@@ -95,6 +99,7 @@ __all__ = [
     "MpiPrediction",
     "NotRegisteredError",
     "Prediction",
+    "PreflightResult",
     "RunTrace",
     "SimulationRefusedError",
     "SimulationWarning",
@@ -117,6 +122,7 @@ __all__ = [
     "load_trace",
     "place",
     "place_mpi",
+    "preflight",
     "simulate",
     "simulate_mpi",
     "snapshot",

@@ -30,12 +30,14 @@ from dask_efficiency.report.html.render import fragment, save_page
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections import comparison as comparison_sections
 from dask_efficiency.report.sections import path as path_sections
+from dask_efficiency.report.sections import preflight as preflight_sections
 from dask_efficiency.report.sections import report as report_sections
 from dask_efficiency.report.sections.simulation_in_report import with_predictions
 from dask_efficiency.report.terminal.coloured import renderables
 from dask_efficiency.report.terminal.plain import plain
 from dask_efficiency.simulation.result import PredictionValues
 from dask_efficiency.simulation.sweeps import SweepValues
+from dask_efficiency.straggler.preflight.result import PreflightValues
 from dask_efficiency.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.events import Written
@@ -351,6 +353,24 @@ class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
 
     def _repr_html_(self) -> str:
         return fragment(report_sections.document(self))
+
+
+class PreflightResult(PreflightValues):  # noqa: D101  # the values say it
+    __doc__ = PreflightValues.__doc__
+
+    @classmethod
+    def of(cls, values: PreflightValues) -> Self:
+        """The same as a result."""
+        return cls(**_fields(values))
+
+    def __repr__(self) -> str:
+        return plain(preflight_sections.document(self))
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(preflight_sections.document(self), console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(preflight_sections.document(self))
 
 
 def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:

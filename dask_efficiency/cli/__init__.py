@@ -10,6 +10,7 @@ from dask_efficiency.cli import (
     critical_path,
     demo,
     mpi_tracer,
+    preflight,
     report,
     simulate,
     simulate_mpi,
@@ -37,6 +38,7 @@ for _module in (
     torch_critical_path,
     simulate,
     stragglers,
+    preflight,
     mpi_tracer,
     simulate_mpi,
 ):

@@ -44,6 +44,29 @@ def numbers_by_name(context: click.Context, parameter: click.Parameter, values: 
     return found
 
 
+#: Seconds that a scheduler has to answer, where the time is not an option of its own.
+ANSWER_SECONDS = 10.0
+
+
+def tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The files with which a scheduler is talked to by TLS: given to the command as ``connection``.
+
+    To be put right above the function, below its other options.
+    """
+
+    @functools.wraps(command)
+    def connected(*, tls_ca_file: str | None, tls_cert: str | None, tls_key: str | None, **others: Any) -> None:
+        command(connection=Connection(ANSWER_SECONDS, tls_ca_file, tls_cert, tls_key), **others)
+
+    return _with_files(connected)
+
+
+def _with_files(command: Callable[..., None]) -> Callable[..., None]:
+    for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
+        command = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(command)
+    return command
+
+
 def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
     """How a scheduler is reached: given to the command as ``connection``.
 
@@ -56,8 +79,6 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         command(connection=Connection(timeout, tls_ca_file, tls_cert, tls_key), **others)
 
-    for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
-        connected = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(connected)
     return click.option(
         "--timeout",
         default="10s",
@@ -65,4 +86,4 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
         callback=timedelta,
         metavar="TIME",
         help="How long a scheduler has to answer.",
-    )(connected)
+    )(_with_files(connected))

@@ -36,6 +36,9 @@ CLOCK = "clock"
 OPEN = "open"
 CLOSE = "close"
 
+#: Of the scheduler and of workers: a test before a job starts.
+PREFLIGHT = "preflight"
+
 #: Of the scheduler, by clients.
 RELEASE = "release"
 UNREGISTER = "unregister"
@@ -45,6 +48,24 @@ LIVE = "live"
 TRACE = "trace"
 PROFILE = "profile"
 STRAGGLERS = "stragglers"
+
+#: Steps of a test, of the scheduler by clients.
+BEGIN_TEST = "begin"
+WAIT_FOR_TEST = "wait"
+
+#: Steps of a test, of workers by the scheduler: whether it can be tested; measure alone; measure with a partner.
+READY = "ready"
+MEASURE = "measure"
+PAIR = "pair"
+
+#: By a partner: a measurement begins, take some bytes, give some bytes, it is over.
+MEET = "meet"
+TAKE = "take"
+GIVE = "give"
+PART = "part"
+
+#: Of both: end a test.
+STOP_TEST = "stop"
 
 #: Of workers, by the scheduler.
 SNAPSHOT = "snapshot"

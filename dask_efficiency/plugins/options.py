@@ -122,6 +122,12 @@ OPTIONS: dict[str, Option] = {
         _reaction,
         "What else is done about a straggler: nothing but the warning, or a callable of the scheduler and the finding.",
     ),
+    "preflight": Option(
+        False,
+        _flag,
+        "Whether each worker that joins is measured for two to three seconds before it gets tasks, and flagged if it "
+        "is slow.",
+    ),
     "profile": Option(
         {},
         _profile,
@@ -144,6 +150,7 @@ class Options:
     gpu: str
     waiting: bool
     on_straggler: Any
+    preflight: bool
     profile: dict[str, int]
 
 

@@ -22,7 +22,11 @@ class Cause(StrEnum):
     DISK = "disk"
     NETWORK = "network"
     MEMORY = "memory"
+    #: Its memory moves fewer bytes a second: others on its host move theirs.
+    MEMORY_BANDWIDTH = "memory-bandwidth"
     GPU = "gpu"
+    #: It does not answer.
+    UNRESPONSIVE = "unresponsive"
     #: It takes longer, and nothing that was measured explains it.
     UNKNOWN = "unknown"
 

@@ -24,6 +24,11 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
         "its memory is nearly full",
         "look at what it keeps: give it more memory, rebalance, or make its partitions smaller",
     ),
+    Cause.MEMORY_BANDWIDTH: (
+        "its memory is slow",
+        "look for other processes on its host that move much data, and at its memory modules and NUMA settings",
+    ),
+    Cause.UNRESPONSIVE: ("it does not answer", "look at its log, and whether its process is stopped or blocked"),
     Cause.GPU: ("its GPU is slow", "look at the clocks, the temperature and the throttle reasons of its GPU"),
     Cause.UNKNOWN: ("nothing that is measured says why", "look at what its tasks wait for: files, services, locks"),
 }

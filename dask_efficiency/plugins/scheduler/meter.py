@@ -20,6 +20,7 @@ from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugins.scheduler.exports import Exports
 from dask_efficiency.plugins.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
+from dask_efficiency.plugins.scheduler.preflights import Preflights
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 from dask_efficiency.presence import Presence
@@ -79,6 +80,7 @@ class ClusterMeter:
         self._metered = self._work.hook(self.guard.fail)
         self._windows = OpenWindows(self.accounts, self._workers, self._recording, self._ask_leaving)
         self._exports = Exports(scheduler, self.accounts)
+        self._preflights = Preflights(scheduler, self._workers, self._options)
         #: Kept for good, or by how many reports of each client.
         self._permanent = False
         self._leases: dict[str, int] = {}
@@ -100,6 +102,7 @@ class ClusterMeter:
         self.accounts.idle.start()
         self._exports.start()
         await self._recording.always(self.options.trace)
+        self._preflights.look()
 
     async def reconfigure(self, options: Options) -> None:
         """Take other options; the accounts go on."""
@@ -110,6 +113,7 @@ class ClusterMeter:
         if resend:
             await self._workers.send()
         await self._recording.always(options.trace)
+        self._preflights.look()
 
     async def stop(self) -> None:
         """Take everything away again, in turn; safe to call twice."""
@@ -129,6 +133,7 @@ class ClusterMeter:
         self.guard.close()
         self._workers.forget()
         self._exports.stop()
+        self._preflights.stop()
         self._stop_measuring()
         if self.scheduler.handlers.get(names.OP) == self.handle:
             del self.scheduler.handlers[names.OP]
@@ -187,6 +192,7 @@ class ClusterMeter:
     def worker_joined(self, address: str) -> None:
         """A worker joined."""
         self.accounts.worker_joined(address, time.monotonic_ns())
+        self._preflights.worker_joined(address)
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""
@@ -195,6 +201,7 @@ class ClusterMeter:
     def client_left(self, client: str) -> None:
         """A lost client closes no windows and releases no leases: do it in its place."""
         self._windows.client_left(client)
+        self._preflights.client_left(client)
         if self._leases.pop(client, None):
             self.scheduler._ongoing_background_tasks.call_soon(self._stop_if_unused)
 
@@ -257,6 +264,8 @@ class ClusterMeter:
             return {}
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
+        if action == names.PREFLIGHT:
+            return await self._preflights.handle(kwargs["preflight"])
         if action == names.OPEN:
             trace = kwargs.get("trace", False)
             await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], trace=trace)

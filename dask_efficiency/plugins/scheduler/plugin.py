@@ -56,6 +56,11 @@ class EfficiencyPlugin(SchedulerPlugin):
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
+    preflight
+        Whether each worker that joins is measured alone for two to three seconds, in a process of its own, and compared
+        with those that joined before: one that is slow is logged, and told as an event of the topic
+        ``dask-efficiency``, before it is blamed for tasks. One that has tasks by then is left alone, and told as not
+        tested.
     profile
         Which tasks run under ``torch.profiler`` while a trace is recorded: by task prefix, how many on each worker at
         most, such as ``{"train_step": 3}``. :func:`~dask_efficiency.critical_path` leads into these tasks' kernels.
@@ -83,6 +88,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         gpu: str | None = None,
         waiting: bool | None = None,
         on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
+        preflight: bool | None = None,
         profile: Mapping[str, int] | None = None,
     ) -> None:
         self._given = options.given(
@@ -97,6 +103,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "gpu": gpu,
                 "waiting": waiting,
                 "on_straggler": on_straggler,
+                "preflight": preflight,
                 "profile": profile,
             }
         )

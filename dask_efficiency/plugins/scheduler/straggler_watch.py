@@ -105,7 +105,7 @@ class Stragglers:
 
     def _join(self, address: str, ws: WorkerState) -> None:
         self._names[address] = str(ws.name)
-        self._watch.joined(address, host=ws.host, group=_group(ws), at=time.monotonic_ns())
+        self._watch.joined(address, host=ws.host, group=comparable(ws), at=time.monotonic_ns())
 
     def worker_left(self, address: str) -> None:
         """A worker was removed."""
@@ -226,7 +226,7 @@ class Stragglers:
 _PAUSED_AND_SPILL = [place("activity", bucket) for bucket in (Bucket.PAUSED, Bucket.SPILL)]
 
 
-def _group(ws: WorkerState) -> tuple[Any, ...]:
+def comparable(ws: WorkerState) -> tuple[Any, ...]:
     """Equal for workers that were made alike: by threads, memory limit, resources and GPU."""
     gpu = ws.extra.get("gpu") if isinstance(ws.extra, Mapping) else None
     model = str(gpu.get("name")) if isinstance(gpu, Mapping) else ""

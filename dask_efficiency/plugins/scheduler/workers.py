@@ -107,6 +107,23 @@ class WorkerHalves:
         """Have some workers tell everything in their next heartbeats; one that does not hear may be asked again."""
         await self.ask(names.EVERYTHING, addresses=addresses)
 
+    async def ask_one(self, address: str, question: dict[str, Any], seconds: float) -> Any:
+        """The answer of one worker, or None where it has no half.
+
+        Raises
+        ------
+        TimeoutError
+            If it does not answer in time.
+        OSError
+            If it cannot be reached.
+        """
+        message = {"op": names.OP, **question}
+        asked = self._scheduler.broadcast(msg=message, workers=[address], on_error="return")
+        answer = (await asyncio.wait_for(asked, seconds))[address]
+        if isinstance(answer, BaseException):
+            raise answer if isinstance(answer, OSError) else OSError(f"{type(answer).__name__}: {answer}")
+        return answer
+
     async def ask_final_snapshot(self, address: str) -> Any:
         """The final snapshot of a worker that left in order; None if it does not answer.
 

@@ -25,6 +25,7 @@ from dask_efficiency.plugins.names import (
     METRIC,
     OP,
     OPEN,
+    PREFLIGHT,
     RECORD,
 )
 from dask_efficiency.plugins.worker.causes import WorkerCauses
@@ -33,6 +34,7 @@ from dask_efficiency.plugins.worker.gpu import WorkerGpu
 from dask_efficiency.plugins.worker.hooks import WorkerHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import PendingTasks
+from dask_efficiency.plugins.worker.preflight import OWN_TEST, WorkerPreflight
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
@@ -44,7 +46,7 @@ from dask_efficiency.straggler.task_rates import RatedTask
 from dask_efficiency.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from distributed import Worker
 
@@ -84,8 +86,10 @@ class WorkerMeter:
         #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
         self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
         self._threads = TaskThreads(worker)
+        #: Tests it before a job starts.
+        self._preflight = WorkerPreflight(worker)
         #: What its process did beside the tasks; None where reading it failed.
-        self._process: ProcessThreads | None = ProcessThreads(self._threads)
+        self._process: ProcessThreads | None = ProcessThreads(self._threads, lambda: self._preflight.in_threads)
         self._gpu = WorkerGpu(worker, self._threads)
         self._causes = WorkerCauses(
             worker, self._threads, lambda key: self._hooks.slots.reservation_of(key), enabled=plugin.waiting
@@ -156,6 +160,7 @@ class WorkerMeter:
 
     def _remove(self) -> None:
         worker = self.worker
+        self._preflight.stop()
         self._record(None)
         self._hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
@@ -305,14 +310,22 @@ class WorkerMeter:
         return encode_not_measured(str(self.off))
 
     async def handle(
-        self, action: str, window: str = "", limit: int = 300, profile: Requests | None = None
+        self,
+        action: str,
+        window: str = "",
+        limit: int = 300,
+        profile: Requests | None = None,
+        preflight: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Answer the scheduler, with profiles of at most ``limit`` rows.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
         window is the recording or nothing and ``profile`` which tasks are profiled in it, and ``flush`` what was
-        recorded; ``everything`` in the next heartbeats; ``last-words`` of a worker that closes.
+        recorded; ``everything`` in the next heartbeats; ``last-words`` of a worker that closes; ``preflight``, a step
+        of a test.
         """
+        if action == PREFLIGHT:
+            return await self._preflight.handle(preflight or {})
         if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
         if action == RECORD:
@@ -389,6 +402,8 @@ class WorkerMeter:
             outside["seceded tasks"] = seceded
         if self._threads.actors:
             outside["actor methods"] = self._threads.actors
+        if self._preflight.spent:
+            outside[OWN_TEST] = self._preflight.spent
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent
         details = self._metrics.details() | self._pending.details

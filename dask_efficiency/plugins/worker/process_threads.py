@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from distributed import Scheduler, Worker
@@ -57,10 +57,13 @@ class ProcessThreads:
     ----------
     threads
         The worker's task threads.
+    counted
+        Gives CPU nanoseconds of this process that are counted elsewhere, beside the tasks and the event loop.
     """
 
-    def __init__(self, threads: TaskThreads) -> None:
+    def __init__(self, threads: TaskThreads, counted: Callable[[], int] = lambda: 0) -> None:
         self._task_threads = threads
+        self._counted = counted
         self.core_wait = CoreWait()
         self._loop = threading.get_native_id()
         self._began = time.process_time_ns(), time.thread_time_ns()
@@ -72,7 +75,7 @@ class ProcessThreads:
         if len(Worker._instances) > 1 or Scheduler._instances or threading.get_native_id() != self._loop:
             return  # the process's time is not this worker's alone
         process, loop = (now - then for now, then in zip(_clocks(), self._began, strict=True))
-        self._other_cpu = max(self._other_cpu, process - loop - self._task_threads.cpu())
+        self._other_cpu = max(self._other_cpu, process - loop - self._task_threads.cpu() - self._counted())
 
     @property
     def details(self) -> dict[str, int]:

@@ -1,0 +1,116 @@
+"""`dask-efficiency preflight`: which workers of a cluster are slow, before a job starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import timedelta, tls_options
+from dask_efficiency.cli.source import Kind, look_at
+
+if TYPE_CHECKING:
+    from dask_efficiency.results import PreflightResult
+
+
+class _NotTestedError(click.ClickException):
+    """Exit code 1 of the command `preflight` says one thing only."""
+
+    exit_code = 2
+
+
+@click.command("preflight")
+@click.argument("scheduler")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found and measured as JSON.")
+@click.option(
+    "--fail", is_flag=True, help="End with exit code 1 if a worker or a path is slow, 2 if nothing was tested."
+)
+@click.option("--retire", is_flag=True, help="Retire the slow workers.")
+@click.option("--force", is_flag=True, help="Test a busy cluster, too.")
+@click.option("--device", default="auto", show_default=True, type=click.Choice(("auto", "cpu", "gpu")))
+@click.option("--workload", metavar="SCRIPT", help="A script in Python that is timed on each worker as well.")
+@click.option("--soak", is_flag=True, help="Fill each GPU with a training step.")
+@click.option("--collective", type=click.Choice(("gloo", "nccl")), help="Pairs run an all-reduce of torch, too.")
+@click.option(
+    "--timeout",
+    default="60s",
+    show_default=True,
+    callback=timedelta,
+    metavar="TIME",
+    help="How long the test may take; a scheduler has 10 s of it to answer.",
+)
+@tls_options
+def command(
+    scheduler: str,
+    as_json: bool,
+    fail: bool,
+    retire: bool,
+    force: bool,
+    device: str,
+    workload: str | None,
+    soak: bool,
+    collective: str | None,
+    timeout: float,
+    connection: Connection,
+) -> None:
+    """Find the slow workers of an idle cluster: processors, memory, disks, GPUs and networks.
+
+    SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Each worker is measured for two to
+    three seconds alone, and with some others in turns; nothing runs as a task.
+
+    \b
+    Exit codes:
+      0  tested; without --fail also where somebody is slow
+      1  with --fail, a worker or a path between hosts is slow
+      2  with --fail, nothing was tested; a wrong option, or no scheduler
+    """  # noqa: D301 click wants the character
+    with one_line_errors(_NotTestedError):
+        source = look_at(scheduler)
+        if source.kind is not Kind.SCHEDULER:
+            raise _NotTestedError(source.refusal("a scheduler").message)
+        try:
+            found = asyncio.run(
+                _tested(
+                    source.where,
+                    connection,
+                    device=device,
+                    timeout=timeout,
+                    workload=workload,
+                    soak=soak,
+                    collective=collective,
+                    force=force,
+                    retire=retire,
+                )
+            )
+        except RuntimeError as error:  # NotRegisteredError, or raised over there
+            raise _NotTestedError(" ".join(str(error).split())) from error
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        from dask_efficiency.report.sections.preflight import document
+        from dask_efficiency.report.terminal.coloured import show
+
+        show(document(found))
+    if fail and not found.passed:
+        raise SystemExit(1 if found.findings or found.paths else 2)
+
+
+async def _tested(address: str, connection: Connection, **options: object) -> PreflightResult:
+    from distributed import Client
+
+    from dask_efficiency.plugins.client.preflight import preflight
+
+    address, security = connection.secured(address)
+    connection.announce(address)
+    try:
+        client = await Client(
+            address, security=security, timeout=connection.timeout_seconds, asynchronous=True, set_as_default=False
+        )
+    except OSError as error:
+        raise OSError(f"no scheduler answered at {address} in {connection.timeout_seconds:g} s ({error})") from error
+    async with client:
+        return await preflight(client, **options)  # type: ignore[arg-type,no-any-return]  # as click read them

@@ -1,0 +1,171 @@
+"""``preflight``: find the slow workers before a job starts."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from dask.utils import parse_timedelta
+from distributed import Client, get_client
+from distributed.protocol import to_serialize
+
+from dask_efficiency.adapters.hardware.workload import CALLABLE, SCRIPT
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.client.questions import ask, register
+from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.plugins.scheduler.preflight import Plan
+from dask_efficiency.results import PreflightResult
+from dask_efficiency.straggler.preflight.wire import decode
+
+#: Where it is measured.
+DEVICES = ("auto", "cpu", "gpu")
+
+#: What reduces between workers.
+COLLECTIVES = ("gloo", "nccl")
+
+#: Seconds until a retired worker is waited for no more.
+RETIRE_SECONDS = 60.0
+
+#: Bytes of a workload at most: it is sent to each worker, by way of the scheduler.
+MAX_WORKLOAD = 10 * 2**20
+
+
+def preflight(
+    client: Client | None = None,
+    *,
+    device: str = "auto",
+    timeout: float | str = "60s",
+    workload: Callable[[], Any] | str | os.PathLike[str] | None = None,
+    soak: bool = False,
+    collective: str | None = None,
+    force: bool = False,
+    retire: bool = False,
+) -> Any:
+    """Find the slow workers before a job starts: ``dask_efficiency.preflight(client)``.
+
+    Each worker is measured for two to three seconds by itself, in a process of its own beside the worker's, and then
+    with two or three others in turns. Workers of one machine take turns. Nothing of it is a task. Where the plugin is
+    not on the scheduler, it is registered meanwhile.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    device
+        ``"auto"``: GPUs too where a worker has the driver of NVIDIA's, ``"cpu"``: no GPU, or ``"gpu"``: GPUs even where
+        none is seen, so that the result says why.
+    timeout
+        Seconds, or a duration such as ``"60s"``, after which who had no turn is not tested.
+    workload
+        What else is timed on each worker, in that process: a function without arguments, or the path of a script here.
+    soak
+        Whether each GPU runs a training step of a transformer that fills 80 % of its free memory.
+    collective
+        ``"gloo"`` or ``"nccl"``: the pairs run an all-reduce of torch as well.
+    force
+        Whether a busy cluster is tested; its figures then say what was free beside its tasks.
+    retire
+        Whether slow workers are retired, as by ``client.retire_workers``, all of them unless nobody would be left.
+
+    Returns
+    -------
+    PreflightResult
+        ``findings``, a :class:`~dask_efficiency.Finding` for each slow worker or host, and ``paths``, the slow paths
+        between groups of hosts. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    ValueError
+        If an option cannot be used, or there is no client; names the option and its value.
+    NotRegisteredError
+        If the scheduler cannot load the plugin.
+    """
+    plan = _plan(device=device, timeout=timeout, soak=soak, collective=collective, force=force, retire=retire)
+    plan = replace(plan, **_workload(workload))
+    client = client if client is not None else get_client()
+    return client.sync(_preflight, client, plan, retire)
+
+
+def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, retire: Any) -> Plan:
+    if device not in DEVICES:
+        raise ValueError(f"device is {device!r:.80}; expected one of {', '.join(DEVICES)}")
+    if collective is not None and collective not in COLLECTIVES:
+        raise ValueError(f"collective is {collective!r:.80}; expected one of {', '.join(COLLECTIVES)}, or None")
+    for name, value in (("soak", soak), ("force", force), ("retire", retire)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.80}; expected True or False")
+    try:
+        seconds = float(parse_timedelta(timeout, default="s"))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"timeout is {timeout!r:.80}; expected a positive duration such as '60s'")
+    return Plan(uuid.uuid4().hex, seconds, device, force, soak, collective or "")
+
+
+def _workload(workload: Any) -> dict[str, Any]:
+    """The kind and the bytes of a workload."""
+    if workload is None:
+        return {}
+    if isinstance(workload, str | os.PathLike):
+        try:
+            kind, payload = SCRIPT, Path(workload).read_bytes()
+            compile(payload, os.fspath(workload), "exec")
+        except (OSError, SyntaxError, ValueError) as error:
+            raise ValueError(f"workload is {os.fspath(workload)!r}; expected a script in Python: {error}") from error
+    elif callable(workload):
+        kind, payload = CALLABLE, cloudpickle.dumps(workload)
+    else:
+        raise ValueError(f"workload is {workload!r:.80}; expected a function without arguments or the path of a script")
+    if len(payload) > MAX_WORKLOAD:
+        raise ValueError(f"workload takes {len(payload)} bytes; expected {MAX_WORKLOAD} at most")
+    return {"workload": kind, "payload": payload}
+
+
+async def _preflight(client: Client, plan: Plan, retire: bool) -> PreflightResult:
+    await register(client, EfficiencyPlugin.leased_to(client.id))
+    try:
+        content = {**asdict(plan), "payload": to_serialize(plan.payload) if plan.payload else b""}
+        reply = await _step(client, names.BEGIN_TEST, plan=content, client=client.id)
+        if "refused" in reply:
+            return PreflightResult(reason=str(reply["refused"]))
+        try:
+            while "done" not in (reply := await _step(client, names.WAIT_FOR_TEST, test=plan.test)):
+                pass
+        except BaseException:
+            await _step(client, names.STOP_TEST, test=plan.test)
+            raise
+        found = await asyncio.to_thread(lambda: PreflightResult.of(decode(reply["done"])))
+        return await _retire(client, found) if retire else found
+    finally:
+        await ask(client, names.RELEASE, client=client.id)
+
+
+async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
+    return await ask(caller, names.PREFLIGHT, preflight={"step": step, **asked})
+
+
+async def _retire(client: Client, found: PreflightResult) -> PreflightResult:
+    """Retire the slow workers, unless nobody would be left."""
+    slow = [one for one in found.subjects if one.name in found.slow]
+    if not slow:
+        return found
+    if len(slow) == len(found.subjects):
+        return replace(found, notes=(*found.notes, "nobody was retired, for nobody would be left"))
+    scheduler: Any = client.scheduler
+    addresses = [one.address for one in slow]
+    try:
+        retired = await asyncio.wait_for(
+            scheduler.retire_workers(workers=addresses, close_workers=True, remove=True), RETIRE_SECONDS
+        )
+    except TimeoutError:
+        note = f"the slow workers were not retired in {RETIRE_SECONDS:g} s"
+        return replace(found, notes=(*found.notes, note))
+    return replace(found, retired=tuple(one.name for one in slow if one.address in retired))

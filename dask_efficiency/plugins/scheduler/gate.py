@@ -1,0 +1,156 @@
+"""Gate: each worker that joins is measured alone, and flagged if it is slow beside comparable ones that joined."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
+from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.preflight.alone import suspects
+from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.straggler.preflight.verdict import judge
+from dask_efficiency.straggler.wording import describe
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import WorkerState
+
+logger = logging.getLogger("dask_efficiency")
+
+#: A worker that joins gets its half of the plugin a moment later: it is looked so often, and until then.
+LOOK_SECONDS = 0.25
+METERED_SECONDS = 30.0
+
+#: Workers whose measurements are remembered, those that left included: with them who joins later is compared.
+MAX_KNOWN = 1_000
+
+
+class Gate:
+    """Measures who joins.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    ask
+        Asks a worker.
+    subject_of
+        Gives what is known of a worker before it is measured.
+    free
+        Waits until no client's test goes on.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        ask: Ask,
+        subject_of: Callable[[WorkerState], Subject],
+        free: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._scheduler = scheduler
+        self._ask = ask
+        self._subject_of = subject_of
+        self._free = free
+        #: What was measured of each, by address, oldest first.
+        self._known: dict[str, Subject] = {}
+        self._flagged: set[str] = set()
+        self._machines: dict[str, asyncio.Lock] = {}
+        self._open: dict[str, asyncio.Task[None]] = {}
+
+    def worker_joined(self, address: str) -> None:
+        """Measure a worker as soon as it is metered."""
+        if address not in self._known and address not in self._open:
+            task = self._open[address] = asyncio.ensure_future(self._test(address))
+            task.add_done_callback(lambda _: self._open.pop(address, None))
+
+    def stop(self) -> None:
+        """Measure nobody any more."""
+        for task in list(self._open.values()):
+            task.cancel()
+
+    async def _test(self, address: str) -> None:
+        try:
+            await self._measure_when_metered(address)
+            await self._judge(address)
+        except Exception:
+            logger.exception("dask_efficiency could not test %s before it gets tasks", address)
+
+    async def _measure_when_metered(self, address: str) -> None:
+        until = time.monotonic() + METERED_SECONDS
+        while (ws := self._scheduler.workers.get(address)) is not None:
+            one = await self._measured(ws, None)
+            if one.not_tested and one.not_tested.startswith("it is not metered") and time.monotonic() < until:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            if one.not_tested:
+                self._not_tested(one)
+            else:
+                self._known[address] = one
+                while len(self._known) > MAX_KNOWN:
+                    del self._known[next(iter(self._known))]
+            return
+
+    async def _measured(self, ws: WorkerState, only: list[Component] | None) -> Subject:
+        """A worker with what is measured of it now, and the best of what was measured before."""
+        await self._free()
+        before = self._known.get(ws.address)
+        one = before if only is not None and before is not None else self._subject_of(ws)
+        if ws.processing:
+            return replace(one, not_tested="it is busy")
+        tested = Candidate(one)
+        test = Preflight(
+            Plan(uuid.uuid4().hex), [tested], self._ask, lambda address: address in self._scheduler.workers
+        )
+        await test.prepare()
+        async with self._machines.setdefault(tested.machine, asyncio.Lock()):
+            await test.measure_alone(only)
+        # A worker that has just begun may be slow to answer: nobody is named for that here.
+        found = tested.subject
+        return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
+
+    async def _judge(self, address: str) -> None:
+        """Compare a worker, and those that could not be compared before it came."""
+        if address not in self._known:
+            return
+        group = self._known[address].group
+        for _ in range(CONFIRMATIONS):
+            slow = suspects(self._of(group))
+            for other in slow.keys() - self._flagged:
+                ws = self._scheduler.workers.get(other)
+                again = await self._measured(ws, slow[other]) if ws is not None else None
+                # Who has tasks by now, or left, cannot be confirmed: it is not named for one measurement.
+                self._known[other] = (
+                    again
+                    if again is not None and not again.not_tested
+                    else Subject(self._known[other].name, other, self._known[other].host, group)
+                )
+        for finding in judge(self._of(group), [], at=time.time()):
+            self._flag(finding, group)
+
+    def _of(self, group: str) -> list[Subject]:
+        return [one for one in self._known.values() if one.group == group]
+
+    def _flag(self, finding: Finding, group: str) -> None:
+        named = {
+            one.address
+            for one in self._of(group)
+            if one.name == finding.worker or (not finding.worker and one.host == finding.host)
+        }
+        if named - self._flagged:
+            self._flagged |= named
+            logger.warning("Preflight: %s", describe(finding))
+            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
+
+    def _not_tested(self, one: Subject) -> None:
+        logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)
+        self._scheduler.log_event(
+            STRAGGLERS_TOPIC, {"action": "preflight-not-tested", "worker": one.name, "reason": one.not_tested}
+        )

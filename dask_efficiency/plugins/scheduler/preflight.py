@@ -1,0 +1,416 @@
+"""Preflight: one test of workers, from who can be tested to the last pair; it knows workers by what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, TypeVar
+
+from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.plugins import names
+from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.preflight.alone import suspects
+from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.links import Link, Links
+from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round, startable
+from dask_efficiency.straggler.preflight.subjects import Subject, better, read_measurements
+
+#: Seconds until a worker that does not answer is hung: an idle one answers in milliseconds, and five heartbeats of a
+#: small cluster are over.
+READY_SECONDS = 5.0
+
+#: Seconds until one that is asked once more is hung for sure.
+LATE_SECONDS = 8.0
+
+#: Seconds that a worker has to measure itself alone; it takes 2 to 3 on a machine that is not slow.
+ALONE_SECONDS = 20.0
+
+#: Seconds that a pair has; it takes less than one where no link is slower than 1 MB/s.
+PAIR_SECONDS = 5.0
+
+#: Seconds that an all-reduce of a pair has; torch takes two to five of them to be imported.
+COLLECTIVE_SECONDS = 20.0
+
+#: Seconds until an answer that should have come by then is waited for no more.
+GRACE_SECONDS = 2.0
+
+#: How often what seems slow is measured again. What happens to be slow for a second is well then.
+CONFIRMATIONS = 2
+
+#: Seconds of a repetition: a period of a container's CPU limit, which is 100 ms where nobody asked for another.
+REPETITION_SECONDS = 0.1
+
+#: Of the time that a test has, what is kept for pairs.
+SHARE_OF_PAIRS = 0.3
+
+#: What is measured of every worker, and of those with a GPU.
+ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
+ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
+
+#: Asks the worker at an address, for so many seconds at most. None where it does not know what it is asked for; raises
+#: OSError or TimeoutError where it does not answer.
+Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
+
+Turn = TypeVar("Turn", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a test is to do.
+
+    Parameters
+    ----------
+    test
+        Its name.
+    seconds
+        How long it may take.
+    device
+        ``auto``, ``cpu`` or ``gpu``.
+    force
+        Whether workers that run tasks are tested.
+    soak
+        Whether a training step that fills the GPU is measured.
+    collective
+        ``gloo``, ``nccl`` or nothing.
+    workload, payload
+        What else is timed: its kind, and its bytes.
+    repetition
+        Seconds of each of the repetitions of which the best counts.
+    """
+
+    test: str
+    seconds: float = 60.0
+    device: str = "auto"
+    force: bool = False
+    soak: bool = False
+    collective: str = ""
+    workload: str = ""
+    payload: bytes = b""
+    repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A worker while it is tested."""
+
+    subject: Subject
+    machine: str = ""
+    gpu: bool = False
+    #: Where it can listen for a collective.
+    port: int = 0
+
+    @property
+    def can_be_tested(self) -> bool:
+        """Whether it can be, as far as is known."""
+        return not (self.subject.not_tested or self.subject.broken)
+
+
+@dataclass(slots=True)
+class Preflight:
+    """One test.
+
+    Parameters
+    ----------
+    plan
+        What it is to do.
+    workers
+        Those that are to be tested.
+    ask
+        Asks one of them.
+    is_there
+        Whether the worker at an address has not left.
+    is_busy
+        Whether it has tasks.
+    random
+        Decides who meets whom.
+    """
+
+    plan: Plan
+    workers: list[Candidate]
+    ask: Ask
+    is_there: Callable[[str], bool] = lambda address: True
+    is_busy: Callable[[str], bool] = lambda address: False
+    random: Random = field(default_factory=Random)
+    links: dict[str, list[Link]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _until: float = math.inf
+
+    async def run(self) -> None:
+        """Test; what is found is in :attr:`workers` and :attr:`links`."""
+        await self.prepare()
+        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        asking = asyncio.gather(*map(self._ask_late, silent))
+        try:
+            await self.measure_alone()
+            await self._in_pairs()
+            for _ in range(CONFIRMATIONS):
+                await self._once_more()
+            await asking
+        finally:
+            asking.cancel()
+        self._excuse_most()
+
+    def _excuse_most(self) -> None:
+        """Where most workers do not answer, something else is at fault than they are."""
+        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        if 2 * len(silent) <= len(self.workers):
+            return
+        for one in silent:
+            one.subject = replace(one.subject, broken="", not_tested=one.subject.broken)
+        self.notes.append(
+            f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or the "
+            "scheduler's own host, so none of them is named"
+        )
+
+    async def prepare(self) -> None:
+        """Ask who can be tested; the time begins."""
+        self._until = asyncio.get_running_loop().time() + self.plan.seconds
+        await asyncio.gather(*map(self._prepare, self.workers))
+
+    async def measure_alone(self, only: list[Component] | None = None) -> None:
+        """Measure each worker alone, or some components of each."""
+        workers = self._testable()
+        await self._alone(workers, None if only is None else {one.subject.address: only for one in workers})
+
+    def _left(self) -> float:
+        return self._until - asyncio.get_running_loop().time()
+
+    def _testable(self) -> list[Candidate]:
+        return [one for one in self.workers if one.can_be_tested]
+
+    # -- who can be tested -------------------------------------------------------------------
+
+    async def _prepare(self, one: Candidate) -> None:
+        if not one.can_be_tested:
+            return
+        answer = await self._asked(one, {"step": names.READY}, min(READY_SECONDS, self.plan.seconds / 4), grace=0.0)
+        if answer is None:
+            return
+        one.machine, one.gpu = str(answer.get("machine", "")), bool(answer.get("gpu"))
+        one.port = int(answer.get("port", 0))
+        if answer.get("closing"):
+            one.subject = replace(one.subject, not_tested="it is closing")
+        elif answer.get("paused"):
+            one.subject = replace(one.subject, broken="it is paused: its memory is nearly full", paused=True)
+
+    async def _ask_late(self, one: Candidate) -> None:
+        """Ask who did not answer once more, while the others are measured: one that was only late is not named."""
+        step = {"step": names.READY, "test": self.plan.test}
+        try:
+            await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
+        except (OSError, TimeoutError):
+            return
+        one.subject = replace(one.subject, broken="", not_tested=f"{one.subject.broken}, and did later")
+
+    async def _asked(
+        self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
+    ) -> Mapping[str, Any] | None:
+        """Its answer; None where there is none, for a reason that is noted of the worker."""
+        message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
+        try:
+            answer = await self.ask(one.subject.address, message, seconds + grace)
+        except TimeoutError:
+            self._broken(one, f"it did not answer in {seconds + grace:.3g} s")
+        except OSError as error:
+            self._broken(one, f"it could not be reached: {error}")
+        else:
+            if isinstance(answer, Mapping):
+                return answer
+            one.subject = replace(
+                one.subject, not_tested="it is not metered: it has no dask_efficiency of this version"
+            )
+        return None
+
+    def _broken(self, one: Candidate, why: str) -> None:
+        if self.is_there(one.subject.address):
+            one.subject = replace(one.subject, broken=why[:500])
+        else:
+            one.subject = replace(one.subject, not_tested="it left meanwhile")
+
+    # -- alone -------------------------------------------------------------------------------
+
+    async def _alone(self, workers: Iterable[Candidate], only: Mapping[str, list[Component]] | None = None) -> None:
+        by_address = {one.subject.address: one for one in workers}
+
+        async def measure(address: str) -> None:
+            one = by_address[address]
+            await self._measure(one, self._components(one) if only is None else only[address])
+
+        await self._in_turns(by_address, lambda address: [by_address[address].machine], measure)
+
+    def _components(self, one: Candidate) -> list[Component]:
+        plan = self.plan
+        found = list(ON_CPU)
+        if plan.device == "gpu" or (plan.device == "auto" and one.gpu):
+            found += [*ON_GPU, *([Component.SOAK] if plan.soak else [])]
+        return [*found, *([Component.WORKLOAD] if plan.workload else [])]
+
+    async def _measure(self, one: Candidate, components: list[Component]) -> None:
+        """Measure components, and keep the best of what was and what is measured."""
+        plan = self.plan
+        most = ALONE_SECONDS if not (plan.workload or plan.soak) else plan.seconds
+        seconds = min(most, self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left())
+        if seconds < 1:
+            if not one.subject.readings:
+                one.subject = replace(one.subject, not_tested=f"the {plan.seconds:.3g} s were over before its turn")
+            return
+        step = {
+            "step": names.MEASURE,
+            "components": list(map(str, components)),
+            "force": plan.force,
+            "workload": plan.workload,
+        }
+        if Component.WORKLOAD in components:
+            step["payload"] = plan.payload
+        answer = await self._asked(one, step, seconds)
+        if answer is None:
+            return
+        if answer.get("busy"):
+            one.subject = replace(one.subject, not_tested="it began to run tasks")
+        elif "failed" in answer:
+            one.subject = replace(one.subject, not_tested=str(answer["failed"])[:500])
+        else:
+            self._take(one, answer.get("measured"))
+
+    def _take(self, one: Candidate, measured: object) -> None:
+        try:
+            readings, missing = read_measurements(measured)
+        except RefusedPayload as refusal:
+            one.subject = replace(one.subject, not_tested=f"its answer was refused: {refusal}"[:500])
+            return
+        before = one.subject.readings
+        best = {name: better(name, before.get(name), reading) for name, reading in readings.items()}
+        one.subject = replace(one.subject, readings={**before, **best}, missing={**one.subject.missing, **missing})
+
+    async def _once_more(self) -> None:
+        """Measure what seems slow again: who is named was slow each time, some seconds apart."""
+        slow = suspects([one.subject for one in self._testable()])
+        await self._alone([one for one in self._testable() if one.subject.address in slow], slow)
+        pairs = {Pair(*workers): name for name, links in self.links.items() for workers in Links(links).to_confirm()}
+        await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
+
+    # -- in pairs ----------------------------------------------------------------------------
+
+    async def _in_pairs(self) -> None:
+        groups: dict[str, list[Candidate]] = {}
+        for one in self._testable():
+            groups.setdefault(one.subject.group, []).append(one)
+        rounds = {name: 0 for name, group in groups.items() if len(group) > 1}
+        while rounds and self._left() > 1:
+            pairs: dict[Pair, str] = {}
+            for name in list(rounds):
+                found = self._next_pairs(rounds[name], name, groups[name])
+                pairs |= dict.fromkeys(found, name)
+                rounds[name] += 1
+                if not found:
+                    del rounds[name]
+            await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
+        if rounds:
+            self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
+
+    def _next_pairs(self, number: int, name: str, group: list[Candidate]) -> list[Pair]:
+        hosts = {one.subject.address: one.subject.host for one in group if one.can_be_tested}
+        if number == 0:
+            return first_round(hosts, self.random)
+        if len(group) < MIN_PEERS:
+            return []
+        return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
+
+    async def _measure_pairs(self, pairs: Mapping[Pair, str], workers: Mapping[str, Candidate]) -> None:
+        async def measure(pair: Pair) -> None:
+            seconds = min(PAIR_SECONDS, self._left())
+            if seconds < 1 or not all(workers[worker].can_be_tested for worker in pair):
+                return
+            found = await self._measure_pair(pair, seconds, workers)
+            if found is not None:
+                self.links.setdefault(pairs[pair], []).append(found)
+
+        await self._in_turns(pairs, lambda pair: [workers[worker].machine for worker in pair], measure)
+
+    async def _measure_pair(self, pair: Pair, seconds: float, workers: Mapping[str, Candidate]) -> Link | None:
+        """What a pair showed; None where one of them is not there any more."""
+        step = {
+            "step": names.PAIR,
+            "partner": pair.second,
+            "seconds": seconds,
+            "test": self.plan.test,
+            "repetition": self.plan.repetition,
+        }
+        try:
+            answer = await self.ask(pair.first, step, seconds + GRACE_SECONDS)
+        except (OSError, TimeoutError) as error:
+            answer = {"failed": str(error)}
+        for worker in pair:
+            if not self.is_there(worker):
+                workers[worker].subject = replace(workers[worker].subject, not_tested="it left meanwhile")
+            elif self.is_busy(worker) and not self.plan.force:
+                workers[worker].subject = replace(workers[worker].subject, not_tested="it began to run tasks")
+        if not all(workers[worker].can_be_tested for worker in pair):
+            return None
+        found = {}
+        for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
+            value = answer.get(component) if isinstance(answer, Mapping) else None
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
+                return Link(pair.first, pair.second, {})
+            found[component] = float(value)
+        extent = answer.get("range", math.nan)
+        if self.plan.collective:
+            seconds_of_it = await self._all_reduce(workers[pair.first], workers[pair.second])
+            found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
+        return Link(pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan)
+
+    async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
+        """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""
+        seconds = min(COLLECTIVE_SECONDS, self._left())
+        if seconds < 1:
+            return None
+        step = {"step": names.MEASURE, "components": [str(Component.COLLECTIVE)], "force": self.plan.force}
+        of = {
+            "backend": self.plan.collective,
+            "address": f"{first.subject.host}:{first.port}",
+            "timeout": seconds,
+        }
+        answers = await asyncio.gather(
+            *(
+                self._asked(one, {**step, "collective": {**of, "rank": rank}}, seconds)
+                for rank, one in enumerate((first, second))
+            )
+        )
+        found = []
+        for one, answer in zip((first, second), answers, strict=True):
+            content = (answer or {}).get("measured", {}).get(str(Component.COLLECTIVE), {})
+            value = content.get("value")
+            if isinstance(value, int | float) and 0 < value < math.inf:
+                found.append(float(value))
+            else:
+                why = str(content.get("missing") or content.get("failed") or "it was not measured")[:500]
+                one.subject = replace(one.subject, missing={**one.subject.missing, Component.COLLECTIVE: why})
+        return max(found) if len(found) == 2 else None
+
+    # -- turns -------------------------------------------------------------------------------
+
+    async def _in_turns(
+        self,
+        turns: Iterable[Turn],
+        machines: Callable[[Turn], list[str]],
+        measure: Callable[[Turn], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Measure everything, one thing at a time on each machine."""
+        waiting = dict.fromkeys(turns)
+        running: dict[asyncio.Task[None], Turn] = {}
+        try:
+            while waiting or running:
+                busy = [place for turn in running.values() for place in machines(turn)]
+                for turn in startable(waiting, busy, machines):
+                    del waiting[turn]
+                    running[asyncio.ensure_future(measure(turn))] = turn
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    del running[task]
+                    task.result()
+        finally:
+            for task in running:
+                task.cancel()

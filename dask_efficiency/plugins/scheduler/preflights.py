@@ -1,0 +1,197 @@
+"""Preflights: tests of this scheduler's workers, for clients that ask for one, and of each worker that joins."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.gate import Gate
+from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.plugins.scheduler.straggler_watch import comparable
+from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.straggler.preflight.wire import encode
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import WorkerState
+
+logger = logging.getLogger("dask_efficiency")
+
+#: Seconds for which a client is kept waiting at a time; and for which it may be silent before its test is stopped.
+WAIT_SECONDS = 1.0
+SILENT_SECONDS = 15.0
+
+#: Seconds until workers are no longer waited for that are to stop a test.
+STOP_SECONDS = 5.0
+
+
+class Preflights:
+    """The tests of one scheduler's workers; one at a time.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    workers
+        Its workers' halves.
+    options
+        Gives the options in force.
+    """
+
+    def __init__(self, scheduler: Scheduler, workers: WorkerHalves, options: Callable[[], Options]) -> None:
+        self._scheduler = scheduler
+        self._workers = workers
+        self._options = options
+        self._gate = Gate(scheduler, self._ask, subject_of, self._free)
+        self._test: str = ""
+        self._client: str = ""
+        self._task: asyncio.Task[dict[str, Any]] | None = None
+        self._silence: asyncio.TimerHandle | None = None
+
+    async def handle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a step of a client's test.
+
+        ``begin`` gives ``test``, or ``refused`` with the reason; ``wait`` gives ``running`` or ``done`` with what was
+        found; ``stop`` ends it.
+
+        Raises
+        ------
+        ValueError
+            On an unknown step or test.
+        RuntimeError
+            If it was stopped meanwhile.
+        """
+        step = asked.get("step")
+        if step == names.BEGIN_TEST:
+            return self._begin(asked)
+        if asked.get("test") != self._test or self._task is None:
+            raise ValueError(f"there is no test {asked.get('test')!r:.80}; it was stopped")
+        self._heard()
+        if step == names.WAIT_FOR_TEST:
+            done, _ = await asyncio.wait([self._task], timeout=WAIT_SECONDS)
+            if self._task.cancelled():
+                raise RuntimeError("the preflight was stopped")
+            return {"done": self._task.result()} if done else {"running": True}
+        if step == names.STOP_TEST:
+            self._stop()
+            return {}
+        raise ValueError(f"unknown step {step!r:.80}")
+
+    def look(self) -> None:
+        """Test who is there and was not tested yet, if the option says so."""
+        for address in self._scheduler.workers:
+            self.worker_joined(address)
+
+    def worker_joined(self, address: str) -> None:
+        """Test a worker that joined, if the option says so."""
+        if self._options().preflight:
+            self._gate.worker_joined(address)
+
+    async def _free(self) -> None:
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    def client_left(self, client: str) -> None:
+        """A client is gone; so is its test."""
+        if client == self._client:
+            self._stop()
+
+    def stop(self) -> None:
+        """Test nobody any more."""
+        self._gate.stop()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+
+    def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        plan = Plan(**asked["plan"])
+        if self._task is not None and not self._task.done():
+            return {"refused": "another preflight goes on"}
+        if not self._scheduler.workers:
+            return {"refused": "there is no worker"}
+        busy = [ws for ws in self._scheduler.workers.values() if ws.processing]
+        if busy and not plan.force:
+            tasks = sum(len(ws.processing) for ws in busy)
+            return {
+                "refused": f"the cluster is busy: {tasks} task{'s' * (tasks != 1)} on {len(busy)} "
+                f"worker{'s' * (len(busy) != 1)}; force tests it nevertheless"
+            }
+        self._test, self._client = plan.test, asked.get("client", "")
+        self._heard()
+        self._task = asyncio.ensure_future(self._run(plan))
+        # Nobody may come for it.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return {"test": plan.test}
+
+    async def _run(self, plan: Plan) -> dict[str, Any]:
+        began, at = time.monotonic(), time.time()
+        before = dict(self._scheduler.workers)
+        test = Preflight(
+            plan,
+            [Candidate(subject_of(ws)) for ws in before.values()],
+            self._ask,
+            self._is_there,
+            self._is_busy,
+            Random(plan.test),
+        )
+        try:
+            await test.run()
+        except BaseException:
+            self._scheduler._ongoing_background_tasks.call_soon(self._stop_on, [*before], plan.test)
+            raise
+        notes = list(test.notes)
+        joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
+        if joined:
+            notes.append(f"not tested, for they joined meanwhile: {', '.join(sorted(joined)[:20])}")
+        subjects = sorted((one.subject for one in test.workers), key=lambda one: one.name)
+        links = [link for of_group in test.links.values() for link in of_group]
+        return encode(subjects, links, started=at, seconds=time.monotonic() - began, notes=notes)
+
+    def _heard(self) -> None:
+        """The client lives."""
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._silent)
+
+    def _silent(self) -> None:
+        if self._task is not None and not self._task.done():
+            logger.warning("dask_efficiency stops a preflight: its client has been silent for %g s", SILENT_SECONDS)
+            self._stop()
+
+    async def _ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
+        return await self._workers.ask_one(address, {"action": names.PREFLIGHT, "preflight": step}, seconds)
+
+    def _is_there(self, address: str) -> bool:
+        return address in self._scheduler.workers
+
+    def _is_busy(self, address: str) -> bool:
+        ws = self._scheduler.workers.get(address)
+        return ws is not None and bool(ws.processing)
+
+    async def _stop_on(self, addresses: list[str], test: str) -> None:
+        async def stop(address: str) -> None:
+            try:
+                await self._ask(address, {"step": names.STOP_TEST, "test": test}, STOP_SECONDS)
+            except (OSError, TimeoutError):  # its child has a deadline
+                logger.debug("dask_efficiency could not stop the test of %s", address, exc_info=True)
+
+        await asyncio.gather(*(stop(address) for address in addresses if self._is_there(address)))
+
+
+def subject_of(ws: WorkerState) -> Subject:
+    """A worker that is to be tested."""
+    metric = ws.metrics.get(names.METRIC)
+    off = metric.get("off") if isinstance(metric, Mapping) else None
+    why = f"it is not metered: {off}" if off else ""
+    return Subject(str(ws.name), ws.address, ws.host, group=repr(comparable(ws)), not_tested=why[:500])

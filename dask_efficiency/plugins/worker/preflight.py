@@ -1,0 +1,298 @@
+"""WorkerPreflight: a worker's side of a test: alone in a child process and a thread, with others by Dask's comms."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from distributed.core import Status
+from distributed.protocol import to_serialize
+
+from dask_efficiency.adapters.hardware.loops import python_loops
+from dask_efficiency.adapters.hardware.measured import spread_of
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.worker.child import Child
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+#: What it takes is shown by this name, beside the buckets.
+OWN_TEST = "preflight"
+
+#: What is measured in the worker's own process.
+_PYTHON = "python"
+
+#: What is the same as that of one thread where there is no more.
+_CPU_ALL = "cpu_all"
+
+#: Bytes of a message: the first; and the most, of which a link of 10 Gbit/s takes 150 a second.
+FIRST_NBYTES = 64 * 2**10
+MAX_NBYTES = 8 * 2**20
+
+#: Repetitions, of which the best counts; and how much of one a message takes, at most about that.
+REPEATS = 3
+MESSAGE_SHARE = 0.3
+
+#: Of Python a repetition takes longer: a process that is stopped for a tenth of a second at a time would seem well.
+REPETITIONS_OF_PYTHON = 3
+
+#: Until a partner is not waited for any more when it is over.
+PART_SECONDS = 1.0
+
+#: Round trips of a repetition.
+ROUND_TRIPS = 10
+
+#: Known to all that runs on one machine, in whatever container.
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+#: Where the driver of NVIDIA's GPUs is.
+_GPU_DRIVER = Path("/dev/nvidiactl")
+
+
+class WorkerPreflight:
+    """A worker's side of tests.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._children: set[Child] = set()
+        self._stopped: set[str] = set()
+        self._data = b""
+        #: CPU nanoseconds of children and of the event loop; and of threads of this process.
+        self._elsewhere = 0
+        self.in_threads = 0
+        #: CPU seconds of the event loop when a partner began.
+        self._met: dict[str, float] = {}
+        self._steps: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            names.READY: self._ready,
+            names.MEASURE: self._measure,
+            names.PAIR: self._pair,
+            names.MEET: self._meet,
+            names.TAKE: self._take,
+            names.GIVE: self._give,
+            names.PART: self._part,
+            names.STOP_TEST: self._stop_test,
+        }
+
+    @property
+    def spent(self) -> int:
+        """CPU nanoseconds of all tests so far."""
+        return self._elsewhere + self.in_threads
+
+    async def handle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a step of a test; a failure is an answer with its reason under ``failed``."""
+        step = self._steps.get(asked.get("step", ""))
+        if step is None:
+            return {"failed": f"unknown step {asked.get('step')!r:.80}"}
+        try:
+            return await step(asked)
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"[:500]}
+
+    def stop(self) -> None:
+        """End what is being measured."""
+        for child in self._children:
+            child.kill()
+        self._data = b""
+
+    # -- alone -------------------------------------------------------------------------------
+
+    async def _ready(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Where it runs, and whether it takes tasks."""
+        return {
+            "machine": machine(),
+            "paused": self._worker.status == Status.paused,
+            "closing": self._worker.status not in (Status.running, Status.paused),
+            "gpu": _has_gpu(),
+            "port": _free_port(),
+        }
+
+    async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure some components of it alone.
+
+        Returns
+        -------
+        dict
+            ``measured``, by component as :func:`~dask_efficiency.straggler.preflight.subjects.read_measurements` takes
+            it; or ``busy``, if a task began meanwhile and ``force`` was not asked for.
+        """
+        test, seconds, force = asked["test"], float(asked["seconds"]), bool(asked["force"])
+        began = time.monotonic()
+
+        def is_busy() -> bool:
+            return not force and bool(self._worker.state.executing)
+
+        def ended() -> bool:
+            return test in self._stopped or is_busy()
+
+        alone = {_PYTHON} if self._worker.state.nthreads > 1 else {_PYTHON, _CPU_ALL}
+        components = [name for name in asked["components"] if name not in alone]
+        found: dict[str, dict[str, Any]] = {}
+        if components and not ended():
+            found = await self._in_child(components, asked, seconds, ended)
+        if _PYTHON in asked["components"] and not ended():
+            found[_PYTHON] = await asyncio.wait_for(
+                asyncio.to_thread(self._loops, float(asked["repetition"])),
+                max(1.0, seconds - (time.monotonic() - began)),
+            )
+        if test in self._stopped:
+            return {"failed": "the test was stopped"}
+        return {"busy": True} if is_busy() else {"measured": found}
+
+    async def _in_child(
+        self, components: list[str], asked: Mapping[str, Any], seconds: float, ended: Callable[[], bool]
+    ) -> dict[str, dict[str, Any]]:
+        request = {
+            "components": components,
+            "threads": self._worker.state.nthreads,
+            "memory": self._worker.memory_manager.memory_limit or 0,
+            "directory": self._worker.local_directory,
+            "repetition": asked["repetition"],
+            "workload": asked.get("workload", ""),
+            "collective": asked.get("collective"),
+        }
+        child = Child()
+        self._children.add(child)
+        try:
+            why = await child.run(request, asked.get("payload", b""), seconds=seconds, ended=ended)
+        except OSError as error:
+            return {name: {"missing": f"no process could be started: {error}"} for name in components}
+        finally:
+            self._children.discard(child)
+            self._elsewhere += round(child.cpu_seconds * 1e9)
+        return {name: child.found.get(name, {"failed": why or "it measured nothing"}) for name in components}
+
+    def _loops(self, repetition: float) -> dict[str, Any]:
+        before = self.in_threads
+
+        def spent(seconds: float) -> None:
+            self.in_threads = before + round(seconds * 1e9)
+
+        return python_loops(REPETITIONS_OF_PYTHON * repetition, spent=spent)
+
+    async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        # Tests are few, and one may be stopped before it has begun here.
+        self._stopped.add(asked["test"])
+        self.stop()
+        return {}
+
+    # -- with a partner ----------------------------------------------------------------------
+
+    async def _pair(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Seconds for a byte to a partner and back, and of a round trip."""
+        partner = self._worker.rpc(asked["partner"])
+        me = {"from": self._worker.address}
+
+        async def ask(step: str, **more: Any) -> Any:
+            answer = await getattr(partner, names.OP)(
+                action=names.PREFLIGHT, preflight={"step": step, "test": asked["test"], **me, **more}
+            )
+            if not isinstance(answer, Mapping) or "failed" in answer:
+                raise RuntimeError(f"the partner answered {answer!r:.200}")
+            return answer
+
+        async def send(nbytes: int) -> None:
+            await ask(names.TAKE, data=to_serialize(data[:nbytes]))
+
+        async def receive(nbytes: int) -> None:
+            await ask(names.GIVE, nbytes=nbytes)
+
+        began, repetition = time.thread_time(), float(asked["repetition"])
+        async with asyncio.timeout(float(asked["seconds"])):
+            data = await self._random_data()
+            await ask(names.MEET)
+            try:
+                sent, received = [await _seconds_per_byte(way, repetition) for way in (send, receive)]
+                latency = await _round_trip(lambda: ask(names.TAKE, data=b""))
+                extent = max(spread_of(sent), spread_of(received))
+                return {"send": min(sent), "receive": min(received), "latency": latency, "range": extent}
+            finally:
+                with suppress(TimeoutError, OSError, RuntimeError):
+                    await asyncio.wait_for(ask(names.PART), PART_SECONDS)
+                self._elsewhere += round((time.thread_time() - began) * 1e9)
+                self._data = b""
+
+    async def _meet(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        self._met[asked["from"]] = time.thread_time()
+        await self._random_data()
+        return {}
+
+    async def _take(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    async def _give(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {"data": to_serialize((await self._random_data())[: asked["nbytes"]])}
+
+    async def _part(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        began = self._met.pop(asked["from"], None)
+        if began is not None:
+            self._elsewhere += round((time.thread_time() - began) * 1e9)
+        self._data = b""
+        return {}
+
+    async def _random_data(self) -> bytes:
+        """Bytes that cannot be compressed, whatever Dask's configuration says of compression."""
+        if not self._data:
+            self._data = await asyncio.to_thread(os.urandom, MAX_NBYTES)
+        return self._data
+
+
+async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> list[float]:
+    """Of each repetition, in messages as large as the link carries in a short time."""
+    await move(FIRST_NBYTES)  # the first one opens the connection
+    began = time.perf_counter()
+    await move(FIRST_NBYTES)
+    nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
+    nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
+    found = []
+    for _ in range(REPEATS):
+        moved, began = 0, time.perf_counter()
+        while time.perf_counter() < began + repetition:
+            await move(nbytes)
+            moved += nbytes
+        found.append((time.perf_counter() - began) / moved)
+    return found
+
+
+async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:
+    """The best of the medians of some round trips."""
+    medians = []
+    for _ in range(REPEATS):
+        took = []
+        for _ in range(ROUND_TRIPS):
+            began = time.perf_counter()
+            await go()
+            took.append(time.perf_counter() - began)
+        medians.append(median(took))
+    return min(medians)
+
+
+def _has_gpu() -> bool:
+    return _GPU_DRIVER.exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def machine() -> str:
+    """Equal for all workers on one machine, in whatever containers they are."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return socket.gethostname()

@@ -1,0 +1,173 @@
+"""PreflightValues: what a preflight found, measured and could not test."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.preflight.alone import compare_alone
+from dask_efficiency.straggler.preflight.components import MEANINGS, Component
+from dask_efficiency.straggler.preflight.links import Link, Links, SlowPath
+from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.straggler.preflight.verdict import judge
+
+
+@dataclass(frozen=True)
+class PreflightValues:
+    """Which workers are slow before a job starts, and what was measured.
+
+    Parameters
+    ----------
+    subjects
+        The workers, in the order of their names.
+    links
+        What pairs of workers showed.
+    started
+        When it began, in seconds since the epoch.
+    seconds
+        How long it took.
+    reason
+        Why nothing was tested, such as a busy cluster; empty if something was.
+    notes
+        What else bears on how far this can be trusted.
+    retired
+        Names of the slow workers that were retired for it.
+    """
+
+    subjects: tuple[Subject, ...] = ()
+    links: tuple[Link, ...] = ()
+    started: float = math.nan
+    seconds: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+
+    @property
+    def tested(self) -> bool:
+        """Whether anything was tested."""
+        return not self.reason and any(not one.not_tested for one in self.subjects)
+
+    @property
+    def not_tested(self) -> dict[str, str]:
+        """Name to reason, of the workers of which nothing was measured."""
+        return {one.name: one.not_tested for one in self.subjects if one.not_tested}
+
+    @cached_property
+    def by_group(self) -> dict[str, Links]:
+        """What pairs showed, by group of comparable workers."""
+        group = {one.address: one.group for one in self.subjects}
+        links: dict[str, list[Link]] = {}
+        for link in self.links:
+            links.setdefault(group.get(link.first, ""), []).append(link)
+        return {name: Links(of_group) for name, of_group in links.items()}
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The slow workers, and hosts of which all workers are slow, the most certain first."""
+        return judge(self.subjects, self.by_group.values(), at=self.started)
+
+    @cached_property
+    def paths(self) -> tuple[SlowPath, ...]:
+        """Slow paths between two groups of hosts, by the names of the hosts; there is none within a host."""
+        host = {one.address: one.host for one in self.subjects}
+
+        def hosts(side: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(sorted({host[worker] for worker in side}))
+
+        paths = (path for links in self.by_group.values() for path in links.slow_paths())
+        found = (SlowPath(hosts(path.one), hosts(path.other), path.ratio, path.pairs) for path in paths)
+        return tuple(path for path in found if not {*path.one} & {*path.other})
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was tested, and neither a worker nor a path is slow."""
+        return self.tested and not self.findings and not self.paths
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """Names of the slow workers, each worker of a slow host one by one."""
+        hosts = {finding.host for finding in self.findings if not finding.worker}
+        workers = {finding.worker for finding in self.findings}
+        return tuple(one.name for one in self.subjects if one.name in workers or one.host in hosts)
+
+    @cached_property
+    def ratios(self) -> dict[str, dict[Component, float]]:
+        """By name, how many times as long a worker takes as the median of the fastest half of comparable workers."""
+        compared = compare_alone(self.subjects)
+        found: dict[str, dict[Component, float]] = {}
+        for one in self.subjects:
+            own = {component: each.ratio for component, each in compared.get(one.address, {}).items()}
+            for links in self.by_group.values():
+                readings = links.readings(one.address)
+                own |= {name: links.ratio(name, seconds) for name, seconds in readings.items()}
+            found[one.name] = own
+        return found
+
+    @cached_property
+    def too_few(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the workers of each group that is too small to tell who is slow in it."""
+        groups: dict[str, list[str]] = {}
+        for one in self.subjects:
+            if not (one.not_tested or one.broken):
+                groups.setdefault(one.group, []).append(one.name)
+        return tuple(tuple(names) for names in groups.values() if len(names) < MIN_PEERS)
+
+    def reading(self, subject: Subject, component: Component) -> float:
+        """What a worker showed in a component, in its unit; NaN where that is not known."""
+        if component in subject.readings:
+            return subject.readings[component].value
+        found = [links.readings(subject.address).get(component, math.inf) for links in self.by_group.values()]
+        best = min(found, default=math.inf)
+        if math.isinf(best):
+            return math.nan
+        return best if MEANINGS[component].is_time else 1 / best
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON has; what is not finite is None."""
+        components = [one for one in Component if any(one in ratios for ratios in self.ratios.values())]
+        workers = []
+        for one in self.subjects:
+            measured = {
+                str(component): {
+                    "value": _plain(self.reading(one, component)),
+                    "ratio": _plain(self.ratios[one.name][component]),
+                }
+                for component in components
+                if component in self.ratios[one.name]
+            }
+            workers.append(
+                {
+                    "name": one.name,
+                    "address": one.address,
+                    "host": one.host,
+                    "group": one.group,
+                    "measured": measured,
+                    "missing": {str(name): why for name, why in one.missing.items()},
+                    "not_tested": one.not_tested,
+                    "broken": one.broken,
+                }
+            )
+        return {
+            "tested": self.tested,
+            "reason": self.reason,
+            "started": _plain(self.started),
+            "seconds": self.seconds,
+            "slow": list(self.slow),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "paths": [
+                {"hosts": [list(path.one), list(path.other)], "ratio": _plain(path.ratio), "pairs": path.pairs}
+                for path in self.paths
+            ],
+            "too_few": [list(names) for names in self.too_few],
+            "workers": workers,
+            "notes": list(self.notes),
+            "retired": list(self.retired),
+        }
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

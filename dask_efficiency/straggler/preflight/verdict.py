@@ -1,0 +1,192 @@
+"""Verdict: which workers are slow, why, and how sure that is, from what was measured of them alone and in pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.straggler.preflight.alone import Comparison, compare_alone
+from dask_efficiency.straggler.preflight.components import MEANINGS, THRESHOLD, Component
+from dask_efficiency.straggler.preflight.links import Links, SlowWorker
+from dask_efficiency.straggler.preflight.subjects import Subject
+
+#: How often a finding is wrong that is barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
+WRONG_BY_PREFLIGHT = 0.1
+
+#: A worker whose thread computes for so much less of its time than the peers' waits for a core.
+FLAT_SHARE = 0.08
+
+#: CPU seconds a second that other threads of a worker's process use, so that its Python waits for the GIL.
+MUCH_BESIDE = 0.1
+
+#: A slow CPU makes everything slow, and a process that is held up its transfers: a component is explained by one before
+#: it that is slow by so much of its logarithm, and more where it is a little slower still.
+EXPLAINS = 0.6
+
+#: Components that explain others, each with those that it explains: moving data takes CPU time of the event loop.
+_MOVES = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE)
+EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
+    Component.CPU: tuple(one for one in Component if one is not Component.CPU),
+    Component.CPU_ALL: (Component.MEMORY, Component.WORKLOAD, *_MOVES),
+    Component.PYTHON: (Component.WORKLOAD, *_MOVES),
+    Component.MEMORY: (Component.CPU, Component.CPU_ALL, Component.PYTHON, Component.WORKLOAD, *_MOVES),
+    Component.GPU: (Component.SOAK, Component.WORKLOAD),
+    Component.GPU_MEMORY: (Component.GPU, Component.SOAK, Component.WORKLOAD),
+    Component.DISK: (Component.WORKLOAD,),
+    Component.SEND: (Component.LATENCY, Component.COLLECTIVE, Component.WORKLOAD),
+    Component.RECEIVE: (Component.LATENCY, Component.COLLECTIVE, Component.WORKLOAD),
+}
+
+
+def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> tuple[Finding, ...]:
+    """The slow workers, and hosts of which all workers are, the most certain first.
+
+    Parameters
+    ----------
+    subjects
+        The workers.
+    links
+        What pairs showed, for each group of comparable workers.
+    at
+        When it was measured, in seconds since the epoch.
+
+    Returns
+    -------
+    tuple of Finding
+        ``effect`` and ``score`` are of the component that names the cause: how many times as long as the median of the
+        fastest half of the comparable workers, and the same as a multiple of the threshold, in logarithms.
+    """
+    compared, shares = compare_alone(subjects), _usual_shares(subjects)
+    in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}
+    found = []
+    for subject in subjects:
+        if subject.broken:
+            found.append(_broken(subject, at))
+            continue
+        beside = {name: one for name, one in compared.get(subject.address, {}).items() if one.is_slow}
+        if subject.address in in_pairs:
+            beside |= _of_pairs(in_pairs[subject.address])
+        if beside:
+            found.append(_finding(subject, beside, shares, at))
+    return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
+
+
+def _broken(subject: Subject, at: float) -> Finding:
+    cause = Cause.MEMORY if subject.paused else Cause.UNRESPONSIVE
+    return Finding(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
+
+
+def _of_pairs(slow: SlowWorker) -> dict[Component, Comparison]:
+    ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
+    return {name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
+
+
+def _finding(
+    subject: Subject,
+    slow: Mapping[Component, Comparison],
+    shares: Mapping[Component, float],
+    at: float,
+) -> Finding:
+    name = _explaining(
+        {component: one.ratio for component, one in slow.items()}, held_up=_is_held_up(Component.CPU, subject, shares)
+    )
+    ratio = slow[name].ratio
+    score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
+    order = sorted(slow, key=lambda each: (each != name, -slow[each].ratio))
+    return Finding(
+        worker=subject.name,
+        host=subject.host,
+        cause=_cause(name, subject, shares),
+        score=score,
+        confidence=confidence_of(score, wrong=WRONG_BY_PREFLIGHT),
+        since=at,
+        effect=ratio if math.isfinite(ratio) else None,
+        evidence=tuple(_evidence(each, slow[each], subject) for each in order),
+    )
+
+
+def _evidence(component: Component, one: Comparison, subject: Subject) -> Evidence:
+    count = subject.readings[component].count if component in subject.readings else 1
+    return Evidence(str(component), one.ratio, one.median, one.low, one.high, one.z, count)
+
+
+def _explaining(ratios: Mapping[Component, float], *, held_up: bool) -> Component:
+    """The component that is slow by itself: the slowest of those that no other explains.
+
+    A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
+    """
+    logs = {name: math.log(ratio) if math.isfinite(ratio) else math.inf for name, ratio in ratios.items()}
+
+    def explains(one: Component, other: Component) -> bool:
+        if held_up and one is Component.MEMORY:
+            return False
+        return other in EXPLAINED.get(one, ()) and logs[one] >= EXPLAINS * logs[other]
+
+    def explained(name: Component) -> bool:
+        # Where two explain each other, the slower one is the cause.
+        return any(
+            explains(other, name) and not (explains(name, other) and logs[name] > logs[other])
+            for other in ratios
+            if other is not name
+        )
+
+    own = [name for name in ratios if not explained(name)]
+    return max(own or ratios, key=logs.__getitem__)
+
+
+def _usual_shares(subjects: Iterable[Subject]) -> dict[Component, float]:
+    """By component, the share of its time for which a usual worker's thread computes."""
+    shares: dict[Component, list[float]] = {}
+    for subject in subjects:
+        for component, reading in subject.readings.items():
+            if math.isfinite(reading.share):
+                shares.setdefault(component, []).append(reading.share)
+    return {component: median(known) for component, known in shares.items()}
+
+
+def _is_held_up(component: Component, subject: Subject, shares: Mapping[Component, float]) -> bool:
+    """Whether the worker's threads wait for a core for more of their time than is usual."""
+    reading = subject.readings.get(component)
+    return reading is not None and reading.share < shares.get(component, 1.0) * (1 - FLAT_SHARE)
+
+
+def _cause(component: Component, subject: Subject, shares: Mapping[Component, float]) -> Cause:
+    """What slows a worker, from the component that is slow by itself."""
+    reading = subject.readings.get(component)
+    if component is Component.PYTHON and reading is not None and reading.others > MUCH_BESIDE:
+        return Cause.GIL
+    if component in (Component.CPU, Component.CPU_ALL) and _is_held_up(component, subject, shares):
+        return Cause.CONTENTION
+    return MEANINGS[component].cause
+
+
+def _by_host(found: Sequence[Finding], subjects: Sequence[Subject]) -> list[Finding]:
+    """A host in place of its workers, where it has several and all are slow for one cause, and others have none."""
+    on_host: dict[str, int] = {}
+    for subject in subjects:
+        on_host[subject.host] = on_host.get(subject.host, 0) + 1
+    slow: dict[tuple[str, Cause], list[Finding]] = {}
+    for finding in found:
+        slow.setdefault((finding.host, finding.cause), []).append(finding)
+    folded = []
+    for (host, cause), findings in slow.items():
+        if not 1 < len(findings) == on_host[host] < len(subjects):
+            folded += findings
+            continue
+        effects = [finding.effect for finding in findings if finding.effect is not None]
+        middle = sorted(findings, key=lambda finding: finding.score)[len(findings) // 2]
+        folded.append(
+            Finding(
+                worker="",
+                host=host,
+                cause=cause,
+                score=middle.score,
+                confidence=middle.confidence,
+                since=middle.since,
+                effect=median(effects) if effects else None,
+                evidence=middle.evidence,
+            )
+        )
+    return folded

@@ -1,0 +1,106 @@
+"""The process that measures: what it says of each component, and that it ends with its input."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import psutil
+import pytest
+
+from dask_efficiency.adapters.hardware import workload
+from dask_efficiency.adapters.hardware.disk import writes
+from dask_efficiency.adapters.hardware.loops import python_loops
+from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate, least_seconds
+
+COMMAND = [sys.executable, "-m", "dask_efficiency.adapters.hardware"]
+
+
+def started(request: dict[str, Any], payload: bytes = b"") -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"nbytes": len(payload), **request}).encode() + b"\n" + payload)
+    process.stdin.flush()
+    return process
+
+
+def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -> None:
+    request = {
+        "components": ["cpu", "cpu_all", "memory_bandwidth", "disk", "workload", "unknown"],
+        "threads": 2,
+        "memory": 2**26,
+        "directory": str(tmp_path / "nowhere"),
+        "repetition": 0.001,
+        "workload": workload.SCRIPT,
+    }
+    process = started(request, b"print('said'); 1 / 0")
+    assert process.stdout is not None
+    lines = [json.loads(line) for line in process.stdout]
+    assert process.wait() == 0
+    *told, last = lines
+    assert [line["component"] for line in told] == request["components"]
+    assert all(line["value"] > 0 and line["count"] == 3 for line in told[:3])
+    assert told[3]["missing"].startswith("cannot write to")
+    assert told[4]["failed"] == "ZeroDivisionError: division by zero"
+    assert "failed" in told[5]
+    assert last["cpu_seconds"] > 0
+
+
+def test_it_ends_with_its_input_and_so_does_what_it_started() -> None:
+    script = b"import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(1000)'])"
+    process = started({"components": ["workload"], "workload": workload.SCRIPT}, script)
+    until = time.monotonic() + 100
+    while not (children := psutil.Process(process.pid).children()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(100)
+    gone, alive = psutil.wait_procs(children, 100)
+    assert gone
+    assert not alive
+
+
+def test_nothing_is_left_where_it_writes(tmp_path: Path) -> None:
+    assert writes(str(tmp_path), 0.001)["value"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotMeasured, match="cannot write to .*: No such file or directory"):
+        writes(str(tmp_path / "nowhere"), 0.001)
+
+
+@pytest.mark.parametrize("code", [b"x = 1", b"import sys; sys.exit()", b"import sys; sys.exit(0)"])
+def test_a_script_may_end_as_scripts_do(code: bytes) -> None:
+    assert workload.run(workload.SCRIPT, code)["count"] == 3
+
+
+def test_a_script_that_ends_with_an_error_fails() -> None:
+    with pytest.raises(SystemExit):
+        workload.run(workload.SCRIPT, b"import sys; sys.exit('no')")
+
+
+def test_a_function_is_timed() -> None:
+    assert workload.run(workload.CALLABLE, cloudpickle.dumps(lambda: None))["value"] >= 0
+
+
+def test_loops_say_how_much_of_their_time_they_computed() -> None:
+    spent: list[float] = []
+    found = python_loops(0.002, repeats=2, spent=spent.append)
+    assert found["value"] > 0
+    assert 0 < found["share"] <= 1.1
+    assert spent == sorted(spent)
+
+
+def test_the_best_repetition_counts_and_their_range_is_told() -> None:
+    rates = iter([(2.0, 0.5), (4.0, 1.0), (1.0, 0.2)])
+    assert best_rate(lambda: next(rates)) == {"value": 4.0, "share": 1.0, "count": 3, "range": math.log(4)}
+    seconds = iter([2.0, 1.0, 3.0])
+    assert least_seconds(lambda: next(seconds)) == {"value": 1.0, "count": 3, "range": math.log(3)}

@@ -1,0 +1,209 @@
+"""One test of workers that are made up, in simulated time: turns, time that is over, and whoever fails or leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from benchmarks.preflight_simulated import SimulatedLoop, Workers
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.straggler.preflight.result import PreflightValues
+from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.straggler.preflight.wire import decode, encode
+
+
+class Asked(Workers):
+    """Notes what is measured where at the same time, and who has left."""
+
+    def __init__(self, hosts: Mapping[str, str], slow: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        super().__init__(hosts, slow or {}, Random(1))
+        self.now: list[str] = []
+        self.most = 0
+        self.steps: list[str] = []
+        self.answers: dict[str, Any] = {}
+        self.gone: set[str] = set()
+        self.busy: set[str] = set()
+        self.late: set[str] = set()
+
+    async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
+        if address in self.gone:
+            raise OSError("connection refused")
+        if address in self.late:
+            self.late.remove(address)
+            await asyncio.sleep(seconds)
+            raise TimeoutError
+        if step["step"] in self.answers and self.answers[step["step"]][0] in (address, "any"):
+            answer = self.answers[step["step"]][1]
+            if step["step"] == names.PAIR:  # once
+                del self.answers[names.PAIR]
+            return answer
+        self.steps.append(step["step"])
+        machines = [self.hosts[one] for one in {address, step.get("partner", address)}]
+        if step["step"] != names.READY:
+            self.now += machines
+            self.most = max(self.most, *(self.now.count(machine) for machine in set(machines)))
+        try:
+            return await super().ask(address, step, seconds)
+        finally:
+            if step["step"] != names.READY:
+                for machine in machines:
+                    self.now.remove(machine)
+
+
+def found_in(workers: Asked, **plan: Any) -> PreflightValues:
+    subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
+    test = Preflight(
+        Plan("t", **plan),
+        [Candidate(one) for one in subjects],
+        workers.ask,
+        lambda address: address not in workers.gone,
+        lambda address: address in workers.busy,
+        Random(2),
+    )
+    loop = SimulatedLoop()
+    try:
+        loop.run_until_complete(test.run())
+        took = loop.time()
+    finally:
+        loop.close()
+    links = [link for of_group in test.links.values() for link in of_group]
+    return decode(encode([one.subject for one in test.workers], links, started=0.0, seconds=took, notes=test.notes))
+
+
+def on_hosts(workers: int, hosts: int) -> dict[str, str]:
+    return {f"w{i}": f"h{i % hosts}" for i in range(workers)}
+
+
+@pytest.mark.parametrize(
+    ("component", "cause"), [("cpu", Cause.SLOW_CPU), ("disk", Cause.DISK), ("send", Cause.NETWORK)]
+)
+def test_the_slow_one_is_found_with_its_cause_and_nobody_else(component: str, cause: Cause) -> None:
+    found = found_in(Asked(on_hosts(5, 5), {"w3": {component: 2.0}}))
+    assert [(finding.worker, finding.cause) for finding in found.findings] == [("w3", cause)]
+    assert found.slow == ("w3",)
+    assert not found.passed
+
+
+def test_workers_of_one_machine_take_turns() -> None:
+    workers = Asked(on_hosts(12, 3))
+    assert found_in(workers).passed
+    assert workers.most == 1
+
+
+def test_one_that_hangs_is_named_and_the_others_are_tested() -> None:
+    found = found_in(Asked(on_hosts(5, 5), {"w1": {"cpu": math.inf}}))
+    assert [(finding.worker, finding.cause) for finding in found.findings] == [("w1", Cause.UNRESPONSIVE)]
+    assert sum(bool(one.readings) for one in found.subjects) == 4
+    assert not any("w1" in (link.first, link.second) for link in found.links)
+
+
+def test_one_that_answers_late_is_not_tested_and_not_blamed() -> None:
+    workers = Asked(on_hosts(5, 5))
+    workers.late.add("w1")
+    found = found_in(workers)
+    assert found.not_tested == {"w1": "it did not answer in 5 s, and did later"}
+    assert found.passed
+
+
+def test_where_most_do_not_answer_none_of_them_is_named() -> None:
+    found = found_in(Asked(on_hosts(4, 4), {f"w{i}": {"cpu": math.inf} for i in range(3)}))
+    assert not found.findings
+    assert set(found.not_tested) == {"w0", "w1", "w2"}
+    assert found.notes[0].startswith("3 of 4 workers did not answer")
+
+
+def test_one_that_left_is_not_tested_and_not_blamed() -> None:
+    workers = Asked(on_hosts(4, 4))
+    workers.gone.add("w2")
+    found = found_in(workers)
+    assert found.not_tested == {"w2": "it left meanwhile"}
+    assert found.passed
+
+
+def test_one_that_is_given_tasks_while_pairs_are_measured_is_left_alone() -> None:
+    workers = Asked(on_hosts(5, 5))
+    workers.busy.add("w2")
+    found = found_in(workers)
+    assert found.not_tested == {"w2": "it began to run tasks"}
+    assert not any("w2" in (link.first, link.second) for link in found.links)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "it is not metered: it has no dask_efficiency of this version"),
+        ({"busy": True}, "it began to run tasks"),
+        ({"failed": "OSError: no"}, "OSError: no"),
+        ({"measured": {"cpu": {"value": -1.0}}}, "its answer was refused: cpu is -1.0; expected a number from 0"),
+        ({"measured": {"tpu": {}}}, "its answer was refused: unknown component 'tpu'"),
+        ({"measured": 3}, "its answer was refused: measurements are 3; expected them by component"),
+        (
+            {"measured": {"cpu": {"value": "fast"}}},
+            "its answer was refused: cpu is {'value': 'fast'}; expected numbers",
+        ),
+    ],
+)
+def test_what_a_worker_answers_instead_is_its_reason(answer: Any, why: str) -> None:
+    workers = Asked(on_hosts(4, 4))
+    workers.answers[names.MEASURE] = ("w1", answer)
+    found = found_in(workers)
+    assert found.not_tested["w1"].startswith(why)
+    assert not found.findings
+
+
+def test_a_paused_worker_is_named_for_its_memory() -> None:
+    workers = Asked(on_hosts(4, 4))
+    workers.answers[names.READY] = ("w0", {"machine": "h0", "paused": True})
+    (finding,) = found_in(workers).findings
+    assert (finding.worker, finding.cause) == ("w0", Cause.MEMORY)
+
+
+def test_a_pair_that_fails_once_accuses_nobody() -> None:
+    workers = Asked(on_hosts(6, 6))
+    workers.answers[names.PAIR] = ("any", {"failed": "refused"})
+    found = found_in(workers)
+    assert any(not link.seconds for link in found.links)
+    assert found.passed
+
+
+def test_who_had_no_turn_in_time_is_not_tested() -> None:
+    found = found_in(Asked(on_hosts(20, 1)), seconds=15.0)
+    assert found.seconds < 20
+    reasons = set(found.not_tested.values())
+    assert reasons == {"the 15 s were over before its turn"}
+    assert 0 < len(found.not_tested) < 20
+
+
+def test_two_workers_are_a_pair_once_and_neither_is_blamed() -> None:
+    workers = Asked(on_hosts(2, 2), {"w0": {"cpu": 3.0, "send": 3.0}})
+    found = found_in(workers)
+    assert workers.steps.count(names.PAIR) == 1
+    assert not found.findings
+    assert found.too_few == (("w0", "w1"),)
+
+
+def test_a_cancelled_test_leaves_nothing_running() -> None:
+    workers = Asked(on_hosts(6, 6))
+    subjects = [Candidate(Subject(worker, worker, host)) for worker, host in workers.hosts.items()]
+
+    async def cancelled() -> int:
+        task = asyncio.ensure_future(Preflight(Plan("t"), subjects, workers.ask).run())
+        await asyncio.sleep(1.0)
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        return len(asyncio.all_tasks()) - 1
+
+    loop = SimulatedLoop()
+    try:
+        assert loop.run_until_complete(cancelled()) == 0
+    finally:
+        loop.close()
+    assert not workers.now

@@ -1,0 +1,104 @@
+"""Workers that join are measured before they get tasks, and one that is slow is flagged."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from distributed import Client, Event, LocalCluster, Worker
+
+import dask_efficiency
+from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.plugins.scheduler import preflight as scheduler_preflight
+from dask_efficiency.plugins.worker.preflight import WorkerPreflight
+from dask_efficiency.straggler.finding import Cause
+from tests.plugins.watch import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+RATES = {"cpu": 3e10, "memory_bandwidth": 8e9, "disk": 2e8, "python": 5e6}
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of workers that are said to have a slow disk; nothing is measured. All is in this process."""
+    slow: list[str] = []
+
+    async def measure(self: WorkerPreflight, asked: Any) -> dict[str, Any]:
+        factor = 10.0 if str(self._worker.name) in slow else 1.0
+        rates = {**RATES, "disk": RATES["disk"] / factor}
+        return {"measured": {name: {"value": rates[name], "count": 3} for name in asked["components"] if name in rates}}
+
+    monkeypatch.setattr(WorkerPreflight, "_measure", measure)
+    monkeypatch.setattr(scheduler_preflight, "READY_SECONDS", 60.0)
+    return slow
+
+
+def wait_for(name: str) -> None:
+    Event(name).wait()
+
+
+def events(client: Client, action: str) -> list[str]:
+    return [event["worker"] for _, event in client.get_events("dask-efficiency") if event["action"] == action]
+
+
+def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
+    pretended: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pretended.append("slow")
+    options = {
+        "n_workers": 3,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
+    with (
+        caplog.at_level(logging.WARNING, logger="dask_efficiency"),
+        LocalCluster(**options, silence_logs=False) as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin(preflight=True))
+        joined = client.sync(_start_worker, cluster.scheduler_address, "slow")
+        try:
+            eventually(lambda: events(client, "preflight") == ["slow"], seconds=60)
+            assert "Preflight: worker 'slow'" in caplog.text
+            assert not events(client, "preflight-not-tested")
+        finally:
+            client.sync(joined.close)
+
+
+def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
+    pretended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_preflight, "REPETITION_SECONDS", 0.001)
+    pretended.append("1")
+    options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
+        found = dask_efficiency.preflight(client, device="cpu", retire=True)
+        assert ("1", Cause.DISK) in {(finding.worker, finding.cause) for finding in found.findings}
+        assert "1" in found.retired
+        eventually(lambda: "1" not in {str(ws.name) for ws in cluster.scheduler.workers.values()})
+        assert cluster.scheduler.workers
+
+
+def test_who_has_tasks_by_then_is_told_as_not_tested(pretended: list[str]) -> None:
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
+    with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
+        future = client.submit(wait_for, "end", pure=False)
+        eventually(lambda: any(client.processing().values()))
+        client.register_plugin(EfficiencyPlugin(preflight=True))
+        eventually(lambda: events(client, "preflight-not-tested") == ["0"], seconds=60)
+        Event("end", client=client).set()
+        future.result()
+
+
+async def _start_worker(address: str, name: str) -> Any:
+    return await Worker(address, name=name, nthreads=1, memory_limit=0, dashboard_address=None)

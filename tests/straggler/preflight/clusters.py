@@ -1,0 +1,44 @@
+"""Pairs and readings of workers whose speeds are made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+
+from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.links import Link, Links
+from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round
+from dask_efficiency.straggler.preflight.subjects import Reading, Subject
+
+#: Seconds for a byte of a healthy worker.
+BYTE = 1e-9
+
+
+def all_rounds(
+    hosts: Mapping[str, str], took: Callable[[Pair], float], seed: int = 0
+) -> tuple[Links, list[list[Pair]]]:
+    """The pairs of every round, and what they showed, where a pair takes so many times as long as it should."""
+    random = Random(seed)
+    rounds = [first_round(hosts, random)]
+    measured: list[Link] = []
+    while True:
+        measured += [link(pair, took(pair)) for pair in rounds[-1]]
+        found = next_round(len(rounds), hosts, Links(measured, final=False), random)
+        if not found:
+            return Links(measured), rounds
+        rounds.append(found)
+
+
+def link(pair: Pair, times: float) -> Link:
+    seconds = {Component.SEND: BYTE * times, Component.RECEIVE: BYTE * times}
+    return Link(pair.first, pair.second, seconds if math.isfinite(times) else {})
+
+
+def on_hosts_of_their_own(workers: int) -> dict[str, str]:
+    return {f"w{i}": f"h{i}" for i in range(workers)}
+
+
+def subject(name: str, *, group: str = "", host: str = "", share: float = 1.0, **rates: float) -> Subject:
+    readings = {Component(component): Reading(value, share=share) for component, value in rates.items()}
+    return Subject(name, name, host or f"h-{name}", group, readings)

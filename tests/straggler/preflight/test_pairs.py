@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.links import Link, Links
+from dask_efficiency.straggler.preflight.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
+from tests.straggler.preflight.clusters import all_rounds, link, on_hosts_of_their_own
+
+hosts_of_workers = st.lists(st.integers(0, 6), min_size=1, max_size=24).map(
+    lambda numbers: {f"w{i}": f"h{number}" for i, number in enumerate(numbers)}
+)
+slowness = st.sampled_from([1.0, 1.4, 2.0, 5.0, math.inf])
+
+
+def times(slow: dict[str, float]):
+    return lambda pair: max(slow.get(worker, 1.0) for worker in pair)
+
+
+@given(hosts_of_workers, st.dictionaries(st.integers(0, 23).map("w{}".format), slowness), st.integers())
+def test_each_worker_is_at_most_once_in_a_round_and_meets_nobody_twice(hosts, slow, seed) -> None:
+    _, rounds = all_rounds(hosts, times(slow), seed)
+    assert len(rounds) <= MAX_ROUNDS
+    for pairs in rounds:
+        assert max(Counter(worker for pair in pairs for worker in pair).values(), default=0) <= 1
+    met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
+    assert set(met.values()) <= {1}
+
+
+@given(hosts_of_workers, st.integers())
+def test_pairs_are_of_different_hosts_where_there_are_several(hosts, seed) -> None:
+    _, rounds = all_rounds(hosts, times({}), seed)
+    if len(set(hosts.values())) > 1:
+        assert all(hosts[one] != hosts[other] for pairs in rounds for one, other in pairs)
+
+
+@given(st.integers(2, 30), st.integers())
+def test_everybody_is_in_a_pair_of_the_first_round_but_the_odd_one(workers: int, seed: int) -> None:
+    assert len(first_round(on_hosts_of_their_own(workers), Random(seed))) == workers // 2
+
+
+@given(st.integers(3, 30), st.integers())
+def test_the_odd_one_rests_once_and_is_then_measured(workers: int, seed: int) -> None:
+    links, rounds = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
+    assert len(rounds) <= 3
+    assert all(links.partners(f"w{i}") for i in range(workers))
+
+
+@given(st.integers(4, 40), st.integers(0, 39), slowness.filter(lambda times: times > 1.3), st.integers())
+def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_nobody_else(workers, victim, slow, seed) -> None:
+    name = f"w{victim % workers}"
+    links, _ = all_rounds(on_hosts_of_their_own(workers), times({name: slow}), seed)
+    assert [one.worker for one in links.slow_workers()] == [name]
+    assert not links.slow_paths()
+
+
+@given(
+    st.integers(6, 30),
+    st.sets(st.integers(0, 5), min_size=2, max_size=2),
+    slowness.filter(lambda t: t > 1.3),
+    st.integers(),
+)
+def test_two_slow_workers_among_six_or_more_are_named_and_nobody_else(workers, victims, slow, seed) -> None:
+    names = {f"w{i}" for i in victims}
+    links, _ = all_rounds(on_hosts_of_their_own(workers), times(dict.fromkeys(names, slow)), seed)
+    assert {one.worker for one in links.slow_workers()} == names
+
+
+@given(st.integers(2, 30), st.integers())
+def test_nobody_is_named_where_all_are_alike(workers: int, seed: int) -> None:
+    links, _ = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
+    assert not links.slow_workers()
+    assert not links.slow_paths()
+
+
+@given(st.integers(2, 12), st.integers(2, 12), st.floats(1.5, 20), st.integers())
+def test_a_slow_path_between_two_groups_is_named_and_no_worker(left: int, right: int, slow: float, seed: int) -> None:
+    hosts = {f"a{i}": f"a{i}" for i in range(left)} | {f"b{i}": f"b{i}" for i in range(right)}
+    links, rounds = all_rounds(hosts, lambda pair: slow if pair.first[0] != pair.second[0] else 1.0, seed)
+    assert not links.slow_workers()
+    groups = [{worker for worker in hosts if worker[0] == side} for side in "ab"]
+    for path in links.slow_paths():
+        assert any(set(path.one) <= one and set(path.other) <= other for one, other in (groups, groups[::-1]))
+    if left + right <= 4:
+        assert len(links.slow_paths()) == 1, rounds
+
+
+def test_of_two_workers_nobody_can_tell_which_is_slow() -> None:
+    links, rounds = all_rounds(on_hosts_of_their_own(2), lambda pair: 5.0)
+    assert len(rounds) == 1
+    assert not links.slow_workers()
+
+
+def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
+    def links(slow: float) -> Links:
+        pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
+        return Links([Link(*pair, {Component.LATENCY: slow if "a" in pair else 2e-4}) for pair in pairs])
+
+    assert not links(1.9e-3).slow_workers()
+    assert [one.worker for one in links(1e-2).slow_workers()] == ["a"]
+
+
+def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
+    pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
+
+    def slow(extent: float) -> list[str]:
+        links = [Link(*pair, {Component.SEND: 1.6 if "a" in pair else 1.0}, extent) for pair in pairs]
+        return [one.worker for one in Links(links).slow_workers()]
+
+    assert slow(0.05) == ["a"]
+    assert slow(1.0) == []
+
+
+def test_the_second_round_pairs_the_slow_with_the_fast() -> None:
+    hosts = on_hosts_of_their_own(6)
+    first = [Pair("w0", "w1"), Pair("w2", "w3"), Pair("w4", "w5")]
+    links = Links([link(pair, cost) for pair, cost in zip(first, (5.0, 1.0, 1.1), strict=True)])
+    second = {frozenset(pair) for pair in next_round(1, hosts, links, Random(1))}
+    slow = {frozenset(pair) & {"w0", "w1"} for pair in second}
+    assert len(slow - {frozenset()}) == 2
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=2), unique=True),
+    st.sets(st.sampled_from("abcdef")),
+)
+def test_at_each_machine_one_thing_is_measured_at_a_time(waiting, busy) -> None:
+    found = startable(waiting, busy, lambda turn: turn)
+    used = Counter([*busy, *(place for turn in found for place in turn)])
+    assert set(used.values()) <= {1}
+    assert found or not waiting or busy
