@@ -57,7 +57,7 @@ class Meaning:
         return self.unit == "s"
 
 
-#: Spreads are those of ten healthy rounds on four workers that shared a machine of two cores, rounded up.
+#: The spreads are assumed: wider where more than the worker takes part. Where readings scatter more, that counts too.
 MEANINGS: Mapping[Component, Meaning] = {
     Component.CPU: Meaning(words="matrix product, one thread", unit="FLOP/s", cause=Cause.SLOW_CPU),
     Component.CPU_ALL: Meaning(words="matrix product, all threads", unit="FLOP/s", cause=Cause.SLOW_CPU),
