@@ -6,14 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from dask_efficiency.report import mpi_data
-from dask_efficiency.report.html.render import fragment, save_page
-from dask_efficiency.report.sections import mpi as sections
-from dask_efficiency.report.sections.document import Document
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.report.sections import mpi, mpi_places
+from dask_efficiency.shown import Shown
 from dask_efficiency.simulation.cluster_file import ClusterFile, read_cluster_file
 from dask_efficiency.simulation.mpi.chrome import save_chrome
 from dask_efficiency.simulation.mpi.compare import MpiRunsCompared, compared
@@ -25,33 +21,17 @@ from dask_efficiency.simulation.units import nbytes_of
 from dask_efficiency.trace.events import Written
 
 
-class MpiPrediction(MpiRun):  # noqa: D101  # the values say it
+class MpiPrediction(Shown, MpiRun):  # noqa: D101  # the values say it
     __doc__ = MpiRun.__doc__
 
     __slots__ = ()
+
+    _said_by: ClassVar[Any] = mpi
 
     @classmethod
     def of(cls, values: MpiRun) -> Self:
         """The same run as a result."""
         return cls(**{field.name: getattr(values, field.name) for field in fields(values)})
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        return sections.document(self)
-
-    @property
-    def verdict(self) -> str:
-        """The prediction in one sentence, without a full stop."""
-        return sections.verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as plain data, ready for JSON."""
-        return mpi_data.mpi_run(self)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(sections.page(self), path, **storage_options)
 
     def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
         """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
@@ -70,47 +50,13 @@ class MpiPrediction(MpiRun):  # noqa: D101  # the values say it
         """
         return save_chrome(self, path, **storage_options)
 
-    def __repr__(self) -> str:
-        return plain(self.document)
 
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
-
-
-class MpiPlacements(MpiRunsCompared):  # noqa: D101  # the values say it
+class MpiPlacements(Shown, MpiRunsCompared):  # noqa: D101  # the values say it
     __doc__ = MpiRunsCompared.__doc__
 
     __slots__ = ()
 
-    @property
-    def document(self) -> Document:
-        """All that is said of them; what a renderer takes."""
-        return sections.comparison_document(self)
-
-    @property
-    def verdict(self) -> str:
-        """Which is the best, in one sentence without a full stop."""
-        return sections.comparison_verdict(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as plain data, ready for JSON."""
-        return mpi_data.comparison(self)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(sections.comparison_page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
+    _said_by: ClassVar[Any] = mpi_places
 
 
 def simulate_mpi(

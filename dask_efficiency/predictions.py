@@ -18,13 +18,10 @@ from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
 from dask_efficiency.adapters.dask_engine.settings import check_settings
 from dask_efficiency.replay.changes import changes
 from dask_efficiency.report import simulation_data
-from dask_efficiency.report.html.render import fragment, save_page
 from dask_efficiency.report.sections import simulation as sections
 from dask_efficiency.report.sections import simulation_ladder, simulation_places, simulation_sweep
-from dask_efficiency.report.sections.document import Document
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
 from dask_efficiency.results import CriticalPath, RunTrace, critical_path
+from dask_efficiency.shown import Shown
 from dask_efficiency.simulation.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, seeds_of
@@ -47,45 +44,7 @@ engine: Engine = simulate_seeds
 SEEDS = 8
 
 
-class _Shown:
-    """A result that shows itself, in words that a module has for it."""
-
-    __slots__ = ()
-
-    #: The module: with ``document``, ``page``, ``verdict`` and ``to_dict`` of it.
-    _said_by: ClassVar[Any]
-
-    @property
-    def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
-        found: Document = self._said_by.document(self)
-        return found
-
-    @property
-    def verdict(self) -> str:
-        """What it says in one sentence, without a full stop."""
-        return str(self._said_by.verdict(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its figures as plain data, ready for JSON."""
-        found: dict[str, Any] = self._said_by.to_dict(self)
-        return found
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(self._said_by.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)
-
-
-class Prediction(_Shown, PredictionValues):  # noqa: D101  # the values say it
+class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
     __doc__ = PredictionValues.__doc__
 
     _said_by: ClassVar[Any] = sections
@@ -188,7 +147,7 @@ def simulate(
     return Prediction.of(predict(engine, trace, job, chosen, judged, notes))
 
 
-class Sweep(_Shown, SweepValues):  # noqa: D101  # the values say it
+class Sweep(Shown, SweepValues):  # noqa: D101  # the values say it
     __doc__ = SweepValues.__doc__
 
     _said_by: ClassVar[Any] = simulation_sweep
@@ -246,7 +205,7 @@ def sweep(
     return Sweep(tuple(found), price_per_worker_hour)
 
 
-class Placements(_Shown, PlacementsValues):  # noqa: D101  # the values say it
+class Placements(Shown, PlacementsValues):  # noqa: D101  # the values say it
     __doc__ = PlacementsValues.__doc__
 
     _said_by: ClassVar[Any] = simulation_places
@@ -315,7 +274,7 @@ def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     return [stem if stems.count(stem) == 1 else os.fspath(path) for stem, path in zip(stems, paths, strict=True)]
 
 
-class IdealLadder(_Shown, LadderValues):  # noqa: D101  # the values say it
+class IdealLadder(Shown, LadderValues):  # noqa: D101  # the values say it
     __doc__ = LadderValues.__doc__
 
     _said_by: ClassVar[Any] = simulation_ladder

@@ -9,12 +9,10 @@ from dask_efficiency.report.figures import (
     format_count,
     format_seconds,
     format_share,
-    format_times,
     name_of,
     sentence,
     time_scale,
 )
-from dask_efficiency.report.mpi_data import comparison as comparison_dict
 from dask_efficiency.report.mpi_data import mpi_run as to_dict
 from dask_efficiency.report.sections.document import (
     Along,
@@ -28,9 +26,7 @@ from dask_efficiency.report.sections.document import (
     Table,
     section,
 )
-from dask_efficiency.report.sections.simulation import SAME
 from dask_efficiency.report.sections.spent import seconds_table, top
-from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
 from dask_efficiency.simulation.mpi.result import MpiRun
 from dask_efficiency.simulation.mpi.timeline import Spent
 
@@ -89,7 +85,7 @@ def page(run: MpiRun) -> Document:
 
 def sections(run: MpiRun) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (path(run), ranks(run), links(run), algorithms(run), _notes(run.notes))
+    found = (path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
     return tuple(part for part in found if part.blocks)
 
 
@@ -194,76 +190,6 @@ def algorithms(run: MpiRun) -> Section:
     return section("Algorithms of the collectives", Table(("collective", "algorithm", "calls"), rows, words=(0, 1)))
 
 
-def _notes(said: Sequence[str]) -> Section:
+def notes(said: Sequence[str]) -> Section:
+    """What a reader must know to trust a prediction."""
     return section("Notes", *map(sentence, said), caveat=True)
-
-
-# -- several placements ----------------------------------------------------------------------------
-
-
-def comparison_verdict(compared: MpiRunsCompared) -> str:
-    """Which hosts are the best and by how much, without a full stop."""
-    best = compared.best
-    said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
-    if len(compared.ranked) == 1:
-        return said
-    other = compared.ranked[1]
-    times = other.makespan_seconds / best.makespan_seconds if best.makespan_seconds else 1.0
-    long = "as long" if times < 1 + SAME else f"{format_times(times)} as long"
-    return f"{said}; {name_of(other.name)}, the next, takes {long}"
-
-
-def comparison_document(compared: MpiRunsCompared) -> Document:
-    """Placements, the fastest first."""
-    best = compared.best
-    parts = (ranking(compared), links(best), _notes(best.notes))
-    found = tuple(part for part in parts if part.blocks)
-    said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
-    return Document(title(best), said, comparison_verdict(compared), found)
-
-
-def comparison_page(compared: MpiRunsCompared) -> Document:
-    """The same for a page of its own."""
-    shown = comparison_document(compared)
-    return Document(shown.title, shown.context, shown.verdict, shown.sections, data=comparison_dict(compared))
-
-
-def ranking(compared: MpiRunsCompared) -> Section:
-    """A row for each placement, and why the others are slower."""
-    slowest = compared.ranked[-1].makespan_seconds
-    scale = time_scale(slowest)
-    rows = tuple(
-        (
-            name_of(one.name),
-            str(len(set(one.hosts))),
-            scale.text(scale.steps(one.makespan_seconds)),
-            scale.text(scale.steps(one.path_seconds[Spent.COMMUNICATION])),
-            format_bytes(one.moved_bytes),
-        )
-        for one in compared.ranked
-    )
-    bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in compared.ranked)
-    heads = ("placement", "hosts", f"time, {scale.unit}", f"messages, {scale.unit}", "moved")
-    means = "messages: on the critical path; moved: from one host to another."
-    drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
-    return section("Placements, the fastest first", drawn, Aside(means), *_reasons(compared))
-
-
-def _reasons(compared: MpiRunsCompared) -> list[str]:
-    best = compared.best
-    found = []
-    for one in compared.ranked[1:]:
-        later = one.makespan_seconds - best.makespan_seconds
-        if not later:
-            continue
-        longer = one.path_seconds[Spent.COMMUNICATION] - best.path_seconds[Spent.COMMUNICATION]
-        said = f"{name_of(one.name)} takes {format_seconds(later)} longer"
-        if longer < later / 2:
-            found.append(f"{said}, mostly as its hosts compute more slowly or less evenly.")
-            continue
-        said = f"{said}: messages on its critical path take {format_seconds(longer)} longer"
-        if one.links:
-            share = format_share(one.links[0].seconds / one.makespan_seconds)
-            said = f"{said}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
-        found.append(f"{said}.")
-    return found

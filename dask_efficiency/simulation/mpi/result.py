@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dask_efficiency.simulation.mpi.machine import Machine
 from dask_efficiency.simulation.mpi.path import Stretch, critical_path
 from dask_efficiency.simulation.mpi.program import Op, Program
@@ -63,14 +65,10 @@ class MpiRun:
     def seconds(self, rank: int) -> dict[Spent, float]:
         """What a rank's time goes to, until the end of the last one: after its own end, it waits."""
         timeline = self.timelines[rank]
-        found = dict.fromkeys(Spent, 0)
-        begin = 0
-        for end, kind in zip(timeline.ends, timeline.kinds, strict=True):
-            found[Spent(kind)] += end - begin
-            begin = end
-        last = max(each.end for each in self.timelines)
-        found[Spent.WAITING] += last - timeline.end
-        return {kind: nanoseconds / 1e9 for kind, nanoseconds in found.items()}
+        lengths = np.diff(np.array(timeline.ends, np.int64), prepend=0)
+        found = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(Spent))
+        found[Spent.WAITING] += max(each.end for each in self.timelines) - timeline.end
+        return {kind: float(found[kind]) / 1e9 for kind in Spent}
 
     @property
     def breakdown(self) -> dict[Spent, float]:

@@ -1,0 +1,49 @@
+"""Shown: what a result needs to show itself, in a terminal, in a notebook and as a page."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+from dask_efficiency.report.html.render import fragment, save_page
+from dask_efficiency.report.sections.document import Document
+from dask_efficiency.report.terminal.coloured import renderables
+from dask_efficiency.report.terminal.plain import plain
+
+
+class Shown:
+    """A result that shows itself, in words that a module has for it."""
+
+    __slots__ = ()
+
+    #: The module: with ``document``, ``page``, ``verdict`` and ``to_dict`` of it.
+    _said_by: ClassVar[Any]
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        found: Document = self._said_by.document(self)
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """What it says in one sentence, without a full stop."""
+        return str(self._said_by.verdict(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its figures as plain data, ready for JSON."""
+        found: dict[str, Any] = self._said_by.to_dict(self)
+        return found
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        save_page(self._said_by.page(self), path, **storage_options)
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
