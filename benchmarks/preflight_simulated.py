@@ -53,11 +53,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._skipping = _Skipping()
+        self._start = time.thread_time()
         super().__init__(self._skipping)
 
     def time(self) -> float:
-        """Seconds."""
-        return time.thread_time() + self._skipping.skipped
+        """Seconds since it was made."""
+        return time.thread_time() - self._start + self._skipping.skipped
 
 
 class Workers:

@@ -184,15 +184,21 @@ def waits_for_ever() -> None:
 
 
 def test_nothing_stays_after_ctrl_c(client: Client) -> None:
+    # Where these tests run in the background, Ctrl-C is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def interrupt() -> None:
         eventually(lambda: children())
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        dask_efficiency.preflight(client, workload=waits_for_ever, timeout="200s")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            dask_efficiency.preflight(client, workload=waits_for_ever, timeout="200s")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     eventually(lambda: not children(), seconds=30)
     eventually(lambda: names.OP not in client.cluster.scheduler.handlers, seconds=30)
 
@@ -214,7 +220,15 @@ def test_nothing_stays_after_the_client_died(client: Client, cluster: LocalClust
 
 
 def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+    silent = preflights.Preflights._silent
+
+    def silent_and_said(meter: preflights.Preflights) -> None:
+        silent(meter)
+        stopped.set()
+
     monkeypatch.setattr(preflights, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(preflights.Preflights, "_silent", silent_and_said)
     client.register_plugin(EfficiencyPlugin())
 
     async def begin_and_forget() -> None:
@@ -225,7 +239,8 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
 
     client.sync(begin_and_forget)
     try:
-        eventually(lambda: not children(), seconds=60)
+        eventually(stopped.is_set)
+        eventually(lambda: not children())
 
         async def ask_again() -> None:
             await client.scheduler.efficiency(
