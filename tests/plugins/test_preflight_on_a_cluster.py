@@ -23,6 +23,7 @@ from distributed import Client, Event, LocalCluster
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, PreflightResult
+from dask_efficiency.adapters.hardware.workload import SCRIPT
 from dask_efficiency.cli import main
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.scheduler import preflight as scheduler_preflight
@@ -232,7 +233,7 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
     client.register_plugin(EfficiencyPlugin())
 
     async def begin_and_forget() -> None:
-        plan = {"test": "t", "seconds": 200.0}
+        plan = {"test": "t", "seconds": 200.0, "workload": SCRIPT, "payload": b"while True: pass"}
         await client.scheduler.efficiency(
             action=names.PREFLIGHT, preflight={"step": names.BEGIN_TEST, "plan": plan, "client": "gone"}
         )
