@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.storage import check_target
 
 if TYPE_CHECKING:
     from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction
@@ -76,6 +77,8 @@ def command(
     if compare and (hostfile or chrome):
         raise click.UsageError(f"{'--hostfile' if hostfile else '--chrome'} is not for --compare")
     with one_line_errors():
+        for target in filter(None, (html, chrome)):
+            check_target(target)
         found = _found(trace, ranks, hostfile, hostfiles, asked)
         if chrome is not None:
             found.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
