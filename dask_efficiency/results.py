@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from dask_efficiency.critical_paths.compare import PathComparisonValues
 from dask_efficiency.critical_paths.kinds import KINDS
@@ -32,9 +32,9 @@ from dask_efficiency.report.sections import comparison as comparison_sections
 from dask_efficiency.report.sections import path as path_sections
 from dask_efficiency.report.sections import preflight as preflight_sections
 from dask_efficiency.report.sections import report as report_sections
+from dask_efficiency.report.sections.document import Document
 from dask_efficiency.report.sections.simulation_in_report import with_predictions
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.shown import Printed
 from dask_efficiency.simulation.result import PredictionValues
 from dask_efficiency.simulation.sweeps import SweepValues
 from dask_efficiency.straggler.preflight.result import PreflightValues
@@ -115,8 +115,10 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
     return RunTrace.of(read_trace(path, **storage_options))
 
 
-class CriticalPath(PathValues):  # noqa: D101  # the values say it
+class CriticalPath(Printed, PathValues):  # noqa: D101  # the values say it
     __doc__ = PathValues.__doc__
+
+    _said_by: ClassVar[Any] = path_sections
 
     trace: RunTrace
 
@@ -141,15 +143,6 @@ class CriticalPath(PathValues):  # noqa: D101  # the values say it
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write a page that opens offline, to a local path or any fsspec URL."""
         save_page(path_sections.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(path_sections.document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(path_sections.document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(path_sections.document(self))
 
 
 def critical_path(
@@ -192,7 +185,7 @@ def critical_path(
     return CriticalPath.of(trace, Question(target, span, window))
 
 
-class PathComparison(PathComparisonValues):  # noqa: D101  # the values say it
+class PathComparison(Printed, PathComparisonValues):  # noqa: D101  # the values say it
     __doc__ = PathComparisonValues.__doc__
 
     __slots__ = ()
@@ -200,11 +193,10 @@ class PathComparison(PathComparisonValues):  # noqa: D101  # the values say it
     before: CriticalPath
     after: CriticalPath
 
-    def __repr__(self) -> str:
-        return plain(path_sections.comparison_document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(path_sections.comparison_document(self), console, options)
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        return path_sections.comparison_document(self)
 
 
 def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
@@ -218,8 +210,10 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
     return PathComparison.of(before, after)
 
 
-class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
+class EfficiencyReport(Printed, ReportValues):  # noqa: D101  # the values say it
     __doc__ = ReportValues.__doc__
+
+    _said_by: ClassVar[Any] = report_sections
 
     __slots__ = ()
 
@@ -345,32 +339,16 @@ class EfficiencyReport(ReportValues):  # noqa: D101  # the values say it
         """
         save_page(with_predictions(report_sections.page(self), predictions), path, **storage_options)
 
-    def __repr__(self) -> str:
-        return plain(report_sections.document(self))
 
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(report_sections.document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(report_sections.document(self))
-
-
-class PreflightResult(PreflightValues):  # noqa: D101  # the values say it
+class PreflightResult(Printed, PreflightValues):  # noqa: D101  # the values say it
     __doc__ = PreflightValues.__doc__
+
+    _said_by: ClassVar[Any] = preflight_sections
 
     @classmethod
     def of(cls, values: PreflightValues) -> Self:
         """The same as a result."""
         return cls(**_fields(values))
-
-    def __repr__(self) -> str:
-        return plain(preflight_sections.document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(preflight_sections.document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(preflight_sections.document(self))
 
 
 def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
@@ -393,10 +371,12 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
     return EfficiencyReport.of(files.read_report(path, **storage_options))
 
 
-class Comparison(ComparisonValues):  # noqa: D101  # the values say it
+class Comparison(Printed, ComparisonValues):  # noqa: D101  # the values say it
     __doc__ = ComparisonValues.__doc__
 
     __slots__ = ()
+
+    _said_by: ClassVar[Any] = comparison_sections
 
     before: tuple[EfficiencyReport, ...]
     after: tuple[EfficiencyReport, ...]
@@ -430,12 +410,6 @@ class Comparison(ComparisonValues):  # noqa: D101  # the values say it
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the comparison as one HTML file, to a local path or any fsspec URL."""
         save_page(comparison_sections.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(comparison_sections.document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(comparison_sections.document(self), console, options)
 
     def _repr_html_(self) -> str:
         return fragment(comparison_sections.page(self))

@@ -1,4 +1,4 @@
-"""Shown: what a result needs to show itself, in a terminal, in a notebook and as a page."""
+"""Printed and Shown: what a result needs to show itself, in a terminal, in a notebook and as a page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dask_efficiency.report.terminal.coloured import renderables
 from dask_efficiency.report.terminal.plain import plain
 
 
-class Shown:
-    """A result that shows itself, in words that a module has for it."""
+class Printed:
+    """A result that prints itself, in words that a module has for it."""
 
     __slots__ = ()
 
-    #: The module: with ``document``, ``page``, ``verdict`` and ``to_dict`` of it.
+    #: The module: with ``document`` of it; of what is :class:`Shown`, ``page``, ``verdict`` and ``to_dict`` as well.
     _said_by: ClassVar[Any]
 
     @property
@@ -24,6 +24,21 @@ class Shown:
         """All that is said of it; what a renderer takes."""
         found: Document = self._said_by.document(self)
         return found
+
+    def __repr__(self) -> str:
+        return plain(self.document)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield from renderables(self.document, console, options)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.document)
+
+
+class Shown(Printed):
+    """A result that also has a verdict, figures and a page."""
+
+    __slots__ = ()
 
     @property
     def verdict(self) -> str:
@@ -38,12 +53,3 @@ class Shown:
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write a page that opens offline, to a local path or any fsspec URL."""
         save_page(self._said_by.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(self.document)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(self.document, console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(self.document)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from dask_efficiency.critical_paths.torch.chrome import save_overlay
 from dask_efficiency.critical_paths.torch.files import read_path, save_path
 from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
 from dask_efficiency.kineto.trace import KinetoTrace
 from dask_efficiency.report import torch_path_data
-from dask_efficiency.report.html.render import fragment, save_page
+from dask_efficiency.report.html.render import save_page
 from dask_efficiency.report.sections import torch_path as torch_path_sections
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.shown import Printed
 from dask_efficiency.trace.events import Written
 
 
-class TorchCriticalPath(TorchPathValues):  # noqa: D101  # the values say it
+class TorchCriticalPath(Printed, TorchPathValues):  # noqa: D101  # the values say it
     __doc__ = TorchPathValues.__doc__
+
+    _said_by: ClassVar[Any] = torch_path_sections
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the path, its trace and its graphs to a local path or any fsspec URL; :func:`load_path` reads it."""
@@ -49,15 +50,6 @@ class TorchCriticalPath(TorchPathValues):  # noqa: D101  # the values say it
     def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write a page that opens offline, to a local path or any fsspec URL."""
         save_page(torch_path_sections.page(self), path, **storage_options)
-
-    def __repr__(self) -> str:
-        return plain(torch_path_sections.document(self))
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield from renderables(torch_path_sections.document(self), console, options)
-
-    def _repr_html_(self) -> str:
-        return fragment(torch_path_sections.document(self))
 
 
 def torch_critical_path(
