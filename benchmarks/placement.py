@@ -151,9 +151,10 @@ def judge(folder: Path, seeds: int) -> None:
     for name in WORKLOADS:
         real = {placement: _real(folder, name, placement) for placement in PLACEMENTS}
         flat = load_trace(_middle(folder, name))
-        hostfiles = {os.fspath(hostfile(folder, placement)): placement for placement in PLACEMENTS}
-        placed = place(flat, LAB, list(hostfiles), seeds=seeds, force=True)
-        predicted = {hostfiles[one.name]: one.prediction.makespan_seconds for one in placed.ranked}
+        hostfiles = {placement: hostfile(folder, placement) for placement in PLACEMENTS}
+        placed = place(flat, LAB, list(hostfiles.values()), seeds=seeds, force=True)
+        found_by_name = {one.name: one.prediction.makespan_seconds for one in placed.ranked}
+        predicted = {placement: found_by_name[file.stem] for placement, file in hostfiles.items()}
         for placement, seconds in real.items():
             given = ClusterSpec.from_file(LAB, hostfile(folder, placement)).with_network(None)
             constant = simulate(flat, given, seeds=seeds, force=True).makespan_seconds

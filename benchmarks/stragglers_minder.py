@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
+from benchmarks.stragglers_windows import HOST_NAMES
 from dask_efficiency.straggler.lasting import independent, lasting
 from dask_efficiency.straggler.metric_series import MetricSeries, filled
 from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
@@ -163,7 +164,7 @@ def mahalanobis(windows: dict[str, NDArray[np.float32]]) -> Scores:
 
 def levels(window: Window) -> Outcomes:
     """What the package does by default, by threshold and dominance."""
-    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=HOST_NAMES)
     outcomes: Outcomes = {}
     scores = outlier_scores(series, continuity_seconds=270, share=0.85)
     assert scores is not None
@@ -285,7 +286,7 @@ def trained(path: Path | None) -> tuple[Minder, Autoencoder]:
 def speed(repeats: int = 5) -> None:
     """Of the default method, on the largest window."""
     window = generate(REPORT.start, machines=1500, faulty=True)
-    series = MetricSeries.of(window.metrics(SEVEN), metrics=SEVEN)
+    series = MetricSeries.of(window.metrics(SEVEN), metrics=HOST_NAMES)
     took = []
     for _ in range(repeats):
         start = time.process_time()

@@ -180,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="runs before and after each change; medians count")
     parser.add_argument("--seeds", type=int, default=4, help="simulated runs of each recorded one")
+    parser.add_argument("--only", default="", help="only changes with this in their names")
     given = parser.parse_args()
     repeats = given.repeats
     settings = {
@@ -200,7 +201,7 @@ def main() -> None:
         errors, of_simulation, naive, unlike = [], [], [], []
         columns = ("before", "replayed", "predicted", "simulated", "measured", "error", "simulated", "as it was")
         print(f"{'change':34}" + "".join(f" {column:>9}" for column in columns))
-        for case in cases(names, addresses):
+        for case in (case for case in cases(names, addresses) if given.only in case.name):
             paths, after = [], []
             for _ in range(repeats):
                 # In turn, so that a machine that gets busier slows both.

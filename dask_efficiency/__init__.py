@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dask_efficiency.buckets import Breakdown, Bucket
     from dask_efficiency.kineto.load import load_kineto
     from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
-    from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister
+    from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister, worker_series
     from dask_efficiency.plugins.client.efficiency_report import efficiency_report
     from dask_efficiency.plugins.client.preflight import preflight
     from dask_efficiency.plugins.client.questions import NotRegisteredError
@@ -85,6 +85,7 @@ _HOMES = {
     "torch_critical_path": "dask_efficiency.torch_results",
     "train_minder": "dask_efficiency.straggler.minder.train",
     "unregister": "dask_efficiency.plugins.client.calls",
+    "worker_series": "dask_efficiency.plugins.client.calls",
 }
 
 __all__ = [
@@ -131,6 +132,7 @@ __all__ = [
     "torch_critical_path",
     "train_minder",
     "unregister",
+    "worker_series",
 ]
 
 

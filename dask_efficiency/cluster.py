@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -362,6 +362,12 @@ class ClusterLedger:
             if (gpu := presence.gpu) is not None:
                 _add_gpu(found, presence.name, gpu)
         return found
+
+    def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
+        """What the sensors of the GPUs of a worker that is there said last, by GPU; None where there is none."""
+        presence = self.present.get(address)
+        gpu = None if presence is None else presence.gpu
+        return None if gpu is None else gpu.readings
 
     def gpu_workers(self) -> dict[str, int]:
         """How many of the workers that are there use a GPU, by its UUID."""

@@ -99,7 +99,7 @@ def simulate_mpi(
 
     Raises
     ------
-    ClusterFileError
+    TextFileError
         With the line of a file that cannot be understood, a host that is not there, or too few slots.
     MpiTraceError
         If ranks wait for one another for ever.

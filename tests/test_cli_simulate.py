@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -11,6 +16,7 @@ from dask_efficiency import load_trace
 from dask_efficiency.adapters.dask_engine.launch import SimulationError
 from dask_efficiency.cli import main
 from dask_efficiency.simulation.requirements import SIMULATED
+from tests.plugins.watch import eventually
 from tests.report.simulation_samples import simulated_by
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.test_predictions import LAB
@@ -51,6 +57,19 @@ def test_options_describe_the_cluster(engine: FakeEngine) -> None:
     assert (len(cluster.workers), cluster.nthreads) == (8, 8)
     assert "w1" not in {worker.name for worker in cluster.workers}
     assert cluster.config == {"distributed.scheduler.work-stealing": False}
+
+
+def test_cores_are_those_of_each_host_or_of_the_one_that_is_named(engine: FakeEngine) -> None:
+    hosts = [worker.host for worker in recorded().workers]
+    for options, expected in (
+        (["--cores", "2"], dict.fromkeys(hosts, 2.0)),
+        (["--cores", f"{hosts[0]}=8", "--cores", "2.5"], {**dict.fromkeys(hosts, 2.5), hosts[0]: 8.0}),
+        (["--cores", f"{hosts[1]}=8"], {hosts[1]: 8.0}),
+    ):
+        assert run("run.trace", "--seeds", "2", *options).exit_code == 0
+        assert engine.jobs[-1].cluster.cores == expected
+    json.loads(run("run.trace", "--sweep", "2,8", "--cores", "4", "--seeds", "1", "--json").stdout)
+    assert set(engine.jobs[-1].cluster.cores.values()) == {4.0}
 
 
 def test_changes_and_seeds_go_to_the_simulation(engine: FakeEngine) -> None:
@@ -137,6 +156,11 @@ def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
         (["run.trace", "--sweep", "8..2"], 2, "'8..2' is not a range"),
         (["run.trace", "--sweep", "2,0"], 2, "'2,0' is not a range"),
         (["run.trace", "--sweep", "many"], 2, "'many' is not a range"),
+        (["run.trace", "--cores", "many"], 2, "'many' is not a number of cores such as 4"),
+        (["run.trace", "--cores", "=2"], 2, "'=2' is not a number of cores"),
+        (["run.trace", "--cores", "10.0.0.0=0"], 2, "'10.0.0.0=0' is not a number of cores"),
+        (["run.trace", "--cores", "nowhere=2"], 1, "no worker is on the host 'nowhere'"),
+        (["run.trace", "--ideal", "--cores", "2"], 2, "--cores is not for --ideal"),
         (["run.trace", "--config", "distributed.scheduler.work-stealin=1"], 2, "did you mean distributed.scheduler."),
         (["run.trace", "--gil", "sum"], 2, "'sum' is not a prefix and a share such as 'read-parquet=0.5'"),
         (["run.trace", "--config", "distributed.scheduler.worker-saturation=much"], 2, "expected a number such as"),
@@ -162,3 +186,19 @@ def test_what_a_user_can_put_right_is_said_in_one_line(
     assert said in words(result.stderr)
     assert "Traceback" not in result.stderr
     assert not engine.jobs
+
+
+def test_a_command_that_is_ended_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
+    command = [sys.executable, "-c", "from dask_efficiency.cli import main; main()"]
+    command += ["simulate", "run.trace", "--seeds", "1000000"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        children: list[psutil.Process] = []
+        eventually(lambda: children.extend(psutil.Process(process.pid).children()) or children)
+        assert [*(tmp_path / "files").glob("dask-efficiency-*")]
+        process.send_signal(signal.SIGTERM)
+        said, errors = process.communicate(timeout=120)
+    assert (process.returncode, said, errors) == (128 + signal.SIGTERM, b"", b"")
+    assert not psutil.wait_procs(children, timeout=120)[1]
+    assert not [*(tmp_path / "files").iterdir()]

@@ -6,9 +6,12 @@ Names, meanings and units stand in :data:`dask_efficiency.gpu.readings.READINGS`
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
+
+from dask_efficiency.sensors.rates import Rates
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -16,6 +19,15 @@ logger = logging.getLogger("dask_efficiency")
 THERMAL = 0x20 | 0x40
 #: The software's power cap, and the hardware's brake on power.
 POWER = 0x04 | 0x80
+
+#: NVML watches a PCIe link for 20 ms to tell how much passes it. Of more devices than this nobody asks.
+MAX_PCIE_DEVICES = 2
+
+#: A field of all NVLinks of a device together, as NVML's header has it.
+_ALL_LINKS = 0xFFFFFFFF
+
+#: What NVLinks moved is counted in units of so many bytes.
+_NVLINK_BYTES = 1024
 
 
 class Nvml:
@@ -48,6 +60,10 @@ class Nvml:
                 self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
         #: Of each device, the readings that it has not: they are not asked for again.
         self._lacking: dict[str, set[int]] = {uuid: set() for uuid in self._handles}
+        if len(self._handles) > MAX_PCIE_DEVICES:
+            for lacking in self._lacking.values():
+                lacking.add(_READERS.index(_pcie_throughput))
+        self._moved: dict[str, Rates[str]] = {uuid: Rates() for uuid in self._handles}
 
     def read(self) -> dict[str, dict[str, float]]:
         """Readings by UUID and name; what a device does not have, or does not tell now, is left out."""
@@ -70,7 +86,8 @@ class Nvml:
                 lacking.add(number)
             except self._nvml.NVMLError:  # a device that has just failed, or will answer the next time
                 continue
-        return found
+        moved = {name: found.pop(name) for name in _COUNTED if name in found}
+        return found | self._moved[uuid].take(moved, at=time.monotonic())
 
 
 def _clock(nvml: Any, handle: Any) -> Mapping[str, float]:
@@ -149,6 +166,29 @@ def _nvlink(nvml: Any, handle: Any) -> Mapping[str, float]:
     return {"nvlink_errors_total": sum(errors)} if errors else {}
 
 
+def _pcie_throughput(nvml: Any, handle: Any) -> Mapping[str, float]:
+    received, sent = (
+        nvml.nvmlDeviceGetPcieThroughput(handle, counter) * 1e3
+        for counter in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES)
+    )
+    return {"pcie_received_bytes_per_second": received, "pcie_sent_bytes_per_second": sent}
+
+
+#: Readings that are made of counters.
+_COUNTED = ("nvlink_received_bytes_per_second", "nvlink_sent_bytes_per_second")
+
+
+def _nvlink_moved(nvml: Any, handle: Any) -> Mapping[str, float]:
+    """Bytes so far, under the names of the rates that they become; left out where no link counts them."""
+    fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)
+    values = nvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
+    return {
+        name: value.value.ullVal * _NVLINK_BYTES
+        for name, value in zip(_COUNTED, values, strict=True)
+        if value.nvmlReturn == nvml.NVML_SUCCESS and value.valueType == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+    }
+
+
 def _throttle(nvml: Any, handle: Any) -> Mapping[str, float]:
     current = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     reasons = (current or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle)
@@ -163,5 +203,5 @@ _READERS: tuple[Callable[[Any, Any], Mapping[str, float]], ...] = (
     *(_clock, _clock_max, _temperature, _power, _power_limit, _memory, _utilisation),
     *(_ecc_corrected, _ecc_uncorrected),
     *(_pcie_generation, _pcie_generation_max, _pcie_width, _pcie_width_max, _pcie_replays),
-    *(_nvlink, _throttle),
+    *(_nvlink, _throttle, _pcie_throughput, _nvlink_moved),
 )

@@ -34,7 +34,7 @@ PREFIX = "dask_efficiency"
 #: ``benchmarks/scale.py`` and ``benchmarks/live.py`` print what this many cost.
 MAX_WORKERS = 100
 
-#: GPUs exported one by one; above it, only how well they are known is. Each has 24 series.
+#: GPUs exported one by one; above it, only how well they are known is. Each has 28 series.
 MAX_GPUS = 256
 
 #: Stragglers exported one by one.

@@ -17,6 +17,8 @@ from dask_efficiency.cli import (
     stragglers,
     top,
     torch_critical_path,
+    train_minder,
+    watch,
 )
 
 #: As Dask's own command line has them.
@@ -38,6 +40,8 @@ for _module in (
     torch_critical_path,
     simulate,
     stragglers,
+    watch,
+    train_minder,
     preflight,
     mpi_tracer,
     simulate_mpi,

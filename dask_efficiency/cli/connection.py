@@ -50,8 +50,12 @@ class Connection:
         click.ClickException
             If the plugin is not on it, or it cannot answer.
         """
+        self.announce(self.secured(address)[0])
+        return self.reply(address, question)
+
+    def reply(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        """The same, without a line; for what asks again and again."""
         address, security = self.secured(address)
-        self.announce(address)
         try:
             return asyncio.run(self._asked(address, security, question))
         except RuntimeError as error:  # NotRegisteredError, or raised over there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import warnings
@@ -43,6 +44,22 @@ def sizes(context: click.Context, parameter: click.Parameter, value: str | None)
     )
 
 
+def cores(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Cores by host; without a name, of every host of a worker."""
+    found = {}
+    for value in values:
+        host, given, text = value.rpartition("=")
+        try:
+            found[host] = float(text)
+        except ValueError:
+            found[host] = math.nan
+        if not 0 < found[host] < math.inf or (given and not host):
+            raise click.BadParameter(
+                f"{value!r} is not a number of cores such as 4, or a host and its cores such as '127.0.0.1=4'"
+            )
+    return found
+
+
 def settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """Settings of Dask by name."""
     if not values:
@@ -79,6 +96,13 @@ def _value(text: str) -> Any:
 @click.option("--workers", type=click.IntRange(min=1), help="So many workers.")
 @click.option("--threads", type=click.IntRange(min=1), help="So many threads of each.")
 @click.option("--remove", multiple=True, metavar="WORKER", help="Without this worker.")
+@click.option(
+    "--cores",
+    multiple=True,
+    callback=cores,
+    metavar="[HOST=]NUMBER",
+    help="With so many cores for the workers of this host, or of each host.",
+)
 @click.option("--cluster", metavar="FILE", help="On the hosts, switches and links that this file describes.")
 @click.option(
     "--hostfile",
@@ -174,7 +198,7 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
     single += ["--save"] if save is not None else []
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
-    changes = [f"--{name}" for name in ("threads", "cluster", "remove", "config") if asked[name]]
+    changes = [f"--{name}" for name in ("threads", "cores", "cluster", "remove", "config") if asked[name]]
     if asked["ideal"] and changes:
         raise click.UsageError(f"{changes[0]} is not for --ideal, which is about the run's own cluster")
     if len(asked["hostfile"]) > 1 and set(changes) - {"--cluster"}:
@@ -225,6 +249,12 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
         cluster = cluster.with_config(asked["config"])
     if asked["workers"] or asked["threads"]:
         cluster = cluster.with_workers(asked["workers"] or len(cluster.workers), nthreads=asked["threads"])
+    if asked["cores"]:
+        given = dict(asked["cores"])
+        if "" in given:
+            everywhere = given.pop("")
+            given = {worker.host: everywhere for worker in cluster.workers} | given
+        cluster = cluster.with_cores(given)
     return cluster
 
 

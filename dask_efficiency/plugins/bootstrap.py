@@ -31,11 +31,24 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         How GPU time is measured, and whether to sample what threads wait for, as the options of these names.
     profile
         Which tasks are profiled in a recording: by who asked, how many of each prefix.
+    sensors
+        Whether to read the sensors of the host, as the option of this name.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(self, version, session, max_prefixes, windows, recording=None, gpu="auto", waiting=True, profile=None):  # type: ignore[no-untyped-def]
+    def __init__(  # type: ignore[no-untyped-def]
+        self,
+        version,
+        session,
+        max_prefixes,
+        windows,
+        recording=None,
+        gpu="auto",
+        waiting=True,
+        profile=None,
+        sensors=True,
+    ):
         self.version = version
         self.session = session
         self.max_prefixes = max_prefixes
@@ -44,6 +57,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         self.gpu = gpu
         self.waiting = waiting
         self.profile = profile or {}
+        self.sensors = sensors
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]

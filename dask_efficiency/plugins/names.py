@@ -14,6 +14,9 @@ WORKER_PLUGIN = "dask-efficiency-worker"
 #: Key of the metric in a worker's heartbeat.
 METRIC = "efficiency"
 
+#: Key of the host's sensors in what the metric says.
+SENSORS = "sensors"
+
 #: Op of the handlers by which the scheduler answers clients, and workers answer the scheduler.
 OP = METRIC
 
@@ -48,6 +51,7 @@ LIVE = "live"
 TRACE = "trace"
 PROFILE = "profile"
 STRAGGLERS = "stragglers"
+SERIES = "series"
 
 #: Steps of a test, of the scheduler by clients.
 BEGIN_TEST = "begin"

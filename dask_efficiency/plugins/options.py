@@ -122,6 +122,23 @@ OPTIONS: dict[str, Option] = {
         _reaction,
         "What else is done about a straggler: nothing but the warning, or a callable of the scheduler and the finding.",
     ),
+    "outliers": Option(
+        False,
+        _flag,
+        "Whether the scheduler also looks, once a minute, for workers whose metrics and sensors stay away from "
+        "those of their peers, and treats them as stragglers.",
+    ),
+    "worker_series": Option(
+        "20 minutes",
+        _seconds,
+        "How far back the scheduler remembers the workers' metrics, for `worker_series`; 50 kB a worker by default.",
+    ),
+    "sensors": Option(
+        True,
+        _flag,
+        "Whether each worker reads the sensors of its host (cores, memory, disks, network, RDMA), once a second "
+        "at most, and with at most 0.1 % of a core; on Linux only.",
+    ),
     "preflight": Option(
         False,
         _flag,
@@ -150,6 +167,9 @@ class Options:
     gpu: str
     waiting: bool
     on_straggler: Any
+    outliers: bool
+    worker_series: float
+    sensors: bool
     preflight: bool
     profile: dict[str, int]
 

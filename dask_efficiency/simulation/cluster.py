@@ -19,8 +19,8 @@ from dask_efficiency.simulation.placement import (
     copy_workers,
     place_workers,
 )
-from dask_efficiency.simulation.text_files import ClusterFileError, known_names
 from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.text_files import TextFileError, known_names
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 
@@ -105,7 +105,7 @@ class ClusterSpec:
 
         Raises
         ------
-        ClusterFileError
+        TextFileError
             With the file and line, what is there and what was expected.
         OSError
             If a file cannot be read.
@@ -117,7 +117,7 @@ class ClusterSpec:
         elif placed:
             workers = place_workers(topology, placed)
         else:
-            raise ClusterFileError(path, 0, "no host has a slot for a worker")
+            raise TextFileError(path, 0, "no host has a slot for a worker")
         return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
 
     # -- changed -----------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class ClusterSpec:
 
         Raises
         ------
-        ClusterFileError
+        TextFileError
             With the file and line, what is there and what was expected.
         """
         if not isinstance(self.network, Topology):
@@ -286,12 +286,12 @@ def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpe
     for name in hostfile.slots:
         if topology.host(name) is None:
             wrong = f"no host {name!r} in the topology; {known_names(name, names)}"
-            raise ClusterFileError(path, hostfile.lines[name], wrong)
+            raise TextFileError(path, hostfile.lines[name], wrong)
     try:
         return place_workers(topology, hostfile.slots)
     except PlacementError as error:
         line = max(line for name, line in hostfile.lines.items() if topology.host(name) == topology.host(error.host))
-        raise ClusterFileError(path, line, str(error)) from error
+        raise TextFileError(path, line, str(error)) from error
 
 
 def _speeds(topology: Topology, workers: Iterable[WorkerSpec]) -> dict[str, float]:

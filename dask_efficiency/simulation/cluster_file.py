@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import yaml
 
 from dask_efficiency.simulation.host_names import MAX_NAMES, names_of
-from dask_efficiency.simulation.text_files import ClusterFileError, known_names, read_text
 from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
 from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of, shown_count
-from dask_efficiency.simulation.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.text_files import TextFileError, known_names, read_text
+from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
 
     Raises
     ------
-    ClusterFileError
+    TextFileError
         With the line, what is there and what was expected.
     OSError
         If the file cannot be read.
@@ -64,7 +64,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     try:
         topology = Topology(tuple(parts.hosts.values()), tuple(parts.switches), tuple(parts.links), payload)
     except TopologyError as error:
-        raise ClusterFileError(path, parts.lines.get(error.about, 0), str(error)) from error
+        raise TextFileError(path, parts.lines.get(error.about, 0), str(error)) from error
     return ClusterFile(topology, scheduler, parts.workers)
 
 
@@ -83,9 +83,9 @@ class _Parts:
     def named(self, name: str, node: yaml.Node) -> None:
         """Take a host's or switch's name."""
         if not name:
-            raise ClusterFileError(self.path, line_of(node), "expected a name, got nothing")
+            raise TextFileError(self.path, line_of(node), "expected a name, got nothing")
         if name in self.lines:
-            raise ClusterFileError(self.path, line_of(node), f"{name!r} stands in line {self.lines[name]} already")
+            raise TextFileError(self.path, line_of(node), f"{name!r} stands in line {self.lines[name]} already")
         self.lines[name] = line_of(node)
 
     def end(self, node: yaml.Node) -> str:
@@ -93,7 +93,7 @@ class _Parts:
         name = text_of(node, self.path)
         if name not in self.hosts and name not in self.switches:
             known = known_names(name, [*self.switches, *self.hosts])
-            raise ClusterFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
+            raise TextFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
         return name
 
     def add(self, link: Link, line: int) -> None:
@@ -112,16 +112,16 @@ def _read_hosts(cluster: Section, parts: _Parts) -> None:
         try:
             names = names_of(text_of(key, parts.path))
         except ValueError as error:
-            raise ClusterFileError(parts.path, line_of(key), str(error)) from error
+            raise TextFileError(parts.path, line_of(key), str(error)) from error
         if "address" in section and len(names) > 1:
             raise section.error("address", f"expected an address for one host only, got one for {len(names)}")
         if len(parts.hosts) + len(names) > MAX_NAMES:
-            raise ClusterFileError(parts.path, line_of(key), f"expected at most {MAX_NAMES} hosts")
+            raise TextFileError(parts.path, line_of(key), f"expected at most {MAX_NAMES} hosts")
         for name in names:
             parts.named(name, key)
             _read_host(name, section, parts, line_of(key))
     if not parts.hosts:
-        raise ClusterFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
+        raise TextFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
 
 
 def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:

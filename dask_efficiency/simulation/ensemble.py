@@ -22,6 +22,9 @@ _T95 = (
     *(1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697),
 )
 
+#: The same of the normal distribution.
+_NORMAL95 = 1.645
+
 
 class Engine(Protocol):
     """What simulates a job; :func:`~dask_efficiency.adapters.dask_engine.launch.simulate_seeds` does."""
@@ -75,10 +78,21 @@ class Ensemble:
             Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, and no narrower than
             the median needs. NaN of a single seed.
         """
+        return self.spread_with(0.0)
+
+    def spread_with(self, noise: float) -> tuple[float, float]:
+        """:attr:`spread`, if runs differ by something beside.
+
+        Parameters
+        ----------
+        noise
+            Standard deviation of that, as a share of the makespan.
+        """
         logs = [math.log(max(seconds, 1e-9)) for seconds in self.makespans.values()]
         if len(logs) < 2:
             return math.nan, math.nan
-        half = _T95[min(len(logs) - 1, len(_T95)) - 1] * stdev(logs) * math.sqrt(1 + 1 / len(logs))
+        of_seeds = _T95[min(len(logs) - 1, len(_T95)) - 1] * stdev(logs) * math.sqrt(1 + 1 / len(logs))
+        half = math.hypot(of_seeds, _NORMAL95 * noise)
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 

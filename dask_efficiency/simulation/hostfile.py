@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.simulation.text_files import ClusterFileError, read_text
+from dask_efficiency.text_files import TextFileError, read_text
 
 #: ``host:4`` as MPICH has it; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
@@ -39,7 +39,7 @@ def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
 
     Raises
     ------
-    ClusterFileError
+    TextFileError
         With the line that cannot be understood.
     OSError
         If the file cannot be read.
@@ -67,9 +67,9 @@ def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
         if limit is not None:
             most[host] = limit
         if slots[host] > most.get(host, slots[host]):
-            raise ClusterFileError(path, number, f"{host!r} has {slots[host]} slots, and max_slots={most[host]}")
+            raise TextFileError(path, number, f"{host!r} has {slots[host]} slots, and max_slots={most[host]}")
     if not any(slots.values()):
-        raise ClusterFileError(path, 0, "no slot of any host in the hostfile")
+        raise TextFileError(path, 0, "no slot of any host in the hostfile")
     return Hostfile(slots, lines)
 
 
@@ -78,21 +78,21 @@ def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[st
     found = _HOST.match(content)
     rest = content[found.end() :] if found else ""
     if found is None or (rest and not rest[0].isspace()):
-        raise ClusterFileError(path, number, f"{_EXPECTED}, got {content[:80]!r}")
+        raise TextFileError(path, number, f"{_EXPECTED}, got {content[:80]!r}")
     given = {} if found["slots"] is None else {"slots": found["slots"]}
     for setting in _SETTING.finditer(rest):
         name = setting["name"].replace("-", "_")
         name = {"count": "slots"}.get(name, name)
         if name not in ("slots", "max_slots") or name in given:
-            raise ClusterFileError(path, number, f"{_EXPECTED}, got {setting[0]!r}")
+            raise TextFileError(path, number, f"{_EXPECTED}, got {setting[0]!r}")
         given[name] = setting["value"]
     if left := _SETTING.sub("", rest).strip():
-        raise ClusterFileError(path, number, f"{_EXPECTED}, got {left[:80]!r}")
+        raise TextFileError(path, number, f"{_EXPECTED}, got {left[:80]!r}")
     counts = {name: _count(name, value, path, number) for name, value in given.items()}
     return found["host"].strip("[]"), counts.get("slots", 1), counts.get("max_slots")
 
 
 def _count(name: str, value: str, path: str | os.PathLike[str], number: int) -> int:
     if not value.isascii() or not value.isdecimal() or len(value) > 6:
-        raise ClusterFileError(path, number, f"{name}: expected a whole number of at least 0, got {value[:80]!r}")
+        raise TextFileError(path, number, f"{name}: expected a whole number of at least 0, got {value[:80]!r}")
     return int(value)

@@ -15,12 +15,17 @@ from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency
 from dask_efficiency.simulation.requirements import SIMULATED
+from dask_efficiency.simulation.run_noise import computing_share, run_noise
 from dask_efficiency.trace.run_trace import TraceTables
 
 #: Share of a prediction that it may be off by however well the run's own simulation fits, as that of one run can fit by
 #: chance. Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with
 #: this, the intervals held 99 % of the real runs.
 MIN_MODEL_ERROR = 0.02
+
+#: The same for tasks that compute, which share cores, caches and Python's lock in ways that the model knows in part:
+#: the error that programs are meant to stay within (``benchmarks/simulation.py``). Their median error was 4 to 6 %.
+COMPUTING_ERROR = 0.05
 
 
 # It has no slots, because cached properties need a ``__dict__``.
@@ -78,14 +83,31 @@ class PredictionValues:
     def interval(self) -> tuple[float, float]:
         """Seconds between which a real run is expected in 90 of 100 cases.
 
-        Two things are in it. Runs differ, as seeds do: a prediction interval for one more run (Student's, of the
-        logarithms). And the model is not the cluster: both ends are moved outwards by the share by which the run's own
-        simulation is off (:attr:`self_replay_error`), whatever its sign, and by 2 % at least. NaN of a single seed,
-        which says nothing about how much runs differ.
+        Three things are in it. Simulated runs differ, as seeds do: a prediction interval for one more run (Student's,
+        of the logarithms). Real runs of tasks that compute differ by more, and so do the recorded and the next one:
+        :func:`~dask_efficiency.simulation.run_noise.run_noise` of both. And the model is not the cluster: both ends are
+        moved outwards by :attr:`model_error`. NaN of a single seed, which says nothing about how much runs differ.
         """
-        low, high = self.runs.spread
-        wider = 1.0 + max(abs(self.self_replay_error), MIN_MODEL_ERROR)
-        return low / wider, high * wider
+        recorded = self.recorded
+        noise = math.hypot(
+            run_noise(recorded.kinds, recorded.makespan_seconds), run_noise(self.breakdown, self.path.makespan_seconds)
+        )
+        low, high = self.runs.spread_with(noise)
+        return low / (1.0 + self.model_error), high * (1.0 + self.model_error)
+
+    @property
+    def model_error(self) -> float:
+        """By what share the prediction may be off, whatever its seeds say.
+
+        The share by which the run's own simulation is off (:attr:`self_replay_error`), whatever its sign; at least 2 %,
+        and 5 % of what the critical path computes, recorded or simulated.
+        """
+        recorded = self.recorded
+        computing = max(
+            computing_share(recorded.kinds, recorded.makespan_seconds),
+            computing_share(self.breakdown, self.path.makespan_seconds),
+        )
+        return max(abs(self.self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
 
     @property
     def self_replay_error(self) -> float:

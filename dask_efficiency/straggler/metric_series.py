@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 Values = NDArray[np.float32]
 
 
+#: Healthy machines of a fleet differ lastingly by 1 to 3 % of a metric's level, and drift by as much (benchmarks.
+#: stragglers_fleet). What changes by less harms nobody.
+LEAST_EFFECT = 0.03
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of a worker that a recorded run holds.
@@ -35,11 +40,17 @@ class Metric:
     of_busy_time
         Whether it is a share of what the worker's slots do while they have work. How long they have none is a
         consequence and never a cause.
+    least
+        The least change that matters, as a share of the usual level; of a share of busy time, in shares.
+    least_value
+        The same in the unit of the metric, where one knows that: it goes before the share.
     """
 
     worse: int = 0
     cause: Cause | None = None
     of_busy_time: bool = False
+    least: float = LEAST_EFFECT
+    least_value: float | None = None
 
 
 METRICS: Mapping[str, Metric] = {
@@ -57,6 +68,38 @@ METRICS: Mapping[str, Metric] = {
     "disk_read": Metric(0, Cause.DISK),
     "disk_write": Metric(0, Cause.DISK),
     "loop_interval": Metric(1, Cause.GIL),
+    # Sensors of the host, and of the GPUs; see dask_efficiency.sensors.names. Many are 0 nearly always, so that a share
+    # of their level would be nothing: what matters of these is our judgement, in their units.
+    "host_cpu": Metric(0, least_value=LEAST_EFFECT),
+    "steal": Metric(1, Cause.SLOW_CPU, least_value=LEAST_EFFECT),
+    "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5),
+    "cpu_clock": Metric(-1, Cause.SLOW_CPU),
+    "cpu_throttles": Metric(1, Cause.SLOW_CPU, least_value=1),
+    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=LEAST_EFFECT),
+    "memory_available": Metric(-1),
+    "swap_in": Metric(1, Cause.MEMORY, least_value=1e5),
+    "swap_out": Metric(1, Cause.MEMORY, least_value=1e5),
+    "memory_pressure": Metric(1, Cause.MEMORY, least_value=LEAST_EFFECT),
+    "disk_busy": Metric(1, Cause.DISK, least_value=LEAST_EFFECT),
+    "disk_wait": Metric(1, Cause.DISK, least_value=1e-3),
+    "disk_pressure": Metric(1, Cause.DISK, least_value=LEAST_EFFECT),
+    "net_errors": Metric(1, Cause.NETWORK, least_value=1),
+    "net_drops": Metric(1, Cause.NETWORK, least_value=1),
+    "retransmits": Metric(1, Cause.NETWORK, least_value=1),
+    "rdma_read": Metric(0, Cause.NETWORK),
+    "rdma_write": Metric(0, Cause.NETWORK),
+    "rdma_ecn": Metric(1, Cause.NETWORK, least_value=1),
+    "rdma_cnp": Metric(1, Cause.NETWORK, least_value=1),
+    "pfc_sent": Metric(1, Cause.NETWORK, least_value=1),
+    "pfc_received": Metric(1, Cause.NETWORK, least_value=1),
+    "gpu_utilisation": Metric(0, least_value=LEAST_EFFECT),
+    "gpu_memory": Metric(0),
+    "gpu_clock": Metric(-1, Cause.GPU),
+    "gpu_temperature": Metric(1, Cause.GPU),
+    "gpu_power": Metric(0, Cause.GPU),
+    "gpu_throttled": Metric(1, Cause.GPU, least_value=LEAST_EFFECT),
+    "gpu_pcie": Metric(0, Cause.GPU),
+    "gpu_nvlink": Metric(0, Cause.GPU),
 }
 
 #: What is assumed of a metric that is not in the table.
@@ -94,6 +137,8 @@ class MetricSeries:
         Between one sample and the next.
     values
         Shape (metrics, workers, samples); NaN where a worker was absent, or reported nothing for long.
+    meanings
+        By metric, where it is something else than what :data:`METRICS` says.
 
     Raises
     ------
@@ -108,6 +153,7 @@ class MetricSeries:
     start: float
     step_seconds: float
     values: Values
+    meanings: Mapping[str, Metric] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.metrics), len(self.workers))
@@ -138,7 +184,12 @@ class MetricSeries:
             self.start,
             self.step_seconds,
             self.values[:, workers],
+            self.meanings,
         )
+
+    def meaning(self, metric: str) -> Metric:
+        """What one of its metrics means."""
+        return self.meanings.get(metric) or METRICS.get(metric, _UNKNOWN)
 
     def comparable(self) -> list[MetricSeries]:
         """The same for each group of workers that can be compared."""
@@ -277,19 +328,23 @@ def _useful(series: MetricSeries) -> MetricSeries:
     return replace(series, metrics=tuple(series.metrics[j] for j in kept), values=series.values[kept])
 
 
-def worse_direction(metric: str) -> int:
-    """Which way a metric is worse: 1, -1, or 0 where any difference counts."""
-    return METRICS.get(metric, _UNKNOWN).worse
+def least_effect(series: MetricSeries, levels: Values) -> Values:
+    """By metric, the least change that matters, in the metric's unit; the levels are the usual ones."""
+    known = [series.meaning(name) for name in series.metrics]
+    units = np.where([metric.of_busy_time for metric in known], 1, np.nan_to_num(levels))
+    least = units * [metric.least for metric in known]
+    in_units = np.array([math.nan if metric.least_value is None else metric.least_value for metric in known])
+    return np.asarray(np.where(np.isnan(in_units), least, in_units), np.float32)
 
 
-def cause_of(metrics: Sequence[str]) -> Cause:
+def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -> Cause:
     """What slows a worker that is an outlier in these metrics, the strongest first.
 
     Notes
     -----
     Every kind of waiting lowers the share of CPU time. Where no metric tells which kind it was, it was for a core.
     """
-    known = [cause for name in metrics if (cause := METRICS.get(name, _UNKNOWN).cause) is not None]
+    known = [cause for name in metrics if (cause := meanings.get(name, _UNKNOWN).cause) is not None]
     return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
 
@@ -299,7 +354,7 @@ def finding_of(series: MetricSeries, worker: int, start: int, score: float, evid
     return Finding(
         worker=series.workers[worker],
         host=series.hosts[worker],
-        cause=cause_of(metrics),
+        cause=cause_of(metrics, {name: series.meaning(name) for name in metrics}),
         score=score,
         confidence=confidence_of(score, wrong=WRONG_BY_METRICS),
         since=series.start + start * series.step_seconds,

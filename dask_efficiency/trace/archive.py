@@ -7,8 +7,9 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.storage import writing
 from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
-from dask_efficiency.trace.tables import MISSING, Int64, Texts
+from dask_efficiency.trace.tables import Int64, Texts
 
 T = TypeVar("T")
 
@@ -25,6 +26,12 @@ _LEVEL = 3
 
 #: What deflate can make of a byte, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
+
+
+_NOTHING_ADDED: Mapping[str, float] = MappingProxyType({})
+
+#: Floats are kept as the whole numbers of the same bits.
+_BITS: dict[type[np.generic], type[np.integer[Any]]] = {np.float64: np.int64, np.float32: np.int32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ def plain(value: Any) -> Any:
 
 
 def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
-    return column.view(np.int64) if column.dtype == np.float64 else column
+    bits = _BITS.get(column.dtype.type)
+    return column if bits is None else column.view(bits)
 
 
 def read_archive(
@@ -166,9 +174,9 @@ class Archive:
         return values
 
     def columns(
-        self, group: str, dtypes: Mapping[str, type[np.generic]], added_later: Collection[str] = ()
+        self, group: str, dtypes: Mapping[str, type[np.generic]], added_later: Mapping[str, float] = _NOTHING_ADDED
     ) -> dict[str, NDArray[Any]]:
-        """The columns of a group; one that older files lack has ``MISSING`` in every row."""
+        """The columns of a group; one that older files lack has the value that is given for it in every row."""
         described = self.part(self.field("columns", dict), group, dict, "columns")
         rows = self.part(described, "rows", int, group)
         packings = self.part(described, "columns", dict, group)
@@ -179,13 +187,15 @@ class Archive:
         others: dict[str, Int64] = {}
         for name, dtype in dtypes.items():
             if name in older:
-                columns[name] = np.full(rows, MISSING, dtype)
+                columns[name] = np.full(rows, added_later[name], dtype)
                 continue
             where = f"{group}/{name}"
             packing = self._packing(packings[name], where, others)
             column, filled = unpack(packing, self._member(where, packing.nbytes(rows)), rows, others)
             others = {name: filled}
-            columns[name] = column.view(np.float64) if dtype is np.float64 else column.astype(dtype, copy=False)
+            bits = _BITS.get(dtype)
+            column = column.astype(dtype if bits is None else bits, copy=False)
+            columns[name] = column if bits is None else column.view(dtype)
         return columns
 
     def content(self, name: str, max_bytes: int) -> bytes:

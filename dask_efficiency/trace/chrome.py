@@ -50,6 +50,16 @@ _COUNTERS: dict[str, dict[str, str]] = {
     "network, bytes/s:": {"read": "net_read", "write": "net_write"},
     "disk, bytes/s:": {"read": "disk_read", "write": "disk_write"},
     "event loop, seconds a turn:": {"interval": "loop_interval"},
+    "host, share of time:": {"cores": "host_cpu", "steal": "steal", "busiest disk": "disk_busy"},
+    "host, share of time waiting for:": {
+        "cores": "cpu_pressure",
+        "memory": "memory_pressure",
+        "disks": "disk_pressure",
+    },
+    "GPU, share of time:": {"kernels": "gpu_utilisation"},
+    "GPU, Hz:": {"clock": "gpu_clock"},
+    "GPU, W:": {"power": "gpu_power"},
+    "GPU, degrees Celsius:": {"temperature": "gpu_temperature"},
 }
 
 

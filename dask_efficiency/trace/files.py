@@ -17,11 +17,11 @@ from dask_efficiency.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_B
 from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
 
 FORMAT = "dask-efficiency-trace"
-VERSION = 2
+VERSION = 3
 
-#: Columns that older files lack, by table.
+#: Columns that older files lack, by table, and what stands in each row of such a file.
 _ADDED = {
-    table: frozenset(name for name, column in kind.schema().items() if column.added_later)
+    table: {name: kind.missing()[name] for name, column in kind.schema().items() if column.added_later}
     for table, kind in TABLES.items()
 }
 
@@ -50,8 +50,8 @@ class TraceFileError(ValueError):
     """What was read is not a trace that this version understands."""
 
 
-#: Version 1 has no profiles.
-_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError, older=(1,))
+#: Version 1 has no profiles, and 2 no sensors.
+_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError, older=(1, 2))
 
 
 def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Annotated
 
-from dask_efficiency.trace.tables import Bool, Clock, Column, Float64, Int8, Int16, Int32, Int64, Table
+from dask_efficiency.trace.tables import Bool, Clock, Column, Float32, Float64, Int8, Int16, Int32, Int64, Table
 
 #: States of a task on the scheduler; a transition's columns hold positions in here.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
@@ -62,6 +62,11 @@ def _position(
 _SIZE = Column(unit="bytes")
 _RATE = Column(unit="bytes/s")
 _THREAD_SECONDS = Column(unit="s")
+
+
+def _sensor(unit: str) -> Column:
+    """A sensor of a worker's host or GPUs; :mod:`dask_efficiency.sensors.names` says what it tells."""
+    return Column(unit=unit, added_later=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +265,38 @@ class Series(Table):
     constrained: Annotated[Float64, _THREAD_SECONDS]
     idle: Annotated[Float64, _THREAD_SECONDS]
     no_work: Annotated[Float64, _THREAD_SECONDS]
+    #: Sensors of the host; NaN for what it does not have.
+    host_cpu: Annotated[Float32, _sensor("")]
+    steal: Annotated[Float32, _sensor("")]
+    run_queue: Annotated[Float32, _sensor("threads/core")]
+    cpu_clock: Annotated[Float32, _sensor("Hz")]
+    cpu_throttles: Annotated[Float32, _sensor("1/s")]
+    cpu_pressure: Annotated[Float32, _sensor("")]
+    memory_available: Annotated[Float32, _sensor("bytes")]
+    swap_in: Annotated[Float32, _sensor("bytes/s")]
+    swap_out: Annotated[Float32, _sensor("bytes/s")]
+    memory_pressure: Annotated[Float32, _sensor("")]
+    disk_busy: Annotated[Float32, _sensor("")]
+    disk_wait: Annotated[Float32, _sensor("s")]
+    disk_pressure: Annotated[Float32, _sensor("")]
+    net_errors: Annotated[Float32, _sensor("1/s")]
+    net_drops: Annotated[Float32, _sensor("1/s")]
+    retransmits: Annotated[Float32, _sensor("1/s")]
+    rdma_read: Annotated[Float32, _sensor("bytes/s")]
+    rdma_write: Annotated[Float32, _sensor("bytes/s")]
+    rdma_ecn: Annotated[Float32, _sensor("1/s")]
+    rdma_cnp: Annotated[Float32, _sensor("1/s")]
+    pfc_sent: Annotated[Float32, _sensor("1/s")]
+    pfc_received: Annotated[Float32, _sensor("1/s")]
+    #: The same of the GPUs that the worker uses.
+    gpu_utilisation: Annotated[Float32, _sensor("")]
+    gpu_memory: Annotated[Float32, _sensor("bytes")]
+    gpu_clock: Annotated[Float32, _sensor("Hz")]
+    gpu_temperature: Annotated[Float32, _sensor("degrees Celsius")]
+    gpu_power: Annotated[Float32, _sensor("W")]
+    gpu_throttled: Annotated[Float32, _sensor("")]
+    gpu_pcie: Annotated[Float32, _sensor("bytes/s")]
+    gpu_nvlink: Annotated[Float32, _sensor("bytes/s")]
 
 
 def instants(table: type[Table], *clocks: Clock) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ Int32 = NDArray[np.int32]
 Int16 = NDArray[np.int16]
 Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
+Float32 = NDArray[np.float32]
 Bool = NDArray[np.bool_]
 
 #: An instant, a number or a position that was not recorded. NaN in columns of floats.
@@ -146,7 +147,7 @@ class Table:
 def _missing(dtype: type[np.generic], column: Column) -> Any:
     if column.missing is not None:
         return column.missing
-    if dtype is np.float64:
+    if dtype in (np.float64, np.float32):
         return np.nan
     return False if dtype is np.bool_ else MISSING
 

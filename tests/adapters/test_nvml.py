@@ -1,6 +1,7 @@
 # ruff: noqa: N802 - the names are those of nvidia-ml-py
 import subprocess
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -35,11 +36,15 @@ class FakeNvml(ModuleType):
     NVMLError_FunctionNotFound = type("FunctionNotFound", (Error,), {})
     NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_VOLATILE_ECC, NVML_FEATURE_ENABLED = 1, 0, 0, 1
     NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 0, 1
+    NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES = 0, 1
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 138, 139
+    NVML_SUCCESS, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG = 0, 3
     NVML_NVLINK_MAX_LINKS, NVML_NVLINK_ERROR_COUNT = 18, 5
 
     def __init__(self) -> None:
         super().__init__("pynvml")
         self.reasons = 0
+        self.kibibytes = {138: 5_000, 139: 7_000}
         self.asked: list[str] = []
         self.shut_down = False
 
@@ -92,6 +97,16 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetPcieReplayCounter(self, handle: str) -> int:
         return 2
 
+    def nvmlDeviceGetPcieThroughput(self, handle: str, counter: int) -> int:
+        return 300 + counter
+
+    def nvmlDeviceGetFieldValues(self, handle: str, fields: list[tuple[int, int]]) -> list[Any]:
+        assert all(links == 0xFFFFFFFF for _, links in fields)
+        return [
+            SimpleNamespace(nvmlReturn=0, valueType=3, value=SimpleNamespace(ullVal=self.kibibytes[field]))
+            for field, _ in fields
+        ]
+
     def nvmlDeviceGetNvLinkState(self, handle: str, link: int) -> int:
         if link >= 6:
             raise InvalidArgument
@@ -113,8 +128,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return module
 
 
-def test_every_reading_has_its_agreed_name_and_unit(fake: FakeNvml):
-    (readings,) = Nvml([UUID]).read().values()
+def test_every_reading_has_its_agreed_name_and_unit(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    nvml = Nvml([UUID])
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    nvml.read()
+    fake.kibibytes = {138: 5_004, 139: 7_010}
+    monkeypatch.setattr(time, "monotonic", lambda: 102.0)
+    (readings,) = nvml.read().values()
     assert readings == {
         "sm_clock_hertz": 1.41e9,
         "sm_clock_max_hertz": 1.98e9,
@@ -132,6 +152,10 @@ def test_every_reading_has_its_agreed_name_and_unit(fake: FakeNvml):
         "pcie_link_width_max": 16,
         "pcie_replays_total": 2,
         "nvlink_errors_total": 8,
+        "pcie_received_bytes_per_second": 301_000,
+        "pcie_sent_bytes_per_second": 300_000,
+        "nvlink_received_bytes_per_second": 5 * 1024,
+        "nvlink_sent_bytes_per_second": 2 * 1024,
         "throttle_reasons": 0,
         "throttled_thermal": 0,
         "throttled_power": 0,
@@ -163,7 +187,8 @@ def test_what_a_device_lacks_is_left_out_and_not_asked_for_again(fake: FakeNvml,
     monkeypatch.setattr(FakeNvml, "nvmlDeviceGetTotalEccErrors", refuse)
     monkeypatch.setattr(FakeNvml, "nvmlDeviceGetNvLinkState", refuse)
     nvml = Nvml([UUID])
-    for _ in range(3):
+    nvml.read()  # rates are of the time between two readings
+    for _ in range(2):
         readings = nvml.read()[UUID]
         assert set(READINGS) - set(readings) == {
             "ecc_corrected_errors_total",
@@ -220,3 +245,20 @@ for name in ("NVML_NVLINK_ERROR_COUNT", "NVML_NVLINK_MAX_LINKS", "NVML_FEATURE_E
 """
     ended = subprocess.run([sys.executable, "-c", program], timeout=250, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_links_that_count_nothing_have_no_rate(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    def refused(self: FakeNvml, handle: str, fields: list[tuple[int, int]]) -> list[Any]:
+        return [SimpleNamespace(nvmlReturn=3, valueType=0, value=SimpleNamespace(ullVal=0)) for _ in fields]
+
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetFieldValues", refused)
+    nvml = Nvml([UUID])
+    nvml.read()
+    assert not any(name.startswith("nvlink_") and name.endswith("second") for name in nvml.read()[UUID])
+
+
+def test_of_many_devices_nobody_waits_for_their_pcie_links(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetHandleByUUID", lambda self, uuid: uuid)
+    uuids = [f"GPU-{i}" for i in range(3)]
+    assert all("pcie_sent_bytes_per_second" in row for row in Nvml(uuids[:2]).read().values())
+    assert not any("pcie_sent_bytes_per_second" in row for row in Nvml(uuids).read().values())

@@ -43,6 +43,14 @@ def events(client: Client, action: str) -> list[str]:
     return [event["worker"] for _, event in client.get_events("dask-efficiency") if event["action"] == action]
 
 
+def stragglers_of(client: Client) -> list[str]:
+    return [finding.worker for finding in dask_efficiency.stragglers(client)]
+
+
+def tell(scheduler: Any, finding: Any) -> None:
+    scheduler.log_event("told", [finding.worker, str(finding.cause)])
+
+
 def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
     pretended: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,14 +67,17 @@ def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
         LocalCluster(**options, silence_logs=False) as cluster,
         Client(cluster) as client,
     ):
-        client.register_plugin(EfficiencyPlugin(preflight=True))
+        client.register_plugin(EfficiencyPlugin(preflight=True, on_straggler=tell))
         joined = client.sync(_start_worker, cluster.scheduler_address, "slow")
         try:
             eventually(lambda: events(client, "preflight") == ["slow"], seconds=60)
             assert "Preflight: worker 'slow'" in caplog.text
             assert not events(client, "preflight-not-tested")
+            assert stragglers_of(client) == ["slow"]
+            assert [told for _, told in client.get_events("told")] == [["slow", Cause.DISK]]
         finally:
             client.sync(joined.close)
+        eventually(lambda: not stragglers_of(client))
 
 
 def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(

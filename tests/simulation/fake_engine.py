@@ -30,12 +30,17 @@ class FakeEngine:
         By how much too long every simulated run is.
     graph
         By seed, what is computed.
+    **settings
+        Of :func:`~benchmarks.simulated_traces.simulate`.
     """
 
     def __init__(
-        self, factor: float = 1.0, graph: Callable[..., Any] = lambda: simulated_traces.tree_graph(LEAVES)
+        self,
+        factor: float = 1.0,
+        graph: Callable[..., Any] = lambda: simulated_traces.tree_graph(LEAVES),
+        **settings: Any,
     ) -> None:
-        self.factor, self.graph = factor, graph
+        self.factor, self.graph, self.settings = factor, graph, settings
         self.jobs: list[Job] = []
         self.traced: list[tuple[int, ...]] = []
 
@@ -62,6 +67,6 @@ class FakeEngine:
         if "scheduler" in job.without:
             gone |= {"scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
         run = simulated_traces.simulate(
-            self.graph(), seed=seed, workers=len(workers), nthreads=workers[0].nthreads, **gone
+            self.graph(), seed=seed, workers=len(workers), nthreads=workers[0].nthreads, **gone, **self.settings
         )
         return replace(run, workers=workers)

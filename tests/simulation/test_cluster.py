@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.network import Constant
 from dask_efficiency.simulation.placement import PlacementError
-from dask_efficiency.simulation.text_files import ClusterFileError
 from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.text_files import TextFileError
 from dask_efficiency.trace.errors import UnknownNameError
 from dask_efficiency.trace.files import read_trace
 from dask_efficiency.trace.run_trace import WorkerSpec
@@ -208,7 +208,7 @@ def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
 def test_a_hostfile_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, wrong: str) -> None:
     path = hostfile(tmp_path, text)
 
-    with pytest.raises(ClusterFileError) as caught:
+    with pytest.raises(TextFileError) as caught:
         ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(path)
     assert str(caught.value).startswith(f"{path}, {wrong}")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dask_efficiency.simulation.cluster_file import parse_cluster_file, read_cluster_file
-from dask_efficiency.simulation.text_files import ClusterFileError
 from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link
+from dask_efficiency.text_files import TextFileError
 
 LAB = Path(__file__).parents[2] / "docs" / "lab" / "lab.yaml"
 
@@ -113,7 +113,7 @@ WRONG = [
 def test_what_is_wrong_is_named_with_its_line_and_what_was_expected(old: str, new: str, line: int, wrong: str) -> None:
     assert old in SMALL
 
-    with pytest.raises(ClusterFileError) as caught:
+    with pytest.raises(TextFileError) as caught:
         parse_cluster_file(SMALL.replace(old, new, 1), "my/lab.yaml")
 
     assert str(caught.value).startswith(f"my/lab.yaml, line {line}: ")
@@ -124,5 +124,5 @@ def test_what_is_wrong_is_named_with_its_line_and_what_was_expected(old: str, ne
     "text", ["", "hosts:", "- a", "hosts: [a]", "a: &a [*a]", "!!python/object:os.system x", "[" * 2000]
 )
 def test_what_describes_no_cluster_is_refused(text: str) -> None:
-    with pytest.raises(ClusterFileError, match=r"lab\.yaml"):
+    with pytest.raises(TextFileError, match=r"lab\.yaml"):
         parse_cluster_file(text, "lab.yaml")

@@ -38,6 +38,16 @@ def test_one_more_run_falls_into_the_spread_in_90_of_100_cases() -> None:
         assert fmean(inside) == pytest.approx(0.9, abs=0.03)
 
 
+def test_real_runs_that_differ_by_more_than_seeds_fall_into_a_wider_spread() -> None:
+    rng = np.random.default_rng(2)
+    inside = []
+    for _ in range(1000):
+        drawn = np.exp(rng.normal(1.0, 0.02, 16)).tolist()
+        low, high = of(*drawn).spread_with(0.1)
+        inside.append(low <= np.exp(rng.normal(1.0, np.hypot(0.02, 0.1))) <= high)
+    assert fmean(inside) == pytest.approx(0.9, abs=0.03)
+
+
 @given(st.lists(st.floats(0.001, 1e6), min_size=2, max_size=50))
 def test_the_median_is_within_the_spread_which_is_above_0(seconds: list[float]) -> None:
     found = of(*seconds)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.hostfile import parse_hostfile, read_hostfile
-from dask_efficiency.simulation.text_files import ClusterFileError
+from dask_efficiency.text_files import TextFileError
 
 
 def test_lines_of_mpich_and_of_open_mpi_are_read() -> None:
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> N
     if any(totals.values()):
         assert parse_hostfile(text, "hosts").slots == totals
     else:
-        with pytest.raises(ClusterFileError):
+        with pytest.raises(TextFileError):
             parse_hostfile(text, "hosts")
 
 
@@ -55,7 +55,7 @@ def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> N
     ],
 )
 def test_a_line_that_cannot_be_understood_is_named(line: str, wrong: str) -> None:
-    with pytest.raises(ClusterFileError) as caught:
+    with pytest.raises(TextFileError) as caught:
         parse_hostfile(f"ok:1\n{line}\n", "my/hosts")
 
     assert str(caught.value).startswith("my/hosts, line 2: ")
@@ -66,7 +66,7 @@ def test_a_line_that_cannot_be_understood_is_named(line: str, wrong: str) -> Non
 def test_no_text_breaks_the_reader(text: str) -> None:
     try:
         assert parse_hostfile(text, "hosts").slots
-    except ClusterFileError as error:
+    except TextFileError as error:
         assert "hosts" in str(error)
 
 
@@ -74,5 +74,5 @@ def test_a_file_that_is_no_text_is_named_with_its_line(tmp_path) -> None:
     path = tmp_path / "hosts"
     path.write_bytes(b"a:1\n\xff\xfe")
 
-    with pytest.raises(ClusterFileError, match=r"hosts, line 2: expected text in UTF-8"):
+    with pytest.raises(TextFileError, match=r"hosts, line 2: expected text in UTF-8"):
         read_hostfile(path)

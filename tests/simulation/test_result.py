@@ -11,12 +11,12 @@ from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.simulation.makespan import makespan_seconds
 from dask_efficiency.simulation.requirements import SIMULATED
-from dask_efficiency.simulation.result import MIN_MODEL_ERROR, PredictionValues, predict, predict_own
+from dask_efficiency.simulation.result import COMPUTING_ERROR, MIN_MODEL_ERROR, PredictionValues, predict, predict_own
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
-def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4) -> PredictionValues:
-    engine, trace = FakeEngine(factor), recorded()
+def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4, **settings: Any) -> PredictionValues:
+    engine, trace = FakeEngine(factor, **settings), recorded(**settings)
     job = Job(ClusterSpec.from_trace(trace).with_workers(workers))
     return predict(engine, trace, job, range(seeds), self_replay(engine, trace))
 
@@ -29,12 +29,27 @@ def test_the_makespan_is_the_median_of_the_seeds_and_is_not_corrected() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.1, 0.9])
-def test_the_interval_is_that_of_the_seeds_wider_by_what_the_simulation_is_off(factor: float) -> None:
-    found = predicted(8, factor=factor)
+def test_tasks_that_sleep_have_the_interval_of_the_seeds_wider_by_what_the_simulation_is_off(factor: float) -> None:
+    found = predicted(8, factor=factor, cpu_share=0.0)
     wider = 1 + max(abs(found.self_replay_error), MIN_MODEL_ERROR)
     low, high = found.runs.spread
     assert found.interval == pytest.approx((low / wider, high * wider))
     assert found.interval[0] < found.makespan_seconds < found.interval[1]
+
+
+def test_what_computes_may_be_off_by_more_and_differs_from_run_to_run() -> None:
+    sleeping, computing = predicted(8, cpu_share=0.0), predicted(8, cpu_share=1.0)
+    assert computing.makespans == sleeping.makespans
+    assert sleeping.model_error == MIN_MODEL_ERROR
+    assert MIN_MODEL_ERROR < computing.model_error < COMPUTING_ERROR
+    # Runs of less than a second differ by up to 12 %, the recorded and the next one: 1.645 * 0.12 * sqrt(2) = 0.28.
+    assert sleeping.interval[1] / sleeping.makespan_seconds < 1.2
+    assert 1.28 < computing.interval[1] / computing.makespan_seconds < 1.28 * 1.2
+
+
+def test_the_model_is_off_by_at_least_what_the_self_replay_is() -> None:
+    found = predicted(8, factor=1.2)
+    assert found.model_error == abs(found.self_replay_error) > COMPUTING_ERROR
 
 
 def test_one_seed_gives_no_interval() -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
+from dask_efficiency.sensors.names import SENSORS
 from dask_efficiency.trace.files import TraceFileError, save_trace
 from dask_efficiency.trace.run_trace import WorkerSpec
 from dask_efficiency.trace.schema import Blocked, Series
@@ -34,7 +35,7 @@ def everything() -> RunTrace:
         name='a "run"\n\ud800',
         spans=("", "outer/inner \N{SNOWMAN}"),
         workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5)),
-        series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan]}),
+        series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan], "steal": [0.3, math.nan]}),
         constraints={0: {"retries": 2}, 5: {"resources": {"GPU": 1}}, 7: {"retries": 2}},
         config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
         dropped={"transitions": 3},
@@ -136,7 +137,7 @@ def archive(**members: str) -> bytes:
         (archive(trace_json="{"), "no valid JSON"),
         (archive(trace_json="[]"), r"found format \[\]; expected"),
         (archive(trace_json='{"format": "chrome"}'), "found format 'chrome'; expected"),
-        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 3}'), "found version 3 .* newer"),
+        (archive(trace_json='{"format": "dask-efficiency-trace", "version": 4}'), "found version 4 .* newer"),
         (archive(trace_json='{"format": "dask-efficiency-trace", "version": 1}'), "'columns' is None; expected dict"),
     ],
 )
@@ -283,6 +284,24 @@ def test_a_file_from_before_causes_were_noted_has_none(tmp_path: Path) -> None:
 
     (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
     assert load_trace(tmp_path / "run.trace").blocked.to_frame().to_dict("list") == blocked | {"cause": [MISSING]}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_from_before_sensors_were_read_has_none(tmp_path: Path, version: int) -> None:
+    def older(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        described["version"] = version
+        for name in SENSORS:
+            del described["columns"]["series"]["columns"][name]
+            del members[f"series/{name}"]
+
+    trace = everything()
+    path = tmp_path / "run.trace"
+    trace.save(path)
+    path.write_bytes(forged(path.read_bytes(), older))
+    loaded = load_trace(path)
+    assert len(loaded.series) == len(trace.series) > 0
+    assert all(np.isnan(getattr(loaded.series, name)).all() for name in SENSORS)
+    assert loaded.series.memory.tobytes() == trace.series.memory.tobytes()
 
 
 def test_a_file_from_before_cores_were_noted_does_not_know_them(tmp_path: Path) -> None:

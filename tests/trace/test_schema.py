@@ -9,7 +9,8 @@ import pytest
 import dask_efficiency
 from dask_efficiency import RunTrace
 from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.plugins.scheduler import recorder as scheduler_recorder
+from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS
+from dask_efficiency.sensors.names import SENSORS
 from dask_efficiency.trace import chrome, schema
 from dask_efficiency.trace.batch import BLOCKED, NEW_RUN, NEW_TRANSFER, RUN, TRANSFER
 from dask_efficiency.trace.recorder import SERIES
@@ -111,6 +112,6 @@ def test_who_reads_or_fills_some_columns_of_a_heartbeat_names_existing_ones() ->
     drawn = {column for lines in chrome._COUNTERS.values() for column in lines.values()}
     assert drawn < set(SERIES)
     # The rest are activities of the slots: every column of a heartbeat is filled from one or the other.
-    filled = scheduler_recorder._METRICS.keys()
+    filled = {*DASK_METRICS, *SENSORS}
     assert set(SERIES) - filled <= {activity.replace("-", "_") for activity in ACTIVITIES}
     assert filled < set(SERIES)

@@ -57,8 +57,9 @@ def simulate_seeds(
         save_trace(trace, folder / "run.trace")
         (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
         shares = [seeds[i::at_once] for i in range(at_once)]
-        running = [_start(folder, share) for share in shares]
+        running: list[subprocess.Popen[bytes]] = []
         try:
+            running.extend(_start(folder, share) for share in shares)
             for process, share in zip(running, shares, strict=True):
                 _wait(process, folder, share)
         finally:

@@ -38,6 +38,7 @@ from dask_efficiency.adapters.dask_engine.costs import Costs
 from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
 from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
+from dask_efficiency.adapters.dask_engine.small_tasks import SmallTasks
 from dask_efficiency.adapters.dask_engine.transfers import Transfers
 from dask_efficiency.simulation.cores import Cores
 from dask_efficiency.simulation.events import EventHeap
@@ -148,6 +149,7 @@ class VirtualWorker:
             ),
             validate=validate,
         )
+        self.state.plugins["small-tasks"] = SmallTasks(self.state.tasks)
         self._free_slots = list(range(max(spec.nthreads, 1)))
         self._threads = self._cores.threads
         #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.

@@ -12,6 +12,7 @@ from dask_efficiency.plugins.client.questions import (
     ask,
     ask_history,
     ask_life,
+    ask_series,
     ask_stragglers,
     ask_trace,
 )
@@ -108,6 +109,34 @@ def stragglers(client: Client | None = None) -> Any:
         If the plugin is not on the scheduler.
     """
     return _sync(client, ask_stragglers)
+
+
+def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
+    """The workers' metrics of the last minutes, as :func:`~dask_efficiency.find_outliers` takes them; no trace needed.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    seconds
+        How far back; the scheduler remembers as much as the option ``worker_series`` says.
+
+    Returns
+    -------
+    MetricSeries
+        Of the workers that are there now, every five seconds: shares of busy time, memory, network, disk, event loop,
+        and the sensors of host and GPUs. Attributes ``metrics``, ``workers``, ``hosts``, ``groups`` (those of one group
+        are comparable), ``start``, ``step_seconds`` and ``values`` of shape (metrics, workers, samples), NaN where
+        nothing is known. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    ValueError
+        If ``seconds`` is not a positive number.
+    """
+    return _sync(client, ask_series, seconds)
 
 
 def unregister(client: Client | None = None) -> Any:

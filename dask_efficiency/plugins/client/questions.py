@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import cloudpickle
+import numpy as np
 from distributed import Client
+from distributed.protocol import Serialize
 
 from dask_efficiency.critical_paths.torch.join import with_gpu_times
 from dask_efficiency.plugins import names
@@ -18,6 +20,7 @@ from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.results import EfficiencyReport, RunTrace
 from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.metric_series import MetricSeries
 from dask_efficiency.trace.build import build
 
 logger = logging.getLogger("dask_efficiency")
@@ -94,6 +97,31 @@ async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
     except RuntimeError:  # no longer
         return findings
     return await asyncio.to_thread(with_cost, trace, findings)
+
+
+async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
+    """The workers' metrics of the last seconds, as far as the scheduler remembers; see ``worker_series``.
+
+    Raises
+    ------
+    ValueError
+        If ``seconds`` is not a positive number.
+    """
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"seconds is {seconds!r}; expected a positive number")
+    payload = await ask(caller, names.SERIES, seconds=float(seconds))
+    values = payload["values"]
+    # Within one process they travel as they are, wrapped.
+    values = values.data if isinstance(values, Serialize) else values
+    return MetricSeries(
+        metrics=tuple(payload["metrics"]),
+        workers=tuple(payload["workers"]),
+        groups=tuple(payload["groups"]),
+        hosts=tuple(payload["hosts"]),
+        start=float(payload["start"]),
+        step_seconds=float(payload["step_seconds"]),
+        values=np.asarray(values, np.float32),
+    )
 
 
 def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -21,11 +21,13 @@ from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugins.options import Options
 from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
+from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.scheduler.timelines import Timelines
+from dask_efficiency.plugins.scheduler.worker_series import WorkerSeries
 from dask_efficiency.plugins.scheduler.workers import Answers
 from dask_efficiency.presence import Presence
 from dask_efficiency.straggler.finding import Finding
@@ -132,7 +134,13 @@ class ClusterAccounts:
         self.work = WorkTracker(scheduler, self.cluster, windows)
         self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle)
         self.timelines = Timelines(at=self.cluster.started)
-        self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
+        self.series = WorkerSeries(self.cluster, options().worker_series)
+        self.stragglers = Stragglers(
+            scheduler,
+            self.cluster,
+            lambda: options().on_straggler,
+            OutlierWatch(self.series.reader, lambda: options().outliers),
+        )
         #: What the cluster was doing at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: CPU seconds of polls on the scheduler's thread.
@@ -201,6 +209,7 @@ class ClusterAccounts:
             window.worker_joined(presence)
         self._recording.worker_joined(address)
         self.stragglers.worker_joined(address, ws)
+        self.series.worker_joined(address, ws)
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
@@ -214,6 +223,7 @@ class ClusterAccounts:
         if presence is not None and presence in self.cluster.closing:
             self._left_in_order(presence)
         self.stragglers.worker_left(address)
+        self.series.worker_left(address)
 
     # -- what workers report -------------------------------------------------------------------
 
@@ -252,6 +262,7 @@ class ClusterAccounts:
             age = min(max(0, round((now - ws.last_seen) * 1e9)), at - self._polled)
             self._take_snapshot(address, payload, at - age)
             self.stragglers.take_heartbeat(address, ws, payload, at - age)
+            self.series.take_heartbeat(address, ws, at - age)
             presence = self.cluster.present.get(address)
             if presence is not None and presence.missed and at >= self._ask_again.get(address, at):
                 self._ask_again[address] = at + ASK_AGAIN_NS
@@ -267,7 +278,7 @@ class ClusterAccounts:
         self.cluster.accrue(at=at, silent=max(SILENT_NS, round(MIN_SILENT_HEARTBEATS * heartbeat * 1e9)))
         self.cluster.close_departed(at=at)
         self.follow()
-        self._recording.take_heartbeats(self.cluster.activity_by_worker)
+        self._recording.take_heartbeats(self.cluster.activity_by_worker, self.cluster.gpu_readings)
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at

@@ -46,6 +46,8 @@ class Gate:
         Gives what is known of a worker before it is measured.
     free
         Waits until no client's test goes on.
+    flag
+        Takes each finding, with the addresses of its workers.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class Gate:
         ask: Ask,
         subject_of: Callable[[WorkerState], Subject],
         free: Callable[[], Awaitable[None]],
+        flag: Callable[[Finding, set[str]], None],
     ) -> None:
         self._scheduler = scheduler
         self._ask = ask
         self._subject_of = subject_of
         self._free = free
+        self._tell = flag
         #: What was measured of each, by address, oldest first.
         self._known: dict[str, Subject] = {}
         self._flagged: set[str] = set()
@@ -148,6 +152,7 @@ class Gate:
             self._flagged |= named
             logger.warning("Preflight: %s", describe(finding))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
+            self._tell(finding, named & self._scheduler.workers.keys())
 
     def _not_tested(self, one: Subject) -> None:
         logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)

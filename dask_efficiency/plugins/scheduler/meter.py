@@ -80,7 +80,7 @@ class ClusterMeter:
         self._metered = self._work.hook(self.guard.fail)
         self._windows = OpenWindows(self.accounts, self._workers, self._recording, self._ask_leaving)
         self._exports = Exports(scheduler, self.accounts)
-        self._preflights = Preflights(scheduler, self._workers, self._options)
+        self._preflights = Preflights(scheduler, self._workers, self._options, self.accounts.stragglers.flag)
         #: Kept for good, or by how many reports of each client.
         self._permanent = False
         self._leases: dict[str, int] = {}
@@ -110,6 +110,7 @@ class ClusterMeter:
             return
         resend = _of_workers(options) != _of_workers(self.options)
         self.options = options
+        self.accounts.series.limit(options.worker_series)
         if resend:
             await self._workers.send()
         await self._recording.always(options.trace)
@@ -289,6 +290,9 @@ class ClusterMeter:
         if action == names.STRAGGLERS:
             self.accounts.poll()
             return replies.of_stragglers(self.accounts, records=self._recording.recorder is not None)
+        if action == names.SERIES:
+            self.accounts.poll()
+            return await replies.of_series(self.accounts, kwargs["seconds"])
         raise ValueError(f"unknown action {action!r}")
 
     async def _ask_snapshots(self) -> None:
@@ -314,4 +318,4 @@ class ClusterMeter:
 
 def _of_workers(options: Options) -> tuple[Any, ...]:
     """The options that the workers' half is sent."""
-    return options.max_prefixes, options.gpu, options.waiting
+    return options.max_prefixes, options.gpu, options.waiting, options.sensors

@@ -56,6 +56,14 @@ class EfficiencyPlugin(SchedulerPlugin):
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
+    outliers
+        Whether the scheduler also looks, once a minute, for workers whose metrics and sensors stay away from those of
+        their peers for minutes, and treats them as stragglers.
+    worker_series
+        Seconds, or a duration such as ``"20 minutes"``, for which the scheduler remembers the workers' metrics, for
+        :func:`~dask_efficiency.worker_series`.
+    sensors
+        Whether each worker reads the sensors of its host: cores, memory, disks, network, RDMA.
     preflight
         Whether each worker that joins is measured alone for two to three seconds, in a process of its own, and compared
         with those that joined before: one that is slow is logged, and told as an event of the topic
@@ -88,6 +96,9 @@ class EfficiencyPlugin(SchedulerPlugin):
         gpu: str | None = None,
         waiting: bool | None = None,
         on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
+        outliers: bool | None = None,
+        worker_series: float | str | None = None,
+        sensors: bool | None = None,
         preflight: bool | None = None,
         profile: Mapping[str, int] | None = None,
     ) -> None:
@@ -103,6 +114,9 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "gpu": gpu,
                 "waiting": waiting,
                 "on_straggler": on_straggler,
+                "outliers": outliers,
+                "worker_series": worker_series,
+                "sensors": sensors,
                 "preflight": preflight,
                 "profile": profile,
             }

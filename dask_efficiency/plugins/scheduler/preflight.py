@@ -289,7 +289,14 @@ class Preflight:
         """Measure what seems slow again: who is named was slow each time, some seconds apart."""
         slow = suspects([one.subject for one in self._testable()])
         await self._alone([one for one in self._testable() if one.subject.address in slow], slow)
-        pairs = {Pair(*workers): name for name, links in self.links.items() for workers in Links(links).to_confirm()}
+        # Who is slow alone is named for that.
+        slow = suspects([one.subject for one in self._testable()])
+        pairs = {
+            Pair(*workers): name
+            for name, links in self.links.items()
+            for workers in Links(links).to_confirm()
+            if workers[0] not in slow
+        }
         await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
 
     # -- in pairs ----------------------------------------------------------------------------

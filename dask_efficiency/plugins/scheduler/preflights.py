@@ -15,6 +15,7 @@ from dask_efficiency.plugins.scheduler.gate import Gate
 from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
 from dask_efficiency.plugins.scheduler.straggler_watch import comparable
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.preflight.subjects import Subject
 from dask_efficiency.straggler.preflight.wire import encode
 
@@ -43,13 +44,21 @@ class Preflights:
         Its workers' halves.
     options
         Gives the options in force.
+    flag
+        Takes what is found of workers that join, with their addresses.
     """
 
-    def __init__(self, scheduler: Scheduler, workers: WorkerHalves, options: Callable[[], Options]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        workers: WorkerHalves,
+        options: Callable[[], Options],
+        flag: Callable[[Finding, set[str]], None],
+    ) -> None:
         self._scheduler = scheduler
         self._workers = workers
         self._options = options
-        self._gate = Gate(scheduler, self._ask, subject_of, self._free)
+        self._gate = Gate(scheduler, self._ask, subject_of, self._free, flag)
         self._test: str = ""
         self._client: str = ""
         self._task: asyncio.Task[dict[str, Any]] | None = None

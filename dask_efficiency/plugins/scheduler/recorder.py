@@ -17,8 +17,11 @@ from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
+from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.processors import Processors, cores
+from dask_efficiency.sensors.gpus import gpu_sensors
+from dask_efficiency.sensors.names import SENSORS
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import decode
 from dask_efficiency.trace.recorder import MAX_KEPT, SERIES, Recorder
@@ -57,20 +60,14 @@ _CHANGES = {
     "closing_gracefully": WorkerChange.RETIRING,
 }
 
-#: Where a heartbeat's metrics have a column of the series; the rest are activities.
-_METRICS: dict[str, tuple[str, ...]] = {
-    "cpu": ("cpu",),
-    "memory": ("memory",),
-    "managed": ("managed_bytes",),
-    "spilled": ("spilled_bytes", "disk"),
-    "net_read": ("host_net_io", "read_bps"),
-    "net_write": ("host_net_io", "write_bps"),
-    "disk_read": ("host_disk_io", "read_bps"),
-    "disk_write": ("host_disk_io", "write_bps"),
-    "loop_interval": ("event_loop_interval",),
-}
 
-_PERCENT = 0.01
+#: The activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
+_ACTIVITIES = tuple(name.replace("_", "-") for name in SERIES[len(DASK_METRICS) : -len(SENSORS)])
+assert SERIES[: len(DASK_METRICS)] == tuple(DASK_METRICS)
+assert SERIES[-len(SENSORS) :] == SENSORS
+
+#: What sensors say, by GPU and name.
+Readings = Mapping[str, Mapping[str, float]]
 
 
 class ClusterRecorder:
@@ -340,11 +337,23 @@ class ClusterRecorder:
         # Within the error the clocks are the same one, as on one machine.
         worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
 
-    def take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
-        """Note how the workers are, as far as heartbeats have come; activity is in nanoseconds by name."""
-        self._guard(self._take_heartbeats, activity)
+    def take_heartbeats(
+        self, activity: Mapping[str, Mapping[str, int]], gpu_readings: Callable[[str], Readings | None]
+    ) -> None:
+        """Note how the workers are, as far as heartbeats have come.
 
-    def _take_heartbeats(self, activity: Mapping[str, Mapping[str, int]]) -> None:
+        Parameters
+        ----------
+        activity
+            In nanoseconds by name.
+        gpu_readings
+            Gives what the sensors of a worker's GPUs say, by its address.
+        """
+        self._guard(self._take_heartbeats, activity, gpu_readings)
+
+    def _take_heartbeats(
+        self, activity: Mapping[str, Mapping[str, int]], gpu_readings: Callable[[str], Readings | None]
+    ) -> None:
         self._recorder.catch_up()
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
@@ -359,13 +368,12 @@ class ClusterRecorder:
             if first:
                 continue
             age = min(max(0, time_ns() - round(ws.last_seen * 1e9)), at - self.started)
-            values = []
-            for name in SERIES:
-                if name in _METRICS:
-                    values.append(_metric(ws.metrics, _METRICS[name]) * (_PERCENT if name == "cpu" else 1.0))
-                else:
-                    activity_name = name.replace("_", "-")
-                    values.append((now.get(activity_name, 0) - before.get(activity_name, 0)) / 1e9)
+            values = [
+                *(dask_metric(ws.metrics, name) for name in DASK_METRICS),
+                *((now.get(name, 0) - before.get(name, 0)) / 1e9 for name in _ACTIVITIES),
+                *host_sensors(ws.metrics).tolist(),
+                *gpu_sensors(gpu_readings(address)),
+            ]
             self._recorder.heartbeat(at - age, number, values)
 
     # -- what there is -----------------------------------------------------------------------
@@ -413,10 +421,3 @@ class ClusterRecorder:
             if address in processors:
                 hosts.setdefault(self._workers[number]["host"], []).append(processors[address])
         return {host: cores(members) for host, members in hosts.items()}
-
-
-def _metric(metrics: Mapping[str, Any], path: tuple[str, ...]) -> float:
-    value: Any = metrics
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return float(value) if isinstance(value, int | float) else float("nan")

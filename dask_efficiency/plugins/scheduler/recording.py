@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
+from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder, Readings
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 from dask_efficiency.processors import Processors
 
@@ -148,10 +148,22 @@ class Recording:
             if self.recorder is not None:
                 self.recorder.take_batch(message)
 
-    def take_heartbeats(self, activity: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
-        """Note how the workers are; ``activity`` gives what they did, in nanoseconds by worker and name."""
+    def take_heartbeats(
+        self,
+        activity: Callable[[], Mapping[str, Mapping[str, int]]],
+        gpu_readings: Callable[[str], Readings | None],
+    ) -> None:
+        """Note how the workers are.
+
+        Parameters
+        ----------
+        activity
+            Gives what they did, in nanoseconds by worker and name.
+        gpu_readings
+            Gives what the sensors of a worker's GPUs say, by its address.
+        """
         if self.recorder is not None:
-            self.recorder.take_heartbeats(activity())
+            self.recorder.take_heartbeats(activity(), gpu_readings)
 
     # -- the workers' part ---------------------------------------------------------------------
 

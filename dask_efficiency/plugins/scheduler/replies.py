@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from distributed.protocol import to_serialize
 from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.details import MergedProfiles
@@ -202,6 +204,20 @@ def of_stragglers(accounts: ClusterAccounts, *, records: bool) -> dict[str, Any]
         "stragglers": [finding.to_dict() for finding in accounts.findings],
         "workers": len(accounts.scheduler.workers),
         "records": records,
+    }
+
+
+async def of_series(accounts: ClusterAccounts, seconds: float) -> dict[str, Any]:
+    """The last seconds of the workers' metrics; put together on a thread, as they may be megabytes."""
+    series = await asyncio.to_thread(accounts.series.reader(seconds))
+    return {
+        "metrics": list(series.metrics),
+        "workers": list(series.workers),
+        "groups": list(series.groups),
+        "hosts": list(series.hosts),
+        "start": series.start,
+        "step_seconds": series.step_seconds,
+        "values": to_serialize(series.values),
     }
 
 

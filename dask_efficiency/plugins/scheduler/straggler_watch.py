@@ -20,6 +20,7 @@ from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.heartbeats import REPEATS, header
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
+from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
@@ -68,15 +69,28 @@ class Stragglers:
         Its accounts.
     on_straggler
         Gives the option of this name.
+    outliers
+        Looks at the workers' metrics beside that.
     """
 
-    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, on_straggler: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        cluster: ClusterLedger,
+        on_straggler: Callable[[], Any],
+        outliers: OutlierWatch,
+    ) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
+        self._outliers = outliers
+        #: Outliers that were told, by the worker's name.
+        self._told: dict[str, Finding] = {}
         #: Address to the name of the worker that is, or was last, there.
         self._names: dict[str, str] = {}
+        #: What was found of workers before they had tasks, with their addresses.
+        self._flagged: list[tuple[Finding, set[str]]] = []
         #: What heartbeats told of those that are there, by address.
         self._rates: dict[str, ReceivedRates] = {}
         #: The newest heartbeats whose task rates are not read yet, by address; those that are left for the next
@@ -92,12 +106,28 @@ class Stragglers:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The stragglers of now, the most certain first."""
-        return self._named(self._watch.findings)
+        """The stragglers of now, the most certain first; then outliers by their metrics, and who joined slow."""
+        found = self._with_outliers(self._watch.findings, self._outliers.findings)
+        known = {(finding.worker, finding.host) for finding in found}
+        flagged = (finding for finding, _ in self._flagged if (finding.worker, finding.host) not in known)
+        return (*found, *flagged)
+
+    def flag(self, finding: Finding, addresses: set[str]) -> None:
+        """Take what was found of workers before they had tasks; it holds until they leave."""
+        self._flagged.append((finding, addresses))
+        self._call(finding)
 
     def between(self, start: float, stop: float) -> list[dict[str, Any]]:
         """Those of an interval, in seconds since the epoch, as plain data."""
-        return [finding.to_dict() for finding in self._named(self._watch.findings_between(start, stop))]
+        found = self._watch.findings_between(start, stop)
+        both = self._with_outliers(found, self._outliers.findings_between(start, stop))
+        return [finding.to_dict() for finding in both]
+
+    def _with_outliers(self, found: tuple[Finding, ...], outliers: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings by name, with the outliers that are not among them: what tasks say has the effect, too."""
+        named = self._named(found)
+        known = {finding.worker for finding in named}
+        return (*named, *(finding for finding in outliers if finding.worker not in known))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """A worker is there."""
@@ -112,7 +142,9 @@ class Stragglers:
         for table in (self._rates, self._unread, self._later):
             table.pop(address, None)
         self._done.discard(address)
+        self._flagged = [(finding, left) for finding, those in self._flagged if (left := those - {address})]
         self._guard(self._watch.left, address, now=time.time())
+        self._outliers.left(self._names.get(address, address), now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Take the task rates that a heartbeat carries, if it carries any."""
@@ -184,18 +216,35 @@ class Stragglers:
             self._unread |= self._later
             self._later.clear()
             self._done.clear()
-        for finding in self._named(change.found):
-            logger.warning("Straggler: %s", describe(finding))
-            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
-            self._call(finding)
-        for finding in self._named(change.cleared):
-            logger.info("No straggler any more: %s", finding.worker or finding.host)
-            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
+        self._tell(self._named(change.found), self._named(change.cleared))
+        self._outliers.poll(at=at, now=time.time())
+        self._tell_outliers()
         # Past findings are by address too.
         if len(self._names) > 2 * len(self._cluster.present) + 1_000:
             there = {*self._cluster.present, *(past.finding.worker for past in self._watch.past)}
             self._names = {address: name for address, name in self._names.items() if address in there}
             self._refused &= there
+
+    def _tell_outliers(self) -> None:
+        """Tell of who is an outlier and no straggler by its tasks, once when that begins and once when it has ended."""
+        outliers = {finding.worker: finding for finding in self._outliers.findings}
+        if not (outliers or self._told):
+            return
+        by_tasks = {finding.worker for finding in self._named(self._watch.findings)}
+        now = {name: one for name, one in outliers.items() if name not in by_tasks}
+        found = [one for name, one in now.items() if name not in self._told]
+        cleared = [one for name, one in self._told.items() if name not in now and name not in by_tasks]
+        self._told = now
+        self._tell(tuple(found), tuple(cleared))
+
+    def _tell(self, found: tuple[Finding, ...], cleared: tuple[Finding, ...]) -> None:
+        for finding in found:
+            logger.warning("Straggler: %s", describe(finding))
+            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
+            self._call(finding)
+        for finding in cleared:
+            logger.info("No straggler any more: %s", finding.worker or finding.host)
+            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
 
     def _call(self, finding: Finding) -> None:
         """Call the user's function, and await what it returns on the event loop."""

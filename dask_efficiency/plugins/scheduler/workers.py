@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Rows of a profile that a worker sends at least; all workers together send about the second number.
 MIN_ROWS = 20
 MAX_ROWS = 20_000
+
+#: Seconds in which a worker that did not answer the last time is told that it is over: its answer is not needed.
+FAREWELL_SECONDS = 1.0
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -57,6 +61,8 @@ class WorkerHalves:
         self.profile: dict[str, dict[str, int]] = {}
         #: Whether it is over: no worker takes part any more.
         self.removed = False
+        #: Addresses of those that did not answer the last time.
+        self._silent: set[str] = set()
 
     def update(self) -> bytes:
         """Have the workers that join sent their half as it must be now."""
@@ -70,6 +76,7 @@ class WorkerHalves:
             options.gpu,
             options.waiting,
             self.profile,
+            options.sensors,
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:
@@ -90,7 +97,7 @@ class WorkerHalves:
 
     async def remove(self) -> None:
         """Take their half from the workers that are there."""
-        await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN})
+        await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN}, silent_seconds=FAREWELL_SECONDS)
 
     async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> Answers:
         """The answers of all workers, or of some; one that does not answer costs the timeout."""
@@ -138,18 +145,25 @@ class WorkerHalves:
             logger.debug("dask_efficiency could not ask %s for its final snapshot", address, exc_info=True)
             return None
 
-    async def _broadcast(self, message: dict[str, Any], addresses: Iterable[str] | None = None) -> Answers:
-        timeout = self._options().report_timeout
+    async def _broadcast(
+        self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
+    ) -> Answers:
+        """The answers; who did not answer the last time has ``silent_seconds`` at most."""
+        usual = self._options().report_timeout
+        self._silent &= self._scheduler.workers.keys()
 
         async def ask(address: str) -> tuple[Any, int]:
             answer: Any
+            timeout = min(usual, silent_seconds) if address in self._silent else usual
             try:
                 answers = await asyncio.wait_for(
                     self._scheduler.broadcast(msg=dict(message), workers=[address], on_error="return"), timeout
                 )
                 answer = answers[address]
+                self._silent.discard(address)
             except TimeoutError:
                 answer = TimeoutError(f"no answer in {timeout:g} s")
+                self._silent.add(address)
             except Exception as error:
                 answer = error
             return answer, monotonic_ns()

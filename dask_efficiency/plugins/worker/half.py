@@ -19,6 +19,7 @@ class WorkerHalf(Protocol):
     #: The options of these names.
     gpu: str
     waiting: bool
+    sensors: bool
 
     def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
         """Dask's hook; the meter may replace it on the instance."""

@@ -27,6 +27,7 @@ from dask_efficiency.plugins.names import (
     OPEN,
     PREFLIGHT,
     RECORD,
+    SENSORS,
 )
 from dask_efficiency.plugins.worker.causes import WorkerCauses
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
@@ -40,6 +41,7 @@ from dask_efficiency.plugins.worker.process_threads import ProcessThreads
 from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.profiles import Requests, TaskProfiles
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
+from dask_efficiency.plugins.worker.sensors.readings import WorkerSensors
 from dask_efficiency.plugins.worker.threads import TaskThreads
 from dask_efficiency.processors import encode_processors
 from dask_efficiency.straggler.task_rates import RatedTask
@@ -85,6 +87,8 @@ class WorkerMeter:
         self._metrics = FineMetrics(worker.digests_total)
         #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
         self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
+        #: What its host says beside that.
+        self._sensors = WorkerSensors(worker)
         self._threads = TaskThreads(worker)
         #: Tests it before a job starts.
         self._preflight = WorkerPreflight(worker)
@@ -146,6 +150,7 @@ class WorkerMeter:
         self._spills.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
+        self._sensors.start(enabled=plugin.sensors)
         self._hooks.attach(plugin)
         self._record(plugin.recording, plugin.profile)
 
@@ -169,6 +174,7 @@ class WorkerMeter:
             del worker.handlers[OP]
         self._gpu.stop()
         self._causes.stop()
+        self._sensors.stop()
         self._spills.stop()
         self._threads.restore()
 
@@ -210,6 +216,7 @@ class WorkerMeter:
         self._hooks.detach()
         self._gpu.stop()
         self._causes.stop()
+        self._sensors.stop()
         self._spills.stop()
         self._threads.restore()
 
@@ -296,6 +303,9 @@ class WorkerMeter:
                         )
                     except Exception as error:
                         self._process_metrics_failed(error)
+                sensors = self._sensors.tell()
+                if sensors:
+                    payload[SENSORS] = sensors
                 self._hooks.sample()
                 if self._recorder is not None:
                     try:
@@ -405,7 +415,7 @@ class WorkerMeter:
         if self._preflight.spent:
             outside[OWN_TEST] = self._preflight.spent
         if self._heartbeats_ns:
-            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent
+            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent + self._sensors.spent
         details = self._metrics.details() | self._pending.details
         if self._process is not None:
             try:

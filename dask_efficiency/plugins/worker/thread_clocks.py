@@ -31,13 +31,18 @@ class HeldReader:
     The GIL is held, which :func:`os.pread` would let go of: so what is read, with the frames of the threads, is of one
     instant. Files in ``/proc`` make nobody wait.
 
+    Parameters
+    ----------
+    max_bytes
+        As much is read of a file at once, at most.
+
     Raises
     ------
     OSError, AttributeError, TypeError
         Where there is no such thing on this system.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         # Of 64-bit programs only, whose offsets have 64 bits.
         library = ctypes.PyDLL(None)
         self._pread = library.pread
@@ -46,7 +51,8 @@ class HeldReader:
         self._readlink = library.readlink
         self._readlink.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
         self._readlink.restype = ctypes.c_ssize_t
-        self._buffer = ctypes.create_string_buffer(MAX_BYTES)
+        self._max_bytes = max_bytes
+        self._buffer = ctypes.create_string_buffer(max_bytes)
         self._at = ctypes.addressof(self._buffer)
         # Of this process, and of no child that is forked from it.
         self._memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -59,7 +65,7 @@ class HeldReader:
 
     def read(self, descriptor: int, offset: int = 0, nbytes: int = MAX_BYTES) -> bytes:
         """What a file says; nothing where it cannot be read."""
-        n = self._pread(descriptor, self._at, min(nbytes, MAX_BYTES), offset)
+        n = self._pread(descriptor, self._at, min(nbytes, self._max_bytes), offset)
         return ctypes.string_at(self._at, n) if n > 0 else b""
 
     def memory(self, address: int, nbytes: int) -> bytes:

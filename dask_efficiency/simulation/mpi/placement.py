@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from dask_efficiency.simulation.hostfile import Hostfile, read_hostfile
 from dask_efficiency.simulation.placement import PlacementError
-from dask_efficiency.simulation.text_files import ClusterFileError, known_names
 from dask_efficiency.simulation.topology import Topology
 from dask_efficiency.simulation.units import shown_count
+from dask_efficiency.text_files import TextFileError, known_names
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks:
 
     Raises
     ------
-    ClusterFileError
+    TextFileError
         With the line that names a host that is not there, or if the slots are too few.
     OSError
         If the file cannot be read.
@@ -65,8 +65,8 @@ def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks:
     for name, line in hostfile.lines.items():
         if topology.host(name) is None:
             known = known_names(name, [host.name for host in topology.hosts])
-            raise ClusterFileError(path, line, f"no host {name!r} in the cluster; {known}")
+            raise TextFileError(path, line, f"no host {name!r} in the cluster; {known}")
     try:
         return hosts_of_ranks(topology, hostfile.slots, ranks)
     except PlacementError as error:
-        raise ClusterFileError(path, 0, str(error)) from error
+        raise TextFileError(path, 0, str(error)) from error

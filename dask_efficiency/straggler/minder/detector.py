@@ -19,7 +19,6 @@ from dask_efficiency.straggler.metric_series import (
     filled,
     finding_of,
     metric_series_of,
-    worse_direction,
 )
 from dask_efficiency.straggler.minder import files
 from dask_efficiency.straggler.minder.distances import robust_scores
@@ -128,7 +127,7 @@ class Minder:
                 self._finding(series, metric, worker, int(first[worker]) * stride, scores[worker])
                 for worker in np.flatnonzero(first >= 0).tolist()
             ]
-            found = [finding for finding in found if _is_worse(finding)]
+            found = [finding for finding in found if _is_worse(series, finding)]
             if found:
                 return found
         return []
@@ -189,6 +188,6 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
     return model.reconstruct(flat).reshape(windows.shape)
 
 
-def _is_worse(finding: Finding) -> bool:
+def _is_worse(series: MetricSeries, finding: Finding) -> bool:
     evidence = finding.evidence[0]
-    return (evidence.value - evidence.peers) * worse_direction(evidence.signal) >= 0
+    return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0

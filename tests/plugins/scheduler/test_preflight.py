@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.plugins import names
-from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
 from dask_efficiency.straggler.finding import Cause
 from dask_efficiency.straggler.preflight.result import PreflightValues
 from dask_efficiency.straggler.preflight.subjects import Subject
@@ -89,6 +89,15 @@ def test_the_slow_one_is_found_with_its_cause_and_nobody_else(component: str, ca
     assert [(finding.worker, finding.cause) for finding in found.findings] == [("w3", cause)]
     assert found.slow == ("w3",)
     assert not found.passed
+
+
+def test_pairs_of_one_that_is_slow_alone_are_not_measured_again() -> None:
+    def pairs(slow: dict[str, float]) -> int:
+        workers = Asked(on_hosts(5, 5), {"w3": slow})
+        assert found_in(workers).slow == ("w3",)
+        return workers.steps.count(names.PAIR)
+
+    assert pairs({"cpu": 2.0, "send": 2.0}) == pairs({"send": 2.0}) - CONFIRMATIONS
 
 
 def test_workers_of_one_machine_take_turns() -> None:

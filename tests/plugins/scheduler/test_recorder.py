@@ -307,7 +307,7 @@ def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
         if action == "freeze":
             cluster.recorder.freeze()
         elif action == "heartbeat":
-            cluster.recorder.take_heartbeats({})
+            cluster.recorder.take_heartbeats({}, lambda address: None)
         else:
             getattr(cluster, action)(*args)
         assert cluster.recorder.off is None

@@ -79,3 +79,13 @@ def test_once_it_is_over_no_worker_is_sent_anything(halves, scheduler):
     halves.forget()
     assert halves.removed
     assert scheduler.worker_plugins == {}
+
+
+def test_who_did_not_answer_keeps_nobody_waiting_at_the_end(scheduler, windows, monkeypatch):
+    monkeypatch.setattr("dask_efficiency.plugins.scheduler.workers.FAREWELL_SECONDS", 0.05)
+    opts = options.resolve({"report_timeout": 0.05})
+    halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
+    asyncio.run(halves.ask(names.SNAPSHOT))
+    opts = options.resolve({"report_timeout": 3600})
+    asyncio.run(asyncio.wait_for(halves.remove(), 60))
+    assert len(scheduler.messages) == 2 * len(scheduler.workers)

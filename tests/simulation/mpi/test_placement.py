@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dask_efficiency.simulation.mpi.placement import read_hosts_of_ranks
-from dask_efficiency.simulation.text_files import ClusterFileError
+from dask_efficiency.text_files import TextFileError
 from tests.simulation.mpi.test_machine import star
 
 
@@ -27,5 +27,5 @@ def test_hosts_are_filled_in_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_placed_is_named(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ClusterFileError, match=said):
+    with pytest.raises(TextFileError, match=said):
         hosts(tmp_path, text, 5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,8 @@ def causes(subjects: list[Subject]) -> dict[str, Cause]:
     [
         ({"cpu": 2e10}, 1.0, Cause.SLOW_CPU),
         ({"cpu": 1e10, "python": 2e6, "memory_bandwidth": 2.4e9}, 0.4, Cause.CONTENTION),
+        ({"cpu": 1.4e10, "python": 2.1e6, "memory_bandwidth": 3e9, "disk": 4e7}, 0.4, Cause.CONTENTION),
+        ({"cpu": 1.4e10, "disk": 2e6}, 0.4, Cause.DISK),
         ({"memory_bandwidth": 4e9, "cpu": 2.2e10}, 1.0, Cause.MEMORY_BANDWIDTH),
         ({"disk": 2e6}, 1.0, Cause.DISK),
         ({"disk": 2e6, "cpu": 2.2e10}, 1.0, Cause.DISK),
@@ -114,3 +117,13 @@ def test_a_slow_network_is_explained_by_a_process_that_is_held_up() -> None:
     subjects = [subject(f"w{i}", python=2.5e6 if i == 2 else 5e6) for i in range(4)]
     (finding,) = judge(subjects, [links], at=0.0)
     assert finding.cause == Cause.CONTENTION
+
+
+@pytest.mark.parametrize(("slow", "cause"), [(3.0, Cause.GIL), (30.0, Cause.NETWORK)])
+def test_slow_messages_are_explained_by_the_gil_unless_they_are_very_slow(slow: float, cause: Cause) -> None:
+    links, _ = all_rounds(on_hosts_of_their_own(4), lambda pair: slow if "w2" in pair else 1.0)
+    subjects = [subject(f"w{i}", python=5e6) for i in range(4)]
+    held = Reading(3.3e6, share=0.6, others=0.3)
+    subjects[2] = replace(subjects[2], readings={**subjects[2].readings, Component.PYTHON: held})
+    (finding,) = judge(subjects, [links], at=0.0)
+    assert finding.cause == cause

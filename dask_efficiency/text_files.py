@@ -11,8 +11,8 @@ from pathlib import Path
 MAX_BYTES = 10_000_000
 
 
-class ClusterFileError(ValueError):
-    """A file that describes a cluster, or who runs where, that cannot be understood.
+class TextFileError(ValueError):
+    """A file that people wrote and that cannot be understood.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
     Raises
     ------
-    ClusterFileError
+    TextFileError
         If it is not text, or far too long.
     OSError
         If it cannot be read.
@@ -43,12 +43,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
     with Path(path).open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ClusterFileError(path, 0, f"expected at most {MAX_BYTES} bytes")
+        raise TextFileError(path, 0, f"expected at most {MAX_BYTES} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ClusterFileError(path, line, "expected text in UTF-8") from error
+        raise TextFileError(path, line, "expected text in UTF-8") from error
 
 
 def known_names(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import yaml
 
-from dask_efficiency.simulation.text_files import ClusterFileError, known_names
+from dask_efficiency.text_files import TextFileError, known_names
 
 Value = TypeVar("Value")
 Default = TypeVar("Default")
@@ -21,9 +21,9 @@ def composed(text: str, path: str | os.PathLike[str]) -> yaml.Node | None:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = 0 if error.problem_mark is None else error.problem_mark.line + 1
-        raise ClusterFileError(path, line, f"this is not YAML: {error.problem}") from error
+        raise TextFileError(path, line, f"this is not YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise ClusterFileError(path, 0, f"this is not YAML: {error}") from error
+        raise TextFileError(path, 0, f"this is not YAML: {error}") from error
 
 
 def line_of(node: yaml.Node) -> int:
@@ -35,7 +35,7 @@ def line_of(node: yaml.Node) -> int:
 def text_of(node: yaml.Node, path: str | os.PathLike[str]) -> str:
     """A name or a number, as it is written."""
     if not isinstance(node, yaml.ScalarNode):
-        raise ClusterFileError(path, line_of(node), f"expected a name or a number, got a {node.id}")
+        raise TextFileError(path, line_of(node), f"expected a name or a number, got a {node.id}")
     text: str = node.value
     return text.strip()
 
@@ -51,13 +51,13 @@ class Section:
         if node is None or _is_empty(node):
             return
         if not isinstance(node, yaml.MappingNode):
-            raise ClusterFileError(path, self._line, f"expected some of {sorted(keys)}, got a {node.id}")
+            raise TextFileError(path, self._line, f"expected some of {sorted(keys)}, got a {node.id}")
         for key, value in node.value:
             name = text_of(key, path)
             if name not in keys or name in self._keys:
                 known = known_names(name, sorted(keys))
                 wrong = "is given twice" if name in self._keys else f"is unknown here; {known}"
-                raise ClusterFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
+                raise TextFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
             self._keys[name], self._values[name] = key, value
 
     def __contains__(self, name: str) -> bool:
@@ -67,9 +67,9 @@ class Section:
         """Where a key stands, or the section."""
         return line_of(self._keys[name]) if name in self._keys else self._line
 
-    def error(self, name: str, wrong: str) -> ClusterFileError:
+    def error(self, name: str, wrong: str) -> TextFileError:
         """An error at a key."""
-        return ClusterFileError(self._path, self.line(name), wrong)
+        return TextFileError(self._path, self.line(name), wrong)
 
     def node(self, name: str) -> yaml.Node | None:
         """What a key has."""
@@ -82,10 +82,10 @@ class Section:
             return default
         try:
             return read(text_of(node, self._path))
-        except ClusterFileError:
+        except TextFileError:
             raise
         except ValueError as error:
-            raise ClusterFileError(self._path, line_of(node), f"{name}: {error}") from error
+            raise TextFileError(self._path, line_of(node), f"{name}: {error}") from error
 
     def items(self, name: str) -> Iterator[yaml.Node]:
         """The items of a list; none where it is missing or empty."""

@@ -1,0 +1,195 @@
+"""Claim: 1500 machines x 15 minutes x 7 metrics are pulled in at most 30 s, in at most 1 GB; each fault is named soon.
+
+``python -m benchmarks.watch`` starts a real Prometheus whose past is written by promtool from generated machines.
+``size`` pulls and judges the last 15 minutes, one sample a second, in a process of its own, and prints both times apart
+and the most memory that it had. ``faults`` replays two hours of 64 machines for each type of fault of Minder's table,
+a round in 8 minutes over 15 minutes and an hour of history, and prints in which round after the onset that can see
+four and a half minutes of it the machine was named, and who else was, before and after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import stragglers_fleet
+from benchmarks.stragglers_fleet_faults import FAULTS
+from benchmarks.stragglers_generator import SEVEN
+from benchmarks.stragglers_generator import generate as seven_metrics
+from dashboards.monitor.prometheus import running
+from dask_efficiency.adapters.fleet.prometheus_query import PrometheusClient
+from dask_efficiency.adapters.fleet.prometheus_source import PrometheusSource
+from dask_efficiency.fleet_watch import FleetWatch, instants
+from dask_efficiency.straggler.fleet.judging import Outliers
+from dask_efficiency.straggler.fleet.metrics_file import read_metrics_file
+from dask_efficiency.straggler.fleet.rounds import Change, Event, subject
+from dask_efficiency.straggler.outliers import find_outliers
+
+#: When generated time begins.
+START = 1_700_000_000
+
+EVERY, WINDOW, HISTORY = 480.0, 900.0, 3600.0
+
+#: A fault can be named when so much of it is in a window.
+SEEN = 270.0
+
+
+@contextmanager
+def prometheus_of(series: Iterator[tuple[str, NDArray[np.float32]]], *, step: int) -> Iterator[tuple[str, Path]]:
+    """URL of a Prometheus that has these series since :data:`START`, and a folder; gauges in the order of names."""
+    with tempfile.TemporaryDirectory(prefix="dask-efficiency-watch-") as name:
+        folder = Path(name)
+        past = folder / "past.txt"
+        with past.open("w") as file:
+            known = ""
+            for key, values in series:
+                metric = key.partition("{")[0]
+                if metric != known:
+                    file.write(f"# TYPE {metric} gauge\n")
+                    known = metric
+                samples = enumerate(values[::step].tolist())
+                file.writelines(f"{key} {x:.6g} {START + i * step}\n" for i, x in samples if x == x)
+            file.write("# EOF\n")
+        (folder / "data").mkdir()
+        command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(past), str(folder / "data")]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        past.unlink()
+        config = folder / "prometheus.yml"
+        config.write_text("scrape_configs: []\n")
+        with running(config) as server:
+            yield server.url, folder
+
+
+def written(folder: Path, names: tuple[str, ...], *, step: int, fleet: str = "") -> Path:
+    """A file of metrics."""
+    chosen = f'{{fleet="{fleet}"}}' if fleet else ""
+    path = folder / f"{fleet.replace(' ', '-') or 'all'}.yaml"
+    rows = [f"  {name}: {{query: '{name}{chosen}'}}" for name in names]
+    path.write_text("\n".join([f"step: {step}s", "machine: m", "metrics:", *rows, ""]))
+    return path
+
+
+def size(machines: int) -> None:
+    """Pull and judge the full size."""
+    values = seven_metrics(3001, machines=machines, faulty=True).metrics(SEVEN)
+    keyed = (
+        (f'{name}{{m="{i}"}}', row) for name, rows in zip(SEVEN, values, strict=True) for i, row in enumerate(rows)
+    )
+    with prometheus_of(keyed, step=1) as (url, folder):
+        file = written(folder, SEVEN, step=1)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.watch", "pull", url, str(file)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        print(f"{machines} machines x 900 s x {len(SEVEN)} metrics: {done.stdout.strip()}")
+
+
+def pull(url: str, file: str) -> None:
+    """Print the times of a pull and a judgement, and the most memory of this process."""
+    source = PrometheusSource(PrometheusClient(url), read_metrics_file(file))
+    began = time.perf_counter()
+    series = source.pull(start=START, stop=START + 899)
+    pulled = time.perf_counter()
+    found = find_outliers(series)
+    judged = time.perf_counter()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"{series.values.shape} values, {np.isfinite(series.values).mean():.1%} of them known; pulled in "
+        f"{pulled - began:.1f} s, judged in {judged - pulled:.2f} s ({len(found)} found), at most {memory:.2f} GB"
+    )
+
+
+def seeds_by_kind(count: int) -> dict[str, list[int]]:
+    """Seeds of windows of each type of fault."""
+    seeds: dict[str, list[int]] = {kind: [] for kind in FAULTS}
+    for seed in stragglers_fleet.REPORT:
+        if all(len(known) >= count for known in seeds.values()):
+            return seeds
+        kind = stragglers_fleet.generate(seed, machines=5, seconds=30, faults=True).kind
+        if kind is not None and len(seeds[kind]) < count:
+            seeds[kind].append(seed)
+    raise ValueError(f"there are no {count} windows of each type")
+
+
+def faults(count: int, step: int = 10) -> None:
+    """Replay hours for each type of fault."""
+    windows = {
+        f"{kind} {number}": stragglers_fleet.generate(seed, machines=64, seconds=3600, past_seconds=5400, faults=True)
+        for kind, seeds in seeds_by_kind(count).items()
+        for number, seed in enumerate(seeds)
+    }
+    hours = {
+        fleet: np.concatenate([one.past, one.values], axis=2) for fleet, one in windows.items() if one.past is not None
+    }
+    names = stragglers_fleet.NAMES
+    keyed = (
+        (f'{name}{{fleet="{fleet}",m="{i}"}}', row)
+        for j, name in enumerate(names)
+        for fleet, values in hours.items()
+        for i, row in enumerate(values[j])
+    )
+    with prometheus_of(keyed, step=step) as (url, folder):
+        for fleet, window in windows.items():
+            file = read_metrics_file(written(folder, names, step=step, fleet=fleet))
+            onset = START + 5400 + (window.onset or 0)
+            events = replayed(PrometheusSource(PrometheusClient(url), file))
+            begun = [event for event in events if event.change is Change.BEGINS]
+            right = [event.at for event in begun if subject(event.finding) in map(str, window.faulty)]
+            rounds = [at for at in instants(START + WINDOW, START + 9000, every_seconds=EVERY) if at >= onset + SEEN]
+            named = f"in round {rounds.index(right[0]) + 1}" if right and right[0] in rounds else "never"
+            wrong = [event.at for event in begun if subject(event.finding) not in map(str, window.faulty)]
+            print(
+                f"{fleet:<26} named {named:<10} others: {sum(at < onset for at in wrong)} in the quiet hours, "
+                f"{sum(at >= onset for at in wrong)} afterwards",
+                flush=True,
+            )
+
+
+def replayed(source: PrometheusSource) -> list[Event]:
+    """All events of the hours that Prometheus has."""
+    events: list[Event] = []
+    watch = FleetWatch(
+        source=source,
+        detector=Outliers(),
+        window_seconds=WINDOW,
+        history_seconds=HISTORY,
+        show=events.append,
+        warn=print,
+        clock=time.perf_counter,
+    )
+    for at in instants(START + WINDOW, START + 9000, every_seconds=EVERY):
+        watch.round(at)
+    return events
+
+
+def main() -> None:
+    """Read the options."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("size", "faults", "pull"), help="both, if not given")
+    parser.add_argument("where", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--machines", type=int, default=1500)
+    parser.add_argument("--windows", type=int, default=1, help="of each type of fault")
+    given = parser.parse_args()
+    if given.what == "pull":
+        pull(*given.where)
+        return
+    if given.what in (None, "size"):
+        size(given.machines)
+    if given.what in (None, "faults"):
+        faults(given.windows)
+
+
+if __name__ == "__main__":
+    main()

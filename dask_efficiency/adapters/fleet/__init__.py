@@ -1,0 +1,1 @@
+"""HTTP, subprocesses and Prometheus for a fleet that is watched."""

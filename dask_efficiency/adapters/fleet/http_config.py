@@ -1,0 +1,159 @@
+"""How an HTTP server is talked to: passwords, tokens and certificates, in the files that promtool takes."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dask_efficiency.text_files import TextFileError, read_text
+from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
+
+_KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http_headers"}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """How a server is talked to.
+
+    Parameters
+    ----------
+    headers
+        Sent with each request.
+    authorization
+        Makes the header of that name; called for each request, as tokens in files are renewed.
+    tls
+        Certificates; None for those of the system.
+    """
+
+    headers: dict[str, str] = field(default_factory=dict)
+    authorization: Callable[[], str] | None = None
+    tls: ssl.SSLContext | None = None
+
+    def opener(self) -> urllib.request.OpenerDirector:
+        """What opens URLs, with these certificates; a redirect is an error."""
+        if self.tls is None:
+            return urllib.request.build_opener(_NoRedirects)
+        return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self.tls))
+
+    def sent_headers(self) -> dict[str, str]:
+        """The headers of a request.
+
+        Raises
+        ------
+        OSError
+            If a file with a password or token cannot be read.
+        ValueError
+            If it has several lines.
+        """
+        return self.headers if self.authorization is None else {**self.headers, "Authorization": self.authorization()}
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where a redirect leads would get passwords that are not for it, and no body: urllib makes a POST a GET."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Nothing is asked there."""
+
+
+def read_http_config(path: str) -> HttpConfig:
+    """Read a file as ``promtool --http.config.file`` takes it; file names in it are relative to it.
+
+    Raises
+    ------
+    TextFileError
+        With the line, what is there and what was expected.
+    ValueError
+        If a file with a password or token has several lines.
+    OSError
+        If it, or a file that it names, cannot be read.
+    """
+    given = Section(composed(read_text(path), path), path, _KEYS)
+    ways = [name for name in ("basic_auth", "authorization", "bearer_token_file") if name in given]
+    if len(ways) > 1:
+        raise given.error(ways[1], f"{ways[1]} is given beside {ways[0]}; expected one of them")
+    folder = Path(path).parent
+    authorization: Callable[[], str] | None = None
+    if "basic_auth" in given:
+        authorization = _basic(
+            Section(given.node("basic_auth"), path, {"username", "password", "password_file"}), folder
+        )
+    elif "authorization" in given:
+        section = Section(given.node("authorization"), path, {"type", "credentials", "credentials_file"})
+        kind = section.get("type", _one_line, "Bearer")
+        secret = _secret(section, "credentials", folder)
+        authorization = lambda: f"{kind} {secret()}"  # noqa: E731
+    elif "bearer_token_file" in given:
+        token = given.get("bearer_token_file", folder.joinpath, folder)
+        authorization = lambda: f"Bearer {_content(token)}"  # noqa: E731
+    if authorization is not None:
+        authorization()  # so that a file that is not there is told at once
+    return HttpConfig(_headers(given, path), authorization, _tls(given, path, folder))
+
+
+def _basic(section: Section, folder: Path) -> Callable[[], str]:
+    user = section.get("username", str, "")
+    secret = _secret(section, "password", folder)
+
+    def header() -> str:
+        return f"Basic {base64.b64encode(f'{user}:{secret()}'.encode()).decode()}"
+
+    return header
+
+
+def _secret(section: Section, name: str, folder: Path) -> Callable[[], str]:
+    """A password or token, as it stands there or in another file."""
+    if (name in section) == (f"{name}_file" in section):
+        raise section.error("", f"expected either {name} or {name}_file")
+    written = section.get(name, _one_line, "")
+    file = section.get(f"{name}_file", folder.joinpath, folder)
+    return (lambda: written) if name in section else (lambda: _content(file))
+
+
+def _content(path: Path) -> str:
+    try:
+        return _one_line(path.read_text(encoding="utf-8").strip())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _one_line(secret: str) -> str:
+    """What goes into a header; :mod:`http.client` would quote it in its error."""
+    if "\n" in secret or "\r" in secret:
+        raise ValueError("expected a password or token on one line")
+    return secret
+
+
+def _headers(given: Section, path: str) -> dict[str, str]:
+    """Prometheus gives a header a list of values; of several, a client sends them in one line."""
+    headers = {}
+    for key, node in given.pairs("http_headers"):
+        values = [text_of(value, path) for value in Section(node, path, {"values"}).items("values")]
+        if any("\n" in value or "\r" in value for value in values):
+            raise TextFileError(path, line_of(key), f"{text_of(key, path)[:80]!r} has a value of several lines")
+        if not values:
+            raise TextFileError(path, line_of(key), f"{text_of(key, path)[:80]!r} has no 'values'; expected a list")
+        headers[text_of(key, path)] = ", ".join(values)
+    return headers
+
+
+def _tls(given: Section, path: str, folder: Path) -> ssl.SSLContext | None:
+    if "tls_config" not in given:
+        return None
+    section = Section(given.node("tls_config"), path, {"ca_file", "cert_file", "key_file", "insecure_skip_verify"})
+    files = {name: str(section.get(name, folder.joinpath, "")) for name in ("ca_file", "cert_file", "key_file")}
+    if bool(files["cert_file"]) != bool(files["key_file"]):
+        raise section.error("", "expected cert_file and key_file together")
+    try:
+        context = ssl.create_default_context(cafile=files["ca_file"] or None)
+        if files["cert_file"]:
+            context.load_cert_chain(files["cert_file"], files["key_file"])
+    except ssl.SSLError as error:
+        raise section.error("", f"these certificates cannot be used: {error}") from error
+    if section.get("insecure_skip_verify", str, "false") == "true":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,194 @@
+"""A client of Prometheus' HTTP API: range queries whose answers are read while they come."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from dask_efficiency.adapters.fleet.http_config import HttpConfig
+from dask_efficiency.adapters.fleet.matrix import Answered, AnswerError, matrix
+
+Result = TypeVar("Result")
+
+#: How often something is asked that fails by no fault of the question's, and how long after the first time.
+ATTEMPTS = 4
+BACKOFF_SECONDS = 0.5
+
+#: A server, or a proxy before it, that says these is busy, or about to be there again.
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+#: An answer that is no series is read up to here.
+_MAX_BYTES = 1 << 26
+
+
+class PrometheusAwayError(OSError):
+    """Prometheus did not answer, or not in time."""
+
+
+class NotPrometheusError(ValueError):
+    """Something else answers, or lets nobody in without a password."""
+
+
+class QueryRefusedError(ValueError):
+    """Prometheus answered that it will not answer this.
+
+    Parameters
+    ----------
+    kind
+        As Prometheus names it: ``bad_data``, ``execution``; empty where it gave none.
+    wrong
+        What it said.
+    """
+
+    def __init__(self, kind: str, wrong: str) -> None:
+        super().__init__(wrong)
+        self.kind = kind
+
+
+class _Response(Protocol):
+    def read(self, amount: int = -1, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusClient:
+    """Asks a Prometheus, or what answers like it.
+
+    Parameters
+    ----------
+    url
+        Up to ``/api/v1``.
+    config
+        Passwords and certificates.
+    timeout_seconds
+        For how long a server may send nothing; also how long it may evaluate.
+    sleep
+        Waits between attempts.
+
+    Raises
+    ------
+    ValueError
+        If the URL is none of HTTP.
+    """
+
+    url: str
+    config: HttpConfig = field(default_factory=HttpConfig)
+    timeout_seconds: float = 30.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("no URL of a Prometheus: expected http:// or https:// and a host, as in http://host:9090")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError(
+                f"{parts.hostname}: expected a URL without password, query and fragment; passwords are in a file of "
+                "HTTP options"
+            )
+
+    def range_query(
+        self, query: str, *, start: float, stop: float, step_seconds: float, take: Callable[[Answered], None]
+    ) -> None:
+        """Give each series of the answer to a function, as it comes; more than once, if the answer breaks off.
+
+        Raises
+        ------
+        QueryRefusedError
+            If the query is wrong, or takes too much.
+        NotPrometheusError
+            If what answers is something else.
+        PrometheusAwayError
+            If nothing answers in time, however often it is asked.
+        """
+        asked = {
+            "query": query,
+            "start": f"{start:.3f}",
+            "end": f"{stop:.3f}",
+            "step": f"{step_seconds:.3f}",
+            "timeout": f"{self.timeout_seconds:.3f}",  # as durations, Prometheus takes whole ones only
+        }
+
+        def answered(response: _Response) -> None:
+            for series in matrix(response):
+                take(series)
+
+        self._persistently("query_range", asked, answered)
+
+    def metric_names(self) -> list[str]:
+        """The names of all metrics that there are."""
+        found = self._persistently("label/__name__/values", {}, _content)
+        return [str(name) for name in found.get("data") or ()]
+
+    def _persistently(self, what: str, asked: Mapping[str, str], use: Callable[[_Response], Result]) -> Result:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with closing(self._open(what, asked)) as response:
+                    return use(response)
+            except (OSError, http.client.HTTPException, AnswerError) as error:
+                if attempt == ATTEMPTS:
+                    raise PrometheusAwayError(f"no Prometheus answers at {self.url}: {_why(error)}") from error
+            self.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
+        raise AssertionError
+
+    def _open(self, what: str, asked: Mapping[str, str]) -> _Response:
+        # As a form, for queries may be longer than URLs.
+        data = urllib.parse.urlencode(asked).encode() if asked else None
+        request = urllib.request.Request(
+            f"{self.url.rstrip('/')}/api/v1/{what}", data, {"Accept": "application/json", **self.config.sent_headers()}
+        )
+        try:
+            response: _Response = self.config.opener().open(request, timeout=self.timeout_seconds)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refusal(error) from error
+        return response
+
+
+def _refusal(error: urllib.error.HTTPError) -> Exception:
+    content = error.read(_MAX_BYTES)
+    try:
+        said = json.loads(content)
+        kind, wrong = str(said["errorType"]), str(said["error"])
+    except (ValueError, KeyError, TypeError):
+        text = " ".join(content.decode("utf-8", "replace").split())[:200]
+        wrong = f"HTTP status {error.code} {error.reason}: {text}".rstrip(": ")
+        return (
+            OSError(wrong)
+            if error.code in _BUSY
+            else NotPrometheusError(f"{error.url[:200]}: {wrong}; expected a Prometheus")
+        )
+    if error.code in _BUSY:
+        return OSError(wrong)
+    return QueryRefusedError(kind, wrong)
+
+
+def _content(response: _Response) -> dict[str, Any]:
+    try:
+        content = json.loads(response.read(_MAX_BYTES))
+    except ValueError as error:
+        raise AnswerError(f"expected JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise AnswerError(f"expected an object, got {str(content)[:200]}")
+    return content
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    return " ".join(str(reason).split()) or type(error).__name__
+
+
+def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Iterator[tuple[float, float]]:
+    """First and last instant of each part of a range of time, both included, of so many steps at most."""
+    count = round((stop - start) / step_seconds) + 1
+    for first in range(0, count, steps):
+        last = min(first + steps, count) - 1
+        yield start + first * step_seconds, start + last * step_seconds

@@ -1,0 +1,194 @@
+"""FleetWatch: pull, judge, tell, and again; what goes wrong in a round is told, and the next one comes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dask_efficiency.adapters.fleet.receivers import NotReceivedError, Receiver
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.fleet import said
+from dask_efficiency.straggler.fleet.habits import Habits
+from dask_efficiency.straggler.fleet.judging import Detector, unjudged
+from dask_efficiency.straggler.fleet.past import extended, missing_samples, parted
+from dask_efficiency.straggler.fleet.rounds import Change, Event, Rounds
+from dask_efficiency.straggler.metric_series import MetricSeries
+
+#: Samples that are pulled once more in the next round, as some reach Prometheus late.
+LATE_SECONDS = 60.0
+
+#: Events that nobody could be told of yet; of more, the oldest are given up.
+MAX_UNTOLD = 1_000
+
+
+class Source(Protocol):
+    """Where the metrics of a fleet come from."""
+
+    @property
+    def name(self) -> str:
+        """A URL or an address."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Between two samples."""
+
+    def pull(self, *, start: float, stop: float) -> MetricSeries:
+        """The metrics between two instants in seconds since the epoch. Raises OSError if there is no answer."""
+
+    def check(self, series: MetricSeries, /) -> None:
+        """Raise ValueError if the first pull lacks something that was asked for."""
+
+
+class Observer(Protocol):
+    """Is told how rounds went."""
+
+    def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
+        """A round came to a judgement."""
+
+    def failed(self, *, pull: float) -> None:
+        """A round came to none."""
+
+    def untold(self) -> None:
+        """Somebody could not be told."""
+
+    def ongoing(self, findings: tuple[Finding, ...], /) -> None:
+        """What goes on now."""
+
+
+@dataclass(slots=True)
+class FleetWatch:
+    """Watches a fleet.
+
+    Parameters
+    ----------
+    source
+        Where the metrics come from.
+    detector
+        Judges them.
+    window_seconds, history_seconds
+        What is judged, and what came before it.
+    show
+        Takes each event once.
+    warn
+        Takes a line on what went wrong.
+    clock
+        Seconds, by which rounds are timed.
+    receivers
+        Are told of each event once; again, if they were not there.
+    observers
+        Are told how rounds went.
+    continuity_seconds
+        For how long somebody must be unlike others; None for the usual.
+    """
+
+    source: Source
+    detector: Detector
+    window_seconds: float
+    history_seconds: float
+    show: Callable[[Event], None]
+    warn: Callable[[str], None]
+    clock: Callable[[], float]
+    receivers: tuple[Receiver, ...] = ()
+    observers: tuple[Observer, ...] = ()
+    continuity_seconds: float | None = None
+    rounds: Rounds = field(default_factory=Rounds)
+    #: What the last round judged, and whom it found; or why nobody could be found.
+    window: MetricSeries | None = field(default=None, init=False)
+    found: tuple[Finding, ...] = field(default=(), init=False)
+    unjudged: str = field(default="", init=False)
+    #: Who was there in the last pull, of those that the window knows.
+    present: tuple[str, ...] = field(default=(), init=False)
+    _habits: Habits = field(default_factory=Habits, init=False)
+    _known: MetricSeries | None = field(default=None, init=False)
+    _untold: list[deque[Event]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._untold = [deque(maxlen=MAX_UNTOLD) for _ in self.receivers]
+
+    def round(self, at: float) -> list[Event]:
+        """Judge the window that ends at an instant, and tell what is new.
+
+        Raises
+        ------
+        OSError
+            If there is no answer.
+        ValueError
+            If there is a wrong one.
+        """
+        began = self.clock()
+        try:
+            self._known = self._pulled(at)
+        except (OSError, ValueError):
+            for observer in self.observers:
+                observer.failed(pull=self.clock() - began)
+            self._tell([])
+            raise
+        pulled = self.clock()
+        past, self.window = parted(self._known, window_start=at - self.window_seconds)
+        self.found = tuple(self.detector(self.window, self._habits.applied(past)) if self.window.workers else ())
+        self.unjudged = unjudged(self.window, past, continuity_seconds=self.continuity_seconds)
+        events = self.rounds.judged(self.found, set(self.window.workers), at=at)
+        self._habits.keep(self.rounds.ongoing, past)
+        judged = self.clock()
+        for observer in self.observers:
+            observer.judged(
+                at=at,
+                pull=pulled - began,
+                judge=judged - pulled,
+                machines=len(self.window.workers),
+                missing=missing_samples(self.window),
+            )
+            observer.ongoing(self.rounds.ongoing)
+        self._tell(events)  # first: nobody may read what is shown any more
+        for event in events:
+            self.show(event)
+        return events
+
+    def _pulled(self, at: float) -> MetricSeries:
+        """What is known up to an instant: only what is not yet known is pulled."""
+        start = at - self.window_seconds - self.history_seconds
+        if self._known is None:
+            first = self.source.pull(start=start, stop=at)
+            self.source.check(first)
+            self.present = first.workers
+            return first
+        end = self._known.start + self._known.values.shape[2] * self._known.step_seconds
+        latest = self.source.pull(start=max(start, end - LATE_SECONDS), stop=at)
+        self.present = latest.workers
+        return extended(self._known, latest, start=start)
+
+    def _tell(self, events: list[Event]) -> None:
+        for receiver, untold in zip(self.receivers, self._untold, strict=True):
+            untold.extend(events)
+            while untold:
+                alike = _alike(untold)
+                try:
+                    receiver.tell(said.webhook(alike, source=self.source.name))
+                except NotReceivedError as error:
+                    self.warn(f"{error}; tried again in the next round")
+                    for observer in self.observers:
+                        observer.untold()
+                    break
+                for _ in alike:
+                    untold.popleft()
+
+
+def _alike(events: deque[Event]) -> list[Event]:
+    """The first events, as far as all of them begin something, or all of them end it."""
+    firing = events[0].change is Change.BEGINS
+    alike = []
+    for event in events:
+        if (event.change is Change.BEGINS) != firing:
+            break
+        alike.append(event)
+    return alike
+
+
+def instants(first: float, last: float, *, every_seconds: float) -> Iterator[float]:
+    """When rounds are, in a replay of the past."""
+    number = 0
+    while (at := first + number * every_seconds) <= last:
+        yield at
+        number += 1

@@ -1,0 +1,115 @@
+"""A Dask cluster as a fleet that is watched: its workers' metrics, and their retirement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from dask_efficiency.plugins.client.questions import Caller, NoAnswerError, ask_series
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.fleet.retirements import Retirements
+from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.straggler.series_ring import STEP_SECONDS
+
+#: Seconds until a worker that is retired is waited for no more: its data has to go to others first.
+RETIRE_SECONDS = 60.0
+
+#: Asks the scheduler a question, and waits for the answer.
+Asking = Callable[[Callable[[Caller], Awaitable[Any]]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSource:
+    """The metrics of a cluster's workers, as far back as its scheduler remembers them.
+
+    Parameters
+    ----------
+    name
+        The scheduler's address.
+    asking
+        Asks it.
+    timeout_seconds
+        For how long it may take to answer.
+    """
+
+    name: str
+    asking: Asking
+    timeout_seconds: float = 30.0
+    step_seconds: float = STEP_SECONDS
+
+    def pull(self, *, start: float, stop: float) -> MetricSeries:
+        """The metrics of the last ``stop - start`` seconds; they end at ``stop``, whatever the scheduler's clock says.
+
+        Raises
+        ------
+        OSError
+            If no scheduler answers in time.
+        """
+        series: MetricSeries = self.asking(partial(self._asked, seconds=max(stop - start, self.step_seconds)))
+        return replace(series, start=stop - series.values.shape[2] * series.step_seconds)
+
+    async def _asked(self, caller: Caller, seconds: float) -> MetricSeries:
+        try:
+            return await asyncio.wait_for(ask_series(caller, seconds), self.timeout_seconds)
+        except TimeoutError as error:
+            raise NoAnswerError(
+                f"the scheduler at {self.name} gave no metrics in {self.timeout_seconds:g} s"
+            ) from error
+
+    def check(self, series: MetricSeries, /) -> None:
+        """A cluster that has no workers yet gets some later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retiring:
+    """Retires workers that are found, as far as a limit lets it.
+
+    Parameters
+    ----------
+    asking
+        Asks the scheduler.
+    limit
+        Says who may be retired, and when.
+    say
+        Takes a line for people.
+    """
+
+    asking: Asking
+    limit: Retirements
+    say: Callable[[str], None]
+
+    def __call__(self, findings: Sequence[Finding], fleet: Sequence[str], *, at: float) -> None:
+        """Retire one of those that were found, if that is possible now.
+
+        Raises
+        ------
+        OSError
+            If no scheduler answers.
+        """
+        wanted = [finding.worker for finding in sorted(findings, key=lambda one: -one.score)]
+        name, why_not = self.limit.chosen(wanted, fleet, at=at)
+        if name is None:
+            if why_not:
+                self.say(f"{', '.join(wanted)[:200]} not retired: {why_not}")
+            return
+        there = True
+        try:
+            there = self.asking(partial(retire, name=name))
+        except TimeoutError:
+            self.say(f"{name[:200]} is not yet retired after {RETIRE_SECONDS:g} s")
+        else:
+            self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
+        finally:
+            if there:  # also if it takes too long: the scheduler goes on with it
+                self.limit.retired(name, at=at)
+
+
+async def retire(caller: Caller, name: str) -> bool:
+    """Move a worker's data to others, and end it; whether there was such a worker."""
+    retired = await asyncio.wait_for(
+        caller.scheduler.retire_workers(names=[name], close_workers=True, remove=True), RETIRE_SECONDS
+    )
+    return bool(retired)

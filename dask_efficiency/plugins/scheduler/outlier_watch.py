@@ -1,0 +1,129 @@
+"""OutlierWatch: looks once a minute whose metrics stay away from those of its peers, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from dask_efficiency.plugins.guard import Guard
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.fleet.past import parted
+from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.straggler.online import MAX_PAST, Past
+from dask_efficiency.straggler.outliers import find_outliers
+
+#: Between the beginnings of two looks, in seconds; and what they look at.
+EVERY_SECONDS = 60.0
+WINDOW_SECONDS = 900.0
+
+#: The outliers, and what there was before them: as long as there is any, that is the past of all.
+Found = tuple[list[Finding], MetricSeries | None]
+
+
+class _Result(Protocol):
+    def done(self) -> bool: ...
+    def result(self) -> Found: ...
+
+
+def _elsewhere(call: Callable[[], Found]) -> _Result:
+    """Call on a thread that the event loop keeps for such."""
+    return asyncio.get_running_loop().run_in_executor(None, call)
+
+
+class OutlierWatch:
+    """Joins the watch for stragglers, which compares tasks, by comparing metrics: it needs no task.
+
+    numpy lets go of the GIL for most of what a look takes, so that the event loop goes on. A failure is logged once,
+    and nothing more is looked for.
+
+    Parameters
+    ----------
+    series
+        Gives what reads the workers' metrics of so many seconds, on any thread.
+    enabled
+        Whether to look at all.
+    elsewhere
+        Calls off the event loop.
+    """
+
+    def __init__(
+        self,
+        series: Callable[[float], Callable[[], MetricSeries]],
+        enabled: Callable[[], bool],
+        elsewhere: Callable[[Callable[[], Found]], _Result] = _elsewhere,
+    ) -> None:
+        self._series = series
+        self._enabled = enabled
+        self._elsewhere = elsewhere
+        self._look: _Result | None = None
+        self._due = 0
+        self._before: MetricSeries | None = None
+        self._findings: tuple[Finding, ...] = ()
+        #: Who left since the look began.
+        self._gone: set[str] = set()
+        #: Findings that are over, oldest first.
+        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+        self._guard = Guard("the watch for outliers", "dask_efficiency looks for outliers no more")
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The outliers of the last look, by the workers' names, the most certain first."""
+        return self._findings
+
+    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+        """Outliers of now and of the past that were so at some time in an interval, in seconds since the epoch."""
+        past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
+        return (*(finding for finding in self._findings if finding.since <= stop), *past)
+
+    def left(self, worker: str, *, now: float) -> None:
+        """A worker of this name is not there any more."""
+        if self._look is not None:
+            self._gone.add(worker)
+        gone = [finding for finding in self._findings if finding.worker == worker]
+        if gone:
+            self._findings = tuple(finding for finding in self._findings if finding.worker != worker)
+            self.past.extend(Past(finding, now) for finding in gone)
+
+    def poll(self, *, at: int, now: float) -> None:
+        """Look, if it is time to, or take what a look has found.
+
+        Parameters
+        ----------
+        at
+            Monotonic nanoseconds.
+        now
+            Seconds since the epoch.
+        """
+        self._guard(self._poll, at, now)
+
+    def _poll(self, at: int, now: float) -> None:
+        if self._look is not None:
+            if not self._look.done():
+                return
+            look, self._look = self._look, None
+            found, self._before = look.result()
+            self._take([finding for finding in found if finding.worker not in self._gone], now)
+        elif not self._enabled():
+            self._before = None
+            self._take([], now)
+        elif at >= self._due:
+            self._due = at + round(EVERY_SECONDS * 1e9)
+            self._gone.clear()
+            read, before = self._series(WINDOW_SECONDS), self._before
+            self._look = self._elsewhere(lambda: _found(read(), before))
+
+    def _take(self, found: list[Finding], now: float) -> None:
+        there = {finding.worker for finding in found}
+        self.past.extend(Past(finding, now) for finding in self._findings if finding.worker not in there)
+        self._findings = tuple(found)
+
+
+def _found(series: MetricSeries, before: MetricSeries | None) -> Found:
+    found = find_outliers(series, history=before)
+    if not found:
+        return found, None
+    if before is None:
+        before, _ = parted(series, window_start=min(finding.since for finding in found))
+    return found, before

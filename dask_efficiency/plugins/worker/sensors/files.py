@@ -1,0 +1,88 @@
+"""KeptFiles: files of the kernel that are opened once and read again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+
+#: The longest file that is read as a whole: ``/proc/diskstats`` of hundreds of disks.
+MAX_BYTES = 1 << 16
+
+#: An answer of fewer bytes is the last: lines are shorter than the half of a page.
+_LEAST_OF_PAGE = 2048
+
+
+class KeptFiles:
+    """Reads files below a folder; one that is not there stays absent.
+
+    Parameters
+    ----------
+    root
+        ``/proc``, ``/sys``, or a folder that looks like it.
+    reader
+        Reads without letting go of the GIL: each time that a thread lets go, it waits up to 5 ms to get it back while
+        tasks compute. None for files over which the kernel may sleep, such as those that ask a network card's firmware.
+    """
+
+    def __init__(self, root: Path, reader: HeldReader | None = None) -> None:
+        self.root = root
+        self._reader = reader
+        self._kept: dict[str, int] = {}
+
+    def read(self, path: str, nbytes: int = MAX_BYTES) -> bytes:
+        """What a file says; nothing where it is not there, or cannot be read now."""
+        descriptor = self._kept.get(path)
+        if descriptor is None:
+            descriptor = self._kept[path] = self._open(path)
+        if descriptor < 0:
+            return b""
+        content = more = self._once(descriptor, nbytes, 0)
+        # The kernel answers a page of whole lines at a time, however much is asked for.
+        while len(more) > _LEAST_OF_PAGE and len(content) < nbytes:
+            more = self._once(descriptor, nbytes - len(content), len(content))
+            content += more
+        return content
+
+    def _once(self, descriptor: int, nbytes: int, offset: int) -> bytes:
+        if self._reader is not None:
+            return self._reader.read(descriptor, offset, nbytes)
+        with suppress(OSError):
+            return os.pread(descriptor, nbytes, offset)
+        return b""
+
+    def number(self, path: str) -> float | None:
+        """The number that a file says, if it says one."""
+        try:
+            return float(self.read(path, 64))
+        except ValueError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder holds, in order; nothing where it is not there."""
+        with suppress(OSError):
+            return sorted(os.listdir(self.root / folder))
+        return []
+
+    def close(self) -> None:
+        """Give the descriptors back; safe to call twice."""
+        kept, self._kept = self._kept, {}
+        for descriptor in kept.values():
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _open(self, path: str) -> int:
+        with suppress(OSError):
+            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+        return -1
+
+
+def words_of(content: bytes) -> Iterator[list[bytes]]:
+    """The words of each line that has any; a line that was cut off is left out."""
+    for line in content.split(b"\n")[:-1]:
+        words = line.split()
+        if words:
+            yield words

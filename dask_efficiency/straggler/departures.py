@@ -1,0 +1,207 @@
+"""Departures: for how much of each stretch of time workers are away from their own past and from their peers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.straggler.block_signals import BlockSignals, median_of_last
+from dask_efficiency.straggler.metric_series import Values
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
+
+#: A worker's past is no shorter than this.
+MIN_PAST_SECONDS = 120.0
+
+#: A past of so many seconds speaks for itself, by what a worker kept below (or above) for all but this share of it. If
+#: it is shorter, a burst may have filled it, and the worker must also leave the range that its peers keep lastingly:
+#: so many standard deviations of their lasting differences.
+SURE_PAST_SECONDS = 270.0
+SURE_SHARE = 0.95
+LASTING_RANGE = 2.0
+
+#: How many deviations the least effect that matters of a metric counts at least.
+LEAST_DEVIATIONS = 3.0
+
+#: A stretch is not looked at any closer if its mean is less than this many deviations away.
+_MIN_MEAN = 1.5
+
+#: In that first look no block counts for more deviations than these.
+_MAX_BLOCK = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What each worker kept in its history.
+
+    Parameters
+    ----------
+    kept
+        Shape (signals, workers): the median difference from the peers; NaN where a worker, or a metric, has no history.
+    levels
+        By signal, the level of the peers then.
+    """
+
+    kept: Values
+    levels: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """How far workers are away, by the stretch of blocks.
+
+    Parameters
+    ----------
+    squares
+        Shape (workers, stretches): the sum over the signals of the squared deviation that a worker has for the share of
+        the stretch.
+    starts
+        By stretch, its first block.
+    signal, worker, stretch, deviation
+        What that is made of.
+    """
+
+    squares: Values
+    starts: NDArray[np.intp]
+    signal: NDArray[np.intp]
+    worker: NDArray[np.intp]
+    stretch: NDArray[np.intp]
+    deviation: Values
+
+
+def departures(
+    signals: BlockSignals, worse: NDArray[Any], past: Past | None, *, length: int, share: float
+) -> Departures | None:
+    """How far workers depart from their past for a share of each stretch of blocks; None where there is none to judge.
+
+    Parameters
+    ----------
+    worse
+        By signal, which way it is worse: 1, -1, or 0 where any difference counts.
+    past
+        What the workers kept in their history; else, a stretch is compared with what the window holds before it.
+    length, share
+        Of a stretch, in blocks; and for how much of it a worker must be away.
+    """
+    count = signals.differences.shape[2]
+    shortest = round(MIN_PAST_SECONDS / signals.block_seconds) - 1
+    starts = np.arange(0 if past is not None else shortest, count - length + 1)
+    if not len(starts):
+        return None
+    usual = signals.usual()
+    spread = signals.spread_over_time(usual)
+    scale = np.maximum(spread, signals.least / np.float32(LEAST_DEVIATIONS))
+    scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
+    away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
+    absent = np.isnan(away)
+    away[absent] = 0
+    usual = np.asarray(usual / scale, np.float32)
+    chance = 4 * (spread / scale[:, 0]) ** 2 / count
+    between = MAD_TO_DEVIATION * np.median(np.abs(usual), axis=1)
+    lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
+    none = np.full(usual.shape, np.nan, np.float32)
+    kept = none if past is None else np.asarray(past.kept / scale, np.float32)
+    first = _first_look(away, usual, kept, starts, shortest, length)
+    worse = worse[:, None, None]
+    signal, worker, stretch = np.nonzero(np.where(worse == 0, np.abs(first), worse * first) > _MIN_MEAN)
+    sign = np.asarray(np.sign(first[signal, worker, stretch]), np.float32)
+    spare = length - math.ceil(share * length - 1e-9)
+    far = np.zeros(len(signal), np.float32)
+    order = np.argsort(stretch, kind="stable")
+    for rows in np.split(order, np.searchsorted(stretch[order], np.arange(1, len(starts)))):
+        if len(rows):
+            at = signal[rows], worker[rows]
+            far[rows] = _deviation(
+                (away[at] + usual[at][:, None]) * sign[rows, None],
+                absent[at],
+                kept[at] * sign[rows],
+                _levels(signals, past, int(starts[stretch[rows[0]]]), length)[at[0]],
+                lasting[at[0]],
+                start=int(starts[stretch[rows[0]]]),
+                length=length,
+                spare=spare,
+                shortest=shortest,
+                sure=round(SURE_PAST_SECONDS / signals.block_seconds),
+            )
+    squares = np.zeros(first.shape[1:], np.float32)
+    np.add.at(squares, (worker, stretch), far**2)
+    return Departures(squares, starts, signal, worker, stretch, far)
+
+
+def past_of(signals: BlockSignals) -> Past:
+    """What workers kept in these signals of their history; nothing where it is too short."""
+    known = np.isfinite(signals.differences).sum(axis=2)
+    enough = known * signals.block_seconds >= MIN_PAST_SECONDS
+    kept = np.where(enough, median_of_last(signals.differences), np.nan)
+    return Past(np.asarray(kept, np.float32), median_of_last(signals.levels))
+
+
+def _first_look(
+    away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], shortest: int, length: int
+) -> Values:
+    """Roughly how far the mean of each stretch is from that of the past; 0 where a worker has too little of a past."""
+    sums = np.zeros((*away.shape[:2], away.shape[2] + 1), np.float32)
+    np.cumsum(np.clip(away, -_MAX_BLOCK, _MAX_BLOCK), axis=2, out=sums[:, :, 1:])
+    before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
+    before[:, :, starts < shortest] = np.nan
+    known = np.isfinite(kept)
+    if known.any():
+        before[known] = np.clip(kept - usual, -_MAX_BLOCK, _MAX_BLOCK)[known][:, None]
+    means = (sums[:, :, starts + length] - sums[:, :, starts]) / np.float32(length)
+    return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
+
+
+def _levels(signals: BlockSignals, past: Past | None, start: int, length: int) -> Values:
+    """By signal and block of a stretch, the level of the peers as a multiple of that in the past."""
+    before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
+    levels = signals.levels[:, start : start + length] / before[:, None]
+    return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
+
+
+def _deviation(
+    rows: Values,
+    absent: NDArray[np.bool_],
+    kept: Values,
+    levels: Values,
+    lasting: Values,
+    *,
+    start: int,
+    length: int,
+    spare: int,
+    shortest: int,
+    sure: int,
+) -> Values:
+    """How far workers are beyond what was usual, for all blocks of a stretch but the spare ones.
+
+    Parameters
+    ----------
+    rows
+        Shape (rows, blocks): differences from the peers, turned so that more is further away; where a worker was
+        absent, what it usually has.
+
+    Notes
+    -----
+    When all workers do less, because one is slow or the job halts, what a machine differs by lastingly becomes less in
+    proportion, or stays as it is. Only what neither explains is a departure.
+    """
+    stretch = np.where(absent, -np.inf, rows)[:, start : start + length]
+
+    def beyond(base: Values) -> Values:
+        expected = np.maximum(base[:, None], base[:, None] * levels)
+        return np.asarray(np.partition(stretch - expected, spare, axis=1)[:, spare], np.float32)
+
+    known = np.isfinite(kept)
+    result = np.zeros(len(rows), np.float32)
+    if known.any():
+        result[known] = beyond(np.where(known, kept, 0))[known]
+    judged = ~known & ((~absent[:, :start]).sum(axis=1) >= shortest)
+    if judged.any():
+        before = np.sort(rows[:, :start], axis=1)
+        found = np.minimum(beyond(before[:, start // 2]), beyond(np.zeros_like(kept)) - lasting)
+        if start >= sure:
+            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]))
+        result[judged] = found[judged]
+    return np.asarray(np.maximum(result, 0), np.float32)

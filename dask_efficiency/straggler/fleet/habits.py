@@ -1,0 +1,78 @@
+"""Habits: how machines differed from their peers before they were found, for as long as they are at fault.
+
+Without them, a machine that stays at fault for longer than the history goes back would have no other past than its
+fault, and be taken for one that was always like that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.fleet.rounds import subject
+from dask_efficiency.straggler.metric_series import MetricSeries, Values
+
+#: Peers of which the median is taken, at most; of more, so many are taken evenly.
+MAX_PEERS = 129
+
+
+class Habits:
+    """Keeps the past of machines that are at fault."""
+
+    def __init__(self) -> None:
+        #: By machine, the metrics and by how much it differed from its peers in each; shape (metrics, samples).
+        self._kept: dict[str, tuple[tuple[str, ...], Values]] = {}
+
+    def keep(self, findings: Iterable[Finding], past: MetricSeries | None) -> None:
+        """Remember who was found, as they were until their fault began, and forget all others.
+
+        Parameters
+        ----------
+        findings
+            All that go on.
+        past
+            What came before the window, of all machines.
+        """
+        ongoing = {subject(finding): finding.since for finding in findings}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
+        if past is None:
+            return
+        for name in ongoing.keys() & set(past.workers) - self._kept.keys():
+            worker = past.workers.index(name)
+            differs = past.values[:, worker] - _usual(past, worker)
+            count = max(int((ongoing[name] - past.start) // past.step_seconds), 0)
+            if np.isfinite(differs[:, :count]).any():
+                self._kept[name] = past.metrics, differs[:, :count]
+
+    def applied(self, past: MetricSeries | None) -> MetricSeries | None:
+        """The past as it would be if those machines had gone on as they were."""
+        if past is None or not self._kept.keys() & set(past.workers):
+            return past
+        values = past.values.copy()
+        for worker, name in enumerate(past.workers):
+            if name in self._kept:
+                values[:, worker] = _usual(past, worker) + self._of(name, past)
+        return replace(past, values=values)
+
+    def _of(self, name: str, past: MetricSeries) -> Values:
+        """By how much a machine differed, for as many samples as there are."""
+        metrics, kept = self._kept[name]
+        samples = min(kept.shape[1], past.values.shape[2])
+        differs = np.full((len(past.metrics), past.values.shape[2]), np.nan, np.float32)
+        for j, metric in enumerate(past.metrics):
+            if metric in metrics:
+                differs[j, :samples] = kept[metrics.index(metric), kept.shape[1] - samples :]
+        return differs
+
+
+def _usual(past: MetricSeries, worker: int) -> Values:
+    """The median of the machines that it is compared with; shape (metrics, samples), NaN where nobody was there."""
+    alike = np.array([i for i, group in enumerate(past.groups) if group == past.groups[worker]])
+    peers = past.values[:, alike[np.unique(np.linspace(0, len(alike) - 1, min(len(alike), MAX_PEERS)).astype(int))]]
+    usual = np.full((peers.shape[0], peers.shape[2]), np.nan, np.float32)
+    known = np.isfinite(peers).any(axis=1)
+    usual[known] = np.nanmedian(peers.transpose(0, 2, 1)[known], axis=1)
+    return usual

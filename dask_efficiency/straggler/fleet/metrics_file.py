@@ -1,0 +1,180 @@
+"""Files that say which metrics of a fleet are looked at: queries by name, and what each of them means."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.straggler.fleet.durations import duration_of
+from dask_efficiency.straggler.metric_series import LEAST_EFFECT, Metric
+from dask_efficiency.text_files import TextFileError, known_names, read_text
+from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
+
+#: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
+READY = ("node", "dcgm", "dask-efficiency")
+
+#: Between two samples, where a file does not say: how often Prometheus is mostly told to look.
+STEP_SECONDS = 15.0
+
+#: Where a file does not say which label has the name of the machine.
+MACHINE = "instance"
+
+#: More of them are no choice but a dump; each takes a query.
+MAX_METRICS = 100
+
+_DIRECTIONS = {"more": 1, "less": -1, "either": 0}
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NAME = re.compile(r"[\w.:-]{1,100}")
+_KEYS = {"query", "machine", "group", "worse", "cause", "least", "optional"}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricQuery:
+    """A metric of a fleet.
+
+    Parameters
+    ----------
+    name
+        What findings call it.
+    query
+        In PromQL; one series a machine.
+    machine, group
+        Labels: the machine's name, and what machines have in common that can be compared; the latter may be empty.
+    meaning
+        Which way it is worse, what slows a machine that is, and which difference is too small to matter.
+    optional
+        Whether it may return nothing.
+    line
+        Where it stands in its file.
+    """
+
+    name: str
+    query: str
+    machine: str
+    group: str
+    meaning: Metric
+    optional: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsFile:
+    """What a file says.
+
+    Parameters
+    ----------
+    path
+        Of the file, for errors.
+    step_seconds
+        Between two samples.
+    metrics
+        In the order of the file.
+    """
+
+    path: str
+    step_seconds: float
+    metrics: tuple[MetricQuery, ...]
+
+    def error(self, metric: MetricQuery, wrong: str) -> TextFileError:
+        """An error about a metric, with its line."""
+        return TextFileError(self.path, metric.line, f"{metric.name}: {wrong}")
+
+
+def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
+    """Read a file of metrics.
+
+    Parameters
+    ----------
+    given
+        Its path, or one of :data:`READY`.
+
+    Raises
+    ------
+    TextFileError
+        With the line, what is there and what was expected.
+    OSError
+        If the file cannot be read.
+    """
+    name = os.fspath(given)
+    if name in READY:
+        file = resources.files("dask_efficiency.straggler.fleet").joinpath("metrics", f"{name}.yaml")
+        return parse_metrics_file(file.read_text(encoding="utf-8"), f"{name}.yaml")
+    if not Path(name).exists():
+        raise FileNotFoundError(f"there is no file {name!r}; expected the path of one, or one of: {', '.join(READY)}")
+    return parse_metrics_file(read_text(name), name)
+
+
+def parse_metrics_file(text: str, path: str) -> MetricsFile:
+    """What the text of such a file says; the path is for errors."""
+    file = Section(composed(text, path), path, {"step", "machine", "group", "metrics"})
+    machine = file.get("machine", _label, MACHINE)
+    group = file.get("group", _label, "")
+    metrics: dict[str, MetricQuery] = {}
+    for key, node in file.pairs("metrics"):
+        name = text_of(key, path)
+        if not _NAME.fullmatch(name) or name in metrics:
+            wrong = "is given twice" if name in metrics else "is no name; expected letters, digits and any of _ . : -"
+            raise TextFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
+        section = Section(node, path, _KEYS)
+        query = " ".join(section.get("query", str, "").split())
+        if not query:
+            raise TextFileError(path, line_of(key), f"{name} has no query; expected 'query' below it, in PromQL")
+        metrics[name] = _metric(name, query, section, machine=machine, group=group)
+    if not 1 <= len(metrics) <= MAX_METRICS:
+        raise file.error("metrics", f"there are {len(metrics)} metrics; expected 1 to {MAX_METRICS} below 'metrics'")
+    return MetricsFile(path, file.get("step", duration_of, STEP_SECONDS), tuple(metrics.values()))
+
+
+def _metric(name: str, query: str, section: Section, *, machine: str, group: str) -> MetricQuery:
+    worse, cause = section.get("worse", _direction, 0), section.get("cause", _cause, None)
+    least, is_share = section.get("least", _least, (LEAST_EFFECT, True))
+    return MetricQuery(
+        name=name,
+        query=query,
+        machine=section.get("machine", _label, machine),
+        group=section.get("group", _label, group),
+        meaning=Metric(worse, cause, least=least) if is_share else Metric(worse, cause, least_value=least),
+        optional=section.get("optional", _yes_or_no, False),
+        line=section.line("query"),
+    )
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError(f"expected the name of a label such as {MACHINE}, got {text[:80]!r}")
+    return text
+
+
+def _direction(text: str) -> int:
+    if text not in _DIRECTIONS:
+        raise ValueError(f"expected {', '.join(_DIRECTIONS)}, got {text[:80]!r}")
+    return _DIRECTIONS[text]
+
+
+def _cause(text: str) -> Cause:
+    if text not in list(Cause):
+        raise ValueError(f"{text[:80]!r} is unknown; {known_names(text, list(Cause))}")
+    return Cause(text)
+
+
+def _least(text: str) -> tuple[float, bool]:
+    """A difference, and whether it is a share of what the peers have."""
+    is_share = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%")) / (100 if is_share else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ValueError(f"expected a number in the unit of the metric, or a share such as 10%, got {text[:80]!r}")
+    return value, is_share
+
+
+def _yes_or_no(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"expected true or false, got {text[:80]!r}")
+    return text == "true"

@@ -1,0 +1,65 @@
+"""How many machines may be retired: never more than a part of the fleet, and never many at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+#: Retirements are forgotten after so long: whoever was retired has then been replaced, or is not missed.
+FORGET_SECONDS = 86_400.0
+
+#: What is left of a fleet at least; fewer cannot be compared with each other.
+MIN_LEFT = 2
+
+
+class Retirements:
+    """Decides which machines are retired, and remembers which were.
+
+    Parameters
+    ----------
+    share
+        At most so much of the fleet within a day, in (0, 1).
+    every_seconds
+        One machine in so much time, at most.
+
+    Raises
+    ------
+    ValueError
+        If an option is not in its range.
+    """
+
+    def __init__(self, *, share: float, every_seconds: float) -> None:
+        if not (0 < share < 1 and every_seconds >= 0):
+            raise ValueError(f"share {share!r}, every_seconds {every_seconds!r}; expected (0, 1), and 0 or more")
+        self._share = share
+        self._every_seconds = every_seconds
+        self._at: dict[str, float] = {}
+
+    def chosen(self, wanted: Sequence[str], fleet: Collection[str], *, at: float) -> tuple[str | None, str]:
+        """The machine that may be retired now, or None and why not.
+
+        Parameters
+        ----------
+        wanted
+            Machines that are to be retired, the most urgent first.
+        fleet
+            All machines that are there.
+        at
+            Now, in seconds since the epoch.
+        """
+        self._at = {name: then for name, then in self._at.items() if at - then < FORGET_SECONDS}
+        there = [name for name in wanted if name in fleet]
+        if not there:
+            return None, ""
+        gone = [name for name in self._at if name not in fleet]
+        size = len(fleet) + len(gone)
+        most = math.floor(self._share * size + 1e-9)
+        if len(self._at) + 1 > most or len(fleet) - 1 < MIN_LEFT:
+            return None, f"{len(self._at)} of {size} were retired within a day; the most is {most}"
+        if self._at and at - max(self._at.values()) < self._every_seconds:
+            return None, f"the last one was retired {at - max(self._at.values()):.0f} s ago"
+        return there[0], ""
+
+    def retired(self, name: str, *, at: float) -> None:
+        """Remember a retirement, or the attempt of one."""
+        self._at[name] = at

@@ -1,0 +1,92 @@
+"""Files of HTTP options, as promtool takes them."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.adapters.fleet.http_config import read_http_config
+from dask_efficiency.text_files import TextFileError
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "http.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_password_is_sent_as_basic_auth(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("open sesame\n")
+    config = read_http_config(written(tmp_path, "basic_auth: {username: me, password_file: secret}"))
+    scheme, _, code = config.sent_headers()["Authorization"].partition(" ")
+    assert (scheme, base64.b64decode(code)) == ("Basic", b"me:open sesame")
+
+
+@pytest.mark.parametrize(
+    "text", ["bearer_token_file: token", "authorization: {credentials_file: token}", "authorization: {credentials: t1}"]
+)
+def test_a_token_is_sent_as_it_is_now(tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text("t1")
+    config = read_http_config(written(tmp_path, text))
+    assert config.sent_headers() == {"Authorization": "Bearer t1"}
+    if "file" in text:
+        (tmp_path / "token").write_text("t2")
+        assert config.sent_headers() == {"Authorization": "Bearer t2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bearer_token_file: token", "token: expected a password or token on one line"),
+        ("basic_auth: {username: me, password_file: token}", "token: expected a password or token on one line"),
+        (r'authorization: {credentials: "SECRET\nSECRET"}', "line 1: credentials: expected a password or token on one"),
+        (r'http_headers: {X-Key: {values: ["SECRET\nSECRET"]}}', "line 1: 'X-Key' has a value of several lines"),
+    ],
+)
+def test_a_secret_of_several_lines_is_refused_and_not_quoted(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "token").write_text("SECRET\nSECRET\n")
+    with pytest.raises(ValueError, match="line") as caught:
+        read_http_config(written(tmp_path, text))
+    assert said in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_headers_are_sent(tmp_path: Path) -> None:
+    config = read_http_config(written(tmp_path, "http_headers:\n  X-Scope-OrgID:\n    values: [a, b]\n"))
+    assert config.sent_headers() == {"X-Scope-OrgID": "a, b"}
+
+
+def test_certificates_need_not_be_checked_where_that_is_asked_for(tmp_path: Path) -> None:
+    config = read_http_config(written(tmp_path, "tls_config: {insecure_skip_verify: true}"))
+    assert config.tls is not None
+    assert not config.tls.check_hostname
+    config = read_http_config(written(tmp_path, "tls_config: {}"))
+    assert config.tls is not None
+    assert config.tls.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("basic_auth: {}\nbearer_token_file: x", "line 2: bearer_token_file is given beside basic_auth"),
+        ("basic_auth: {username: me}", "expected either password or password_file"),
+        ("authorization: {credentials: x, credentials_file: y}", "expected either credentials or credentials_file"),
+        ("tls_config: {cert_file: x}", "expected cert_file and key_file together"),
+        ("proxy: x", "line 1: 'proxy' is unknown here"),
+        ("http_headers: {X: {}}", "'X' has no 'values'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TextFileError) as caught:
+        read_http_config(written(tmp_path, text))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["bearer_token_file: gone", "basic_auth: {password_file: gone}", "tls_config: {ca_file: gone}"]
+)
+def test_a_file_that_is_not_there_is_told_at_once(tmp_path: Path, text: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_http_config(written(tmp_path, text))

@@ -1,0 +1,47 @@
+"""What a watch tells Prometheus of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+from prometheus_client import generate_latest
+
+from dask_efficiency.adapters.fleet.own_metrics import OwnMetrics
+from dask_efficiency.straggler.finding import Cause, Finding
+from tests.adapters.prometheus_process import lint, needs_promtool
+
+FOUND = Finding("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)
+
+
+def metrics() -> OwnMetrics:
+    own = OwnMetrics()
+    own.judged(at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
+    own.failed(pull=1.5)
+    own.untold()
+    own.ongoing([FOUND, FOUND])
+    return own
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("rounds_total", {"outcome": "judged"}, 1),
+        ("rounds_total", {"outcome": "failed"}, 1),
+        ("pull_seconds_total", {}, 4),
+        ("judge_seconds_total", {}, 0.5),
+        ("missing_samples_total", {}, 7),
+        ("untold_total", {}, 1),
+        ("machines", {}, 64),
+        ("findings", {"cause": "gpu"}, 2),
+        ("findings", {"cause": "disk"}, 0),
+        ("last_success_timestamp_seconds", {}, 1000),
+    ],
+)
+def test_rounds_are_counted(name: str, labels: dict[str, str], value: float) -> None:
+    assert metrics().registry.get_sample_value(f"dask_efficiency_watch_{name}", labels) == value
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_with_them() -> None:
+    assert lint(generate_latest(metrics().registry).decode()) == ""

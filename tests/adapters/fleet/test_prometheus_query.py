@@ -1,0 +1,198 @@
+"""The client of Prometheus' API: patient with a server that is slow, short with a question that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dask_efficiency.adapters.fleet.http_config import HttpConfig
+from dask_efficiency.adapters.fleet.matrix import Answered
+from dask_efficiency.adapters.fleet.prometheus_query import (
+    ATTEMPTS,
+    NotPrometheusError,
+    PrometheusAwayError,
+    PrometheusClient,
+    QueryRefusedError,
+    slices,
+)
+from dask_efficiency.adapters.fleet.prometheus_source import PrometheusSource
+from dask_efficiency.straggler.fleet.metrics_file import parse_metrics_file
+from dask_efficiency.text_files import TextFileError
+from tests.adapters.fleet.answering import Answer, answering
+
+FILE = parse_metrics_file("step: 10s\nmetrics:\n  cpu:\n    query: rate(node_cpu_secs{mode='x'}[1m])\n", "m.yaml")
+
+
+def matrix_of(rows: dict[str, list[tuple[float, float]]]) -> bytes:
+    result = [
+        {"metric": {"instance": name}, "values": [[at, str(value)] for at, value in points]}
+        for name, points in rows.items()
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+
+
+def refusal(kind: str, wrong: str) -> bytes:
+    return json.dumps({"status": "error", "errorType": kind, "error": wrong}).encode()
+
+
+GOOD = matrix_of({"a": [(1000, 1), (1010, 2)]})
+
+
+def asked(url: str, *, waited: list[float] | None = None, config: HttpConfig | None = None) -> list[Answered]:
+    waits: list[float] = [] if waited is None else waited
+    found: list[Answered] = []
+    client = PrometheusClient(url, config or HttpConfig(), 5.0, waits.append)
+    client.range_query("up", start=1000, stop=1010, step_seconds=10, take=found.append)
+    return found
+
+
+def in_turn(*answers: Answer) -> Callable[[str, bytes], Answer]:
+    rest = list(answers)
+    return lambda path, body: rest.pop(0) if len(rest) > 1 else rest[0]
+
+
+def test_a_query_is_a_form_with_its_range() -> None:
+    with answering(in_turn((200, GOOD))) as server:
+        (series,) = asked(server.url + "/", config=HttpConfig({"X-Scope-OrgID": "me"}, lambda: "Bearer secret"))
+    assert series.labels == {"instance": "a"}
+    np.testing.assert_array_equal(series.values, [1, 2])
+    ((path, headers, _),) = server.asked
+    assert path == "/api/v1/query_range"
+    assert (headers["Authorization"], headers["X-Scope-Orgid"]) == ("Bearer secret", "me")
+    assert server.forms() == [
+        {"query": "up", "start": "1000.000", "end": "1010.000", "step": "10.000", "timeout": "5.000"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (503, b"busy"),
+        (429, refusal("", "too many requests")),
+        (503, refusal("timeout", "query timed out")),
+        (200, GOOD[:60] + b"<breaks off>"),
+        (200, b""),
+    ],
+)
+def test_what_may_be_over_soon_is_asked_again(bad: Answer) -> None:
+    waited: list[float] = []
+    with answering(in_turn(bad, bad, (200, GOOD))) as server:
+        assert len(asked(server.url, waited=waited)) == 1
+    assert waited == [0.5, 1.0]
+
+
+def test_a_server_that_stays_away_is_told_with_its_reason() -> None:
+    waited: list[float] = []
+    with (
+        answering(in_turn((503, b"down for repair"))) as server,
+        pytest.raises(PrometheusAwayError, match=r"no Prometheus answers at http.*down for repair"),
+    ):
+        asked(server.url, waited=waited)
+    assert len(server.asked) == ATTEMPTS
+    with pytest.raises(PrometheusAwayError, match="refused"):  # nobody listens there now
+        asked(server.url, waited=waited)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_who_is_no_prometheus_is_not_asked_again(status: int) -> None:
+    with (
+        answering(in_turn((status, b"<html>no</html>"))) as server,
+        pytest.raises(NotPrometheusError, match=f"HTTP status {status}.*expected a Prometheus"),
+    ):
+        asked(server.url)
+    assert len(server.asked) == 1
+
+
+def test_a_password_is_not_sent_where_a_redirect_leads() -> None:
+    with (
+        answering(in_turn((200, GOOD))) as elsewhere,
+        answering(in_turn((307, elsewhere.url.encode()))) as server,
+        pytest.raises(NotPrometheusError, match="HTTP status 307"),
+    ):
+        PrometheusClient(server.url, HttpConfig(authorization=lambda: "Bearer secret")).metric_names()
+    assert elsewhere.asked == []
+
+
+def test_a_wrong_query_is_refused_at_once() -> None:
+    with (
+        answering(in_turn((400, refusal("bad_data", "parse error at char 3")))) as server,
+        pytest.raises(QueryRefusedError, match="parse error at char 3"),
+    ):
+        asked(server.url)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host:9090",
+        "me:secret@host",
+        "ftp://host",
+        "http://",
+        "file:///etc/passwd",
+        "http://me:secret@host",
+        "http://host/?x=1",
+    ],
+)
+def test_what_is_no_url_of_a_prometheus_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        PrometheusClient(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_slices_cover_the_range_once() -> None:
+    assert list(slices(0, 100, 10, steps=4)) == [(0, 30), (40, 70), (80, 100)]
+    assert list(slices(0, 0, 10, steps=4)) == [(0, 0)]
+    assert list(slices(10, 0, 10, steps=4)) == []
+
+
+def source(url: str) -> PrometheusSource:
+    return PrometheusSource(PrometheusClient(url, sleep=lambda _: None), FILE)
+
+
+def test_what_is_too_much_at_once_is_asked_in_parts() -> None:
+    def answer(path: str, body: bytes) -> Answer:
+        from urllib.parse import parse_qs
+
+        form = {name: float(parse_qs(body.decode())[name][0]) for name in ("start", "end")}
+        if form["end"] - form["start"] > 30:
+            return 422, refusal("execution", "query processing would load too many samples into memory")
+        points = [(at, at) for at in np.arange(form["start"], form["end"] + 1, 10).tolist()]
+        return 200, matrix_of({"a": points})
+
+    with answering(answer) as server:
+        series = source(server.url).pull(start=1001, stop=1109)
+    assert series.start == 1010
+    np.testing.assert_array_equal(series.values[0, 0], np.arange(1010, 1101, 10))
+
+
+def test_a_refused_query_is_told_with_its_line() -> None:
+    with (
+        answering(in_turn((400, refusal("bad_data", "parse error")))) as server,
+        pytest.raises(TextFileError, match=r"m.yaml, line 4: cpu: Prometheus refuses the query: parse error"),
+    ):
+        source(server.url).pull(start=0, stop=100)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["node_cpu_seconds_total", "up"], "no metric 'node_cpu_secs'; there is: 'node_cpu_seconds_total', 'up'"),
+        (["node_cpu_secs"], "the query returned nothing for the last 110s; expected a series a machine, or 'optional:"),
+    ],
+)
+def test_a_query_that_returns_nothing_is_told_with_what_there_is(names: list[str], said: str) -> None:
+    def answer(path: str, body: bytes) -> Answer:
+        if "__name__" in path:
+            return 200, json.dumps({"status": "success", "data": names}).encode()
+        return 200, matrix_of({})
+
+    with answering(answer) as server:
+        asking = source(server.url)
+        series = asking.pull(start=0, stop=100)
+        with pytest.raises(TextFileError, match=r"m.yaml, line 4: cpu: ") as caught:
+            asking.check(series)
+    assert said in str(caught.value)

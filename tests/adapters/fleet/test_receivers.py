@@ -1,0 +1,101 @@
+"""Webhooks and commands are told; who was not there says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.adapters.fleet.http_config import HttpConfig
+from dask_efficiency.adapters.fleet.receivers import Command, NotReceivedError, Webhook
+from tests.adapters.fleet.answering import answering
+
+BODY = {"status": "firing", "alerts": []}
+
+
+def test_a_webhook_gets_json() -> None:
+    with answering(lambda path, body: (200, b"ok")) as server:
+        Webhook(f"{server.url}/drain").tell(BODY)
+    ((path, headers, body),) = server.asked
+    assert (path, headers["Content-Type"], json.loads(body)) == ("/drain", "application/json", BODY)
+
+
+def test_a_webhook_that_refuses_says_so_without_its_secret() -> None:
+    with (
+        answering(lambda path, body: (500, b"")) as server,
+        pytest.raises(NotReceivedError, match="500") as caught,
+    ):
+        Webhook(f"{server.url}/hooks/T0SECRET?key=SECRET").tell(BODY)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "host/SECRET", "file:///etc/SECRET"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="no URL of a webhook") as caught:
+        Webhook(url)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:SECRET@host/drain", "http://host/SECRET drain", "http://host/SECRET\n", "\x01http://host/SECRET"]
+)
+def test_a_url_with_a_password_or_what_cannot_be_sent_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="URL of a webhook") as caught:
+        Webhook(url)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_webhook_that_answers_nonsense_was_not_told() -> None:
+    with answering(lambda path, body: (1000, b"")) as server, pytest.raises(NotReceivedError, match="was not told"):
+        Webhook(server.url).tell(BODY)
+
+
+def test_what_cannot_be_sent_is_not_quoted() -> None:
+    webhook = Webhook("http://127.0.0.1:1/hook", HttpConfig({"X-Key": "SECRET\nSECRET"}))
+    with pytest.raises(NotReceivedError, match="was not told: ValueError") as caught:
+        webhook.tell(BODY)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_webhook_that_leads_elsewhere_was_not_told() -> None:
+    with (
+        answering(lambda path, body: (200, b"")) as elsewhere,
+        answering(lambda path, body: (302, elsewhere.url.encode())) as server,
+        pytest.raises(NotReceivedError, match="302"),
+    ):
+        Webhook(server.url).tell(BODY)
+    assert elsewhere.asked == []
+
+
+def test_a_command_reads_json_and_no_shell_reads_its_arguments(tmp_path: Path) -> None:
+    target = tmp_path / "it's $HOME; rm -rf x"
+    code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
+    Command((sys.executable, "-c", code, str(target))).tell(BODY)
+    assert json.loads(target.read_text()) == BODY
+
+
+def test_a_command_is_given_as_a_line_of_words() -> None:
+    found = Command.of(f"{sys.executable} -c 'import sys' 'two words' $HOME ;")
+    assert found.arguments == (sys.executable, "-c", "import sys", "two words", "$HOME", ";")
+
+
+@pytest.mark.parametrize("line", ["", "no-such-program-here SECRET", "python 'SECRET"])
+def test_what_cannot_be_run_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"no program|No closing quotation") as caught:
+        Command.of(line)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_command_that_fails_is_quoted() -> None:
+    code = "import sys; sys.stderr.write('no such node'); sys.exit(3)"
+    with pytest.raises(NotReceivedError, match="ended with status 3: no such node"):
+        Command((sys.executable, "-c", code)).tell(BODY)
+
+
+def test_a_command_that_hangs_is_given_up() -> None:
+    command = Command((sys.executable, "-c", "import time; time.sleep(60)", "SECRET"), timeout_seconds=0.2)
+    with pytest.raises(NotReceivedError, match="timed out") as caught:
+        command.tell(BODY)
+    assert "SECRET" not in str(caught.value)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_efficiency.account import place
+from dask_efficiency.plugins.scheduler import worker_series
+from dask_efficiency.plugins.scheduler.worker_series import NAMES, WorkerSeries
+from dask_efficiency.sensors.wire import encode_sensors
+from dask_efficiency.straggler.metric_series import METRICS, MetricSeries
+
+SECOND = 1_000_000_000
+
+
+class Cluster:
+    """As much of the accounts as is read, and the workers of a scheduler."""
+
+    def __init__(self, *names: str) -> None:
+        self.present = {name: SimpleNamespace(account=np.zeros(500, np.int64)) for name in names}
+        self.readings: dict[str, dict[str, dict[str, float]]] = {}
+        self.series = WorkerSeries(self, 60.0)  # type: ignore[arg-type]
+        for name in names:
+            self.series.worker_joined(name, self.worker(name))
+
+    def gpu_readings(self, address: str) -> Any:
+        return self.readings.get(address)
+
+    @staticmethod
+    def worker(name: str, metrics: dict[str, Any] | None = None) -> Any:
+        return SimpleNamespace(
+            name=name, host="h", nthreads=2, memory_limit=0, resources={}, extra={}, metrics=metrics or {}
+        )
+
+    def heartbeat(self, name: str, at: int, did: dict[str, float] | None = None, **metrics: Any) -> None:
+        for activity, seconds in (did or {}).items():
+            self.present[name].account[place("activity", activity)] += round(seconds * 1e9)
+        self.series.take_heartbeat(name, self.worker(name, metrics), at)
+
+    def read(self, seconds: float = 60.0) -> MetricSeries:
+        assert self.series.off is None
+        return self.series.reader(seconds)()
+
+
+def last(series: MetricSeries, metric: str, worker: str) -> float:
+    return float(series.values[series.metrics.index(metric), series.workers.index(worker), -1])
+
+
+def test_it_remembers_all_metrics_of_the_detectors():
+    assert set(NAMES) == set(METRICS)
+
+
+def test_what_heartbeats_say_is_in_the_series():
+    cluster = Cluster("a", "b")
+    now = time.monotonic_ns()
+    sensors = encode_sensors({"steal": 0.25, "net_drops": 0.0})
+    cluster.readings["b"] = {"GPU-0": {"temperature_celsius": 80.0}}
+    for name in ("a", "b"):
+        cluster.heartbeat(name, now)
+    cluster.heartbeat("a", now, {"thread-cpu": 3.0, "spill": 1.0, "idle": 6.0}, memory=5e9)
+    cluster.heartbeat("b", now, {"thread-cpu": 0.1, "idle": 9.9}, efficiency={"sensors": sensors})
+    series = cluster.read()
+    assert (last(series, "thread_cpu", "a"), last(series, "spill", "a")) == (0.75, 0.25)
+    assert np.isnan(last(series, "thread_cpu", "b"))  # it had hardly any work
+    assert last(series, "memory", "a") == np.float32(5e9)
+    assert (last(series, "steal", "b"), last(series, "net_drops", "b")) == (0.25, 0)
+    assert np.isnan(last(series, "steal", "a"))
+    assert last(series, "gpu_temperature", "b") == 80
+    assert "swap_in" not in series.metrics
+    assert series.start + series.values.shape[2] * series.step_seconds == pytest.approx(time.time(), abs=6)
+
+
+def test_sensors_that_cannot_be_read_cost_nothing_else():
+    cluster = Cluster("a")
+    cluster.heartbeat("a", time.monotonic_ns(), memory=1.0, efficiency={"sensors": "?"})
+    cluster.heartbeat("a", time.monotonic_ns(), memory=3.0, efficiency=7)
+    assert last(cluster.read(), "memory", "a") == 2
+
+
+def test_workers_that_were_made_alike_are_comparable():
+    cluster = Cluster("a", "b")
+    large = cluster.worker("c")
+    large.nthreads, large.resources = 4, {"GPU": 1.0}
+    cluster.present["c"] = cluster.present["a"]
+    cluster.series.worker_joined("c", large)
+    for name in "abc":
+        cluster.heartbeat(name, time.monotonic_ns(), memory=1.0)
+    assert [part.workers for part in cluster.read().comparable()] == [("a", "b"), ("c",)]
+
+
+def test_a_worker_that_left_takes_no_memory_and_its_last_heartbeat_may_come_late():
+    cluster = Cluster("a", "b")
+    both = cluster.series.nbytes
+    cluster.series.worker_left("a")
+    cluster.heartbeat("a", time.monotonic_ns(), memory=1.0)
+    assert cluster.series.nbytes == both / 2
+    assert cluster.read().workers == ("b",)
+
+
+def test_another_length_takes_effect():
+    cluster = Cluster("a")
+    short = cluster.series.nbytes
+    cluster.series.limit(600.0)
+    now = time.monotonic_ns()
+    for step in range(130, -1, -1):
+        cluster.heartbeat("a", now - 5 * step * SECOND, memory=1.0)
+    assert cluster.series.nbytes > 7 * short
+    assert cluster.read(1e9).values.shape[2] == 120
+    assert cluster.read(1.0).values.shape[2] == 1
+
+
+def test_a_failure_is_said_once_and_asked_for(caplog, monkeypatch):
+    cluster = Cluster("a")
+    monkeypatch.setattr(worker_series, "host_sensors", None)
+    for _ in range(3):
+        cluster.heartbeat("a", time.monotonic_ns())
+    assert caplog.text.count("remembers the workers' metrics no more") == 1
+    with pytest.raises(RuntimeError, match="the workers' series failed"):
+        cluster.series.reader(60.0)

@@ -1,0 +1,79 @@
+"""What is known of a fleet: new samples are put to old ones, machines come and go."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_efficiency.straggler.fleet.past import extended, missing_samples, parted
+from dask_efficiency.straggler.metric_series import MetricSeries
+
+NAN = float("nan")
+
+
+def series(start: float, rows: dict[str, list[float]], metrics: tuple[str, ...] = ("cpu",)) -> MetricSeries:
+    names, values = tuple(rows), np.array([list(rows.values())] * len(metrics), np.float32)
+    groups = tuple(f"group of {name}" for name in names)
+    return MetricSeries(metrics, names, groups, ("",) * len(names), start, 10.0, values)
+
+
+def rows_of(found: MetricSeries) -> dict[str, list[float | None]]:
+    return {
+        name: [None if np.isnan(value) else value for value in row.tolist()]
+        for name, row in zip(found.workers, found.values[0], strict=True)
+    }
+
+
+def test_the_latest_samples_win_and_gaps_keep_the_old_ones() -> None:
+    known = series(0, {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]})
+    found = extended(known, series(20, {"a": [30, 40, 50], "b": [NAN, 80, 90]}), start=10)
+    assert found.start == 10
+    assert rows_of(found) == {"a": [2, 30, 40, 50], "b": [6, 7, 80, 90]}
+
+
+def test_machines_come_and_go() -> None:
+    known = series(0, {"gone": [1, 2, 3, NAN], "b": [5, 6, 7, 8]})
+    found = extended(known, series(40, {"b": [9], "new": [1]}), start=30)
+    assert rows_of(found) == {"b": [8, 9], "new": [None, 1]}
+    assert found.groups == ("group of b", "group of new")
+
+
+def test_a_gap_between_two_pulls_is_missing() -> None:
+    found = extended(series(0, {"a": [1, 2]}), series(40, {"a": [5]}), start=0)
+    assert rows_of(found) == {"a": [1, 2, None, None, 5]}
+
+
+def test_metrics_come_and_go() -> None:
+    found = extended(series(0, {"a": [1, 2]}, ("cpu",)), series(10, {"a": [3]}, ("net",)), start=0)
+    assert found.metrics == ("net", "cpu")
+    np.testing.assert_array_equal(found.values[:, 0], np.array([[NAN, 3], [1, 2]], "f4"))
+
+
+def test_a_clock_that_jumps_back_begins_anew() -> None:
+    latest = series(0, {"a": [1]})
+    assert extended(series(100, {"a": [1, 2]}), latest, start=0) is latest
+
+
+def test_past_and_window_are_of_the_machines_in_the_window() -> None:
+    past, window = parted(series(0, {"gone": [1, 2, NAN], "b": [3, NAN, 5]}), window_start=20)
+    assert past is not None
+    assert rows_of(past) == {"b": [3, None]}
+    assert rows_of(window) == {"b": [5]}
+    assert window.start == 20
+
+
+def test_a_metric_that_nobody_has_in_the_window_is_left_out() -> None:
+    known = extended(series(0, {"a": [1, 2]}, ("cpu",)), series(20, {"a": [3]}, ("net",)), start=0)
+    past, window = parted(known, window_start=20)
+    assert window.metrics == ("net",)
+    assert past is None
+    assert parted(known, window_start=10)[1].metrics == ("net", "cpu")
+
+
+def test_there_is_no_past_where_nothing_came_before_the_window() -> None:
+    past, window = parted(series(0, {"a": [NAN, 2]}), window_start=10)
+    assert past is None
+    assert rows_of(window) == {"a": [2]}
+
+
+def test_samples_are_missing_only_of_what_a_machine_has() -> None:
+    assert missing_samples(series(0, {"a": [1, NAN, 3], "never": [NAN] * 3})) == 1
