@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from dask_efficiency.simulation.events import EventHeap
 
@@ -40,8 +41,7 @@ def fair_shares(demands: Sequence[float], capacity: float = 1.0) -> list[float]:
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(NamedTuple):
     """Shares of a thread's time alone, in [0, 1]."""
 
     #: In which it is on a core.

@@ -279,6 +279,10 @@ class Engine:
     def _forget(self) -> None:
         """Let go of the cluster: its state takes more memory than all that was recorded of it."""
         self.recorder.detach()
+        # Most of it goes at once, without a search for it among everything.
+        _part(self.scheduler.tasks)
+        while self._ever:
+            _part(self._ever.popitem()[1].state.tasks)
         self.workers.clear()
         self.clock.clear()
         del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
@@ -346,3 +350,10 @@ class Engine:
 
 def _none(source: str, destination: str) -> int:
     return 0
+
+
+def _part(tasks: dict[Any, Any]) -> None:
+    """Let tasks of the scheduler or of a worker go, which point at one another."""
+    for task in tasks.values():
+        task.dependencies = task.dependents = task.waiters = task.who_has = None
+    tasks.clear()

@@ -84,7 +84,7 @@ class WorkerMemory:
         self._buffer: zict.Buffer[Any, Result] | None = None
         self._plain: dict[Any, Result] = {}
         #: Whether anything happens where memory gets full.
-        self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < float("inf")
+        self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < unmanaged + most
         if disk is not None and self._above["target"] < most:
             self._buffer = zict.Buffer(
                 {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight

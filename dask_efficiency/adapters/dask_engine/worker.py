@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 from dask.utils import parse_bytes
@@ -71,8 +70,7 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 Moves = Callable[["VirtualWorker", Callable[[], None]], None]
 
 
-@dataclass(slots=True)
-class Work:
+class Work(NamedTuple):
     """What a worker needs to know of a task that it runs, in nanoseconds."""
 
     prepare: int
