@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any
 
@@ -40,6 +40,13 @@ def whole(name: str, value: object) -> int:
     return value
 
 
+def wholes(name: str, values: Sequence[Any]) -> None:
+    """The same of each of them."""
+    if values and ({*map(type, values)} != {int} or min(values) < 0 or max(values) > MAX_NANOSECONDS):
+        for each in values:
+            whole(name, each)
+
+
 def text(name: str, value: object) -> str:
     """A text that is not too long."""
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
@@ -47,9 +54,12 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def shared_text(name: str, value: object) -> str:
-    """The same, of which only one is kept however many workers send it."""
-    return intern(str(text(name, value)))
+def shared_texts(name: str, values: Sequence[Any]) -> list[str]:
+    """The same of many, of which only one each is kept however many workers send it."""
+    # Without a call for each: heartbeats are full of them.
+    if not {*map(type, values)} <= {str} or max(map(len, values), default=0) > MAX_NAME_LENGTH:
+        values = [str(text(name, each)) for each in values]
+    return [*map(intern, values)]
 
 
 def mapping(name: str, value: object) -> Mapping[Any, Any]:

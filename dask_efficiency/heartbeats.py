@@ -26,7 +26,7 @@ from dask_efficiency.checks import (
     flag,
     listed,
     mapping,
-    shared_text,
+    shared_texts,
     short,
     text,
     whole,
@@ -322,7 +322,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         fields.get("p"),
         columns=len(TASK_BUCKETS),
         rising=True,
-        check=shared_text,
+        check=shared_texts,
     )
     prefixes, at, gained, small = change
     if base is None or gained is None:
@@ -405,7 +405,7 @@ def _texts(value: object) -> Texted:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
-    names = tuple(shared_text(name, each) for each in listed(name, value))
+    names = tuple(shared_texts(name, listed(name, value)))
     if len(set(names)) < len(names):
         raise RefusedPayload(f"{name} has a name twice: {short(names)}")
     return names

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import lt, or_, sub
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import RefusedPayload, short, whole
+from dask_efficiency.checks import RefusedPayload, short, wholes
 
 Ints = NDArray[np.int64]
 #: Some rows of an array, ascending.
@@ -291,7 +291,7 @@ def read_table(
     *,
     columns: int,
     rising: bool,
-    check: Callable[[str, object], Name],
+    check: Callable[[str, Sequence[Any]], Sequence[Name]],
 ) -> Change[Name]:
     """A table after a payload.
 
@@ -306,7 +306,7 @@ def read_table(
     columns, rising
         As of the writer.
     check
-        Reads a name, or refuses it.
+        Reads names, or refuses them.
 
     Raises
     ------
@@ -370,14 +370,16 @@ def _with_names(
     return tuple(found), tuple(free)
 
 
-def _renamed(name: str, value: object, check: Callable[[str, object], Name]) -> dict[int, Name | None]:
+def _renamed(name: str, value: object, check: Callable[[str, Sequence[Any]], Sequence[Name]]) -> dict[int, Name | None]:
     if not isinstance(value, (list, tuple)) or len(value) % 2 or len(value) > 2 * MAX_ROWS:
         raise RefusedPayload(f"names of {name} are {short(value)}; expected places and names in turn")
     name = f"names of {name}"
-    return {
-        whole(name, place): None if each is None else check(name, each)
-        for place, each in zip(value[::2], value[1::2], strict=True)
-    }
+    places, names = value[::2], value[1::2]
+    wholes(name, places)
+    if None not in names:
+        return dict(zip(places, check(name, names), strict=True))
+    named = iter(check(name, [each for each in names if each is not None]))
+    return {place: None if each is None else next(named) for place, each in zip(places, names, strict=True)}
 
 
 def column_sums(rows: Ints, *, small: bool) -> list[int]:

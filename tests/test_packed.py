@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from dask_efficiency.checks import RefusedPayload, text
+from dask_efficiency.checks import RefusedPayload, shared_texts
 from dask_efficiency.packed import MAX_ROWS, Table, TableWriter, Texts, column_sums, read_table
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -21,7 +21,7 @@ NUMBERS = st.sampled_from([0, 1, 127, 128, (1 << 49) - 1, 1 << 49, 1 << 62]) | s
 
 def read(table: Table[str] | None, told: str, names: Sequence[object], *, columns: int, rising: bool) -> Any:
     texts = Texts("b", told)
-    change = read_table("table", table, texts, names, columns=columns, rising=rising, check=text)
+    change = read_table("table", table, texts, names, columns=columns, rising=rising, check=shared_texts)
     texts.end()
     return change
 

@@ -16,10 +16,11 @@ from dask_efficiency.checks import (
     RefusedPayload,
     listed,
     mapping,
-    shared_text,
+    shared_texts,
     short,
     text,
     whole,
+    wholes,
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
@@ -137,7 +138,7 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
         given.get("p"),
         columns=1,
         rising=True,
-        check=_where,
+        check=_wheres,
     ).table
     kernels = read_table(
         "gpu.kernels",
@@ -146,7 +147,7 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
         given.get("n"),
         columns=2,
         rising=False,
-        check=_kernel,
+        check=_kernels,
     ).table
     if last is not None and by_prefix.names is last.by_prefix.names:
         where = last.where
@@ -311,13 +312,19 @@ def _readings(value: object, sensors: tuple[tuple[str, ...], ...]) -> dict[str, 
     return found
 
 
-def _where(name: str, value: object) -> Where:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise RefusedPayload(f"{name} has {short(value)}; expected whose nanoseconds they are and a prefix")
-    return whole(name, value[0]), shared_text(name, value[1])
+def _wheres(name: str, values: Sequence[Any]) -> list[Where]:
+    whose, prefixes = _pairs(name, values, "whose nanoseconds they are and a prefix")
+    wholes(name, whose)
+    return [*zip(whose, shared_texts(name, prefixes), strict=True)]
 
 
-def _kernel(name: str, value: object) -> Kernel:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise RefusedPayload(f"{name} has {short(value)}; expected a prefix and a kernel")
-    return shared_text(name, value[0]), shared_text(name, value[1])
+def _kernels(name: str, values: Sequence[Any]) -> list[Kernel]:
+    prefixes, kernels = _pairs(name, values, "a prefix and a kernel")
+    return [*zip(shared_texts(name, prefixes), shared_texts(name, kernels), strict=True)]
+
+
+def _pairs(name: str, values: Sequence[Any], expected: str) -> tuple[list[Any], list[Any]]:
+    for value in values:
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            raise RefusedPayload(f"{name} has {short(value)}; expected {expected}")
+    return [first for first, _ in values], [second for _, second in values]
