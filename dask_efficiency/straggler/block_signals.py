@@ -53,6 +53,8 @@ class BlockSignals:
         Length of a block.
     floor
         By metric, the variance below which all count as that much.
+    peers
+        Shape (metrics, samples): the median of the peers at each sample.
     """
 
     differences: Values
@@ -60,6 +62,7 @@ class BlockSignals:
     least: Values
     block_seconds: float
     floor: Values
+    peers: Values
 
     def usual(self) -> Values:
         """By signal and worker, the median over time; 0 where the worker was never there."""
@@ -109,6 +112,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
         np.concatenate([least, np.full_like(least, _LEAST_SWINGS)]),
         each * series.step_seconds,
         floor,
+        usual[:, 0],
     )
 
 
