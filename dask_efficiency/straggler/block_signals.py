@@ -45,8 +45,8 @@ class BlockSignals:
         Shape (2 x metrics, workers, blocks), each block with half of its neighbour, so that what goes on and off
         within a minute stays away; NaN where a worker was absent.
     levels
-        Shape (2 x metrics, blocks): the median level of the peers; NaN for the variances, and for metrics that are not
-        positive all the time.
+        Shape (2 x metrics, blocks): the median level of the peers, and the median variance; NaN for metrics that are
+        not positive all the time.
     least
         By signal, the effect that matters.
     block_seconds
@@ -103,9 +103,10 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
         floor = np.maximum.reduce([(_LEAST_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     signals = np.concatenate([means, np.log(np.maximum(variances, floor[:, None, None]))])
-    signals -= median_of_workers(signals[:, peers])
+    middle = median_of_workers(signals[:, peers])
+    signals -= middle
     levels[~((levels > 0) | np.isnan(levels)).all(axis=1)] = np.nan
-    levels = np.concatenate([levels, np.full_like(levels, np.nan)])
+    levels = np.concatenate([levels, np.exp(middle[len(values) :, 0])])
     return BlockSignals(
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),

@@ -158,6 +158,8 @@ def _levels(signals: BlockSignals, past: Past | None, start: int, length: int) -
     """By signal and block of a stretch, the level of the peers as a multiple of that in the past."""
     before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
     levels = signals.levels[:, start : start + length] / before[:, None]
+    swings = len(levels) // 2
+    np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with what they are of
     return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
 
 
