@@ -110,7 +110,7 @@ def departures(
     none = np.full(usual.shape, np.nan, np.float32)
     kept = none if past is None else np.asarray(past.kept / scale, np.float32)
     first = _first_look(away, usual, kept, starts, shortest, length)
-    moved = None if past is None else _moved(away, usual, kept, starts, length)
+    moved = _moved(away, usual, kept, starts, length)
     worse = worse[:, None, None]
     signal, worker, stretch = np.nonzero(np.where(worse == 0, np.abs(first), worse * first) > _MIN_MEAN)
     sign = np.asarray(np.sign(first[signal, worker, stretch]), np.float32)
@@ -126,7 +126,7 @@ def departures(
                 kept[at] * sign[rows],
                 _levels(signals, past, int(starts[stretch[rows[0]]]), length)[at[0]],
                 lasting[at[0]],
-                np.zeros(len(rows), np.float32) if moved is None else moved[at[0], stretch[rows[0]]],
+                moved[at[0], stretch[rows[0]]],
                 start=int(starts[stretch[rows[0]]]),
                 length=length,
                 spare=spare,
@@ -172,9 +172,13 @@ def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], 
     sums = np.zeros((len(away), len(some), away.shape[2] + 1), np.float32)
     np.cumsum(away[:, some], axis=2, out=sums[:, :, 1:])
     means = (sums[:, :, starts + length] - sums[:, :, starts]) / np.float32(length)
-    means += (usual - kept)[:, some, None]
+    before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
+    known = np.isfinite(kept[:, some])
+    before[known] = (kept - usual)[:, some][known][:, None]
+    means -= before
     middle = median_of_last(np.abs(means).transpose(0, 2, 1))
-    far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - np.float32(4 / length)
+    chance = 4 / length + np.where(np.isfinite(kept).any(), 0, 4 / np.maximum(starts, 1))
+    far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
     return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
 
 
@@ -227,8 +231,8 @@ def _deviation(
     judged = ~known & ((~absent[:, :start]).sum(axis=1) >= shortest)
     if judged.any():
         before = np.sort(rows[:, :start], axis=1)
-        found = np.minimum(beyond(before[:, start // 2]), beyond(np.zeros_like(kept)) - lasting)
+        found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
         if start >= sure:
-            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]))
+            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
         result[judged] = found[judged]
     return np.asarray(np.maximum(result, 0), np.float32)
