@@ -30,8 +30,7 @@ _MIN_SWINGS = 0.01
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
     """When a worker began to be an outlier, in seconds since the first sample.
 
-    A change from one value to another, over some seconds, is fitted to all signals by least squares; it is the same in
-    time for all of them.
+    A change from one value to another, over some seconds, is fitted to all signals; it is the same in time for all.
 
     Parameters
     ----------
@@ -76,8 +75,8 @@ def _swings(samples: Values, each: int) -> NDArray[np.float64]:
     return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
 
 
-def _change(rows: NDArray[np.float64], guess: int, step: float) -> int:
-    """The step from which on the rows change, near a guess."""
+def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
+    """The step from which on the rows change, near a guess: the mean of all that are likely, and of all ramps."""
     steps = np.arange(rows.shape[1])
     reach = round(_REACH_SECONDS / step)
     starts = np.arange(max(guess - reach, 1), min(guess + reach, len(steps) - 2))
@@ -91,4 +90,5 @@ def _change(rows: NDArray[np.float64], guess: int, step: float) -> int:
     shapes -= shapes.mean(axis=2, keepdims=True)
     shapes /= np.sqrt((shapes**2).sum(axis=2, keepdims=True))
     explained = ((shapes @ scaled.T) ** 2).sum(axis=2)
-    return int(starts[int(explained.max(axis=1).argmax())])
+    likely = np.exp((explained - explained.max()) / 2)
+    return float((likely.sum(axis=1) * starts).sum() / likely.sum())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.straggler.block_signals import block_samples, block_signals
 from dask_efficiency.straggler.departures import Past, departures, past_of
 from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.hosts import by_host, of_host
 from dask_efficiency.straggler.lasting import independent
 from dask_efficiency.straggler.metric_series import (
     MetricSeries,
@@ -114,7 +115,8 @@ def find_outliers(
     list
         The most certain first; empty for a run that is shorter than the continuity and the past ask for, and where
         fewer than three workers are comparable. The effect and the time lost of each are None, as metrics do not tell
-        how much longer the work takes.
+        how much longer the work takes. Where several workers are on one host, its sensors accuse the host, beside two
+        others at least, and no worker.
 
     Raises
     ------
@@ -126,13 +128,23 @@ def find_outliers(
             f"threshold {threshold!r}, continuity_seconds {continuity_seconds!r}, share {share!r}, "
             f"dominance {dominance!r}; expected positive numbers, and shares of at most 1"
         )
-    findings = []
+    series = metric_series_of(run)
     past = None if history is None else metric_series_of(history)
-    for group in metric_series_of(run).comparable():
-        found = outlier_scores(group, past, continuity_seconds=continuity_seconds, share=share)
-        if found is not None:
-            named = culprits(group, found, threshold=threshold, dominance=dominance)
-            findings += [_finding(group, found, worker, threshold) for worker in named.tolist()]
+
+    def found(part: MetricSeries, before: MetricSeries | None) -> list[Finding]:
+        findings = []
+        for group in part.comparable():
+            scores = outlier_scores(group, before, continuity_seconds=continuity_seconds, share=share)
+            if scores is not None:
+                named = culprits(group, scores, threshold=threshold, dominance=dominance)
+                findings += [_finding(group, scores, worker, threshold) for worker in named.tolist()]
+        return findings
+
+    workers, hosts = by_host(series)
+    findings = found(workers, past)
+    if hosts is not None:
+        before = None if past is None else by_host(past)[1]
+        findings += [of_host(finding, series) for finding in found(hosts, before)]
     return sorted(findings, key=lambda finding: -finding.score)
 
 
@@ -199,10 +211,11 @@ def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, do
     if len(named) < 2:
         return named
     at = _onsets(series, found, named)
+    unsure = 1.5 * series.step_seconds
     strong = found.scores[named] >= dominance * found.scores.max()
-    alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, series.step_seconds)) & (at > 0)[:, None]
+    alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, unsure)) & (at > 0)[:, None]
     kept = np.flatnonzero(strong | alike.any(axis=1))
-    culprit = independent(at[kept], together=max(TOGETHER_SECONDS, series.step_seconds), follow=FOLLOW_SECONDS)
+    culprit = independent(at[kept], together=max(TOGETHER_SECONDS, unsure), follow=FOLLOW_SECONDS)
     return np.asarray(named[kept[culprit]], np.intp)
 
 
