@@ -199,12 +199,8 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | 
     matched = replace(series, start=history.start, step_seconds=history.step_seconds, values=values)
     past = past_of(block_signals(matched, floor=floor))
     if block_samples(matched) != block_samples(series):
-        for values in (
-            past.kept,
-            past.levels,
-            past.spread,
-            past.least,
-        ):  # variances of blocks of other lengths do not compare
+        # variances of blocks of other lengths do not compare
+        for values in (past.kept, past.levels, past.spread, past.least):
             values[len(series.metrics) :] = np.nan
     return past
 
