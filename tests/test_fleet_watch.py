@@ -25,7 +25,7 @@ class Fleet:
     checked: int = 0
     away: bool = False
     machines: tuple[str, ...] = ("a", "b", "c")
-    hosts: tuple[str, ...] = ("", "", "")
+    hosts: tuple[str, ...] = ()
     #: From then on, the first machine is ahead of its time.
     faulty_since: float = np.inf
 
@@ -37,7 +37,7 @@ class Fleet:
         values = np.broadcast_to(at, (1, len(self.machines), len(at))).astype(np.float32)
         values[:, :1, at >= self.faulty_since] += 5_000
         alike = ("",) * len(self.machines)
-        return MetricSeries(("time",), self.machines, alike, self.hosts, float(at[0]), 10.0, values)
+        return MetricSeries(("time",), self.machines, alike, self.hosts or alike, float(at[0]), 10.0, values)
 
     def check(self, series: MetricSeries, /) -> None:
         self.checked += 1
