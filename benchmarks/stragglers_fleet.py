@@ -99,6 +99,8 @@ class FleetWindow:
     kind: str | None
     #: Seconds from the window's first sample; negative where the fault was there before.
     onset: float | None
+    #: The same for when the task halts, from when on all machines look alike.
+    stop: float | None
     #: The same machines just before, of shape (metrics, machines, past samples).
     past: NDArray[np.float32] | None
 
@@ -219,8 +221,8 @@ def _window(
     values: NDArray[np.float32], fault: Fault | None, past: NDArray[np.float32] | None, start: float = 0.0
 ) -> FleetWindow:
     if fault is None:
-        return FleetWindow(values, NAMES, (), None, None, past)
-    return FleetWindow(values, NAMES, fault.machines, fault.kind, fault.onset - start, past)
+        return FleetWindow(values, NAMES, (), None, None, None, past)
+    return FleetWindow(values, NAMES, fault.machines, fault.kind, fault.onset - start, fault.stop - start, past)
 
 
 def _standing(rng: np.random.Generator, machines: int) -> NDArray[np.float32]:

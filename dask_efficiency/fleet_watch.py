@@ -129,7 +129,7 @@ class FleetWatch:
         past, self.window = parted(self._known, window_start=at - self.window_seconds)
         self.found = tuple(self.detector(self.window, self._habits.applied(past)) if self.window.workers else ())
         self.unjudged = unjudged(self.window, past, continuity_seconds=self.continuity_seconds)
-        events = self.rounds.judged(self.found, set(self.window.workers), at=at)
+        events = self.rounds.judged(self.found, {*self.window.workers, *self.window.hosts}, at=at)
         self._habits.keep(self.rounds.ongoing, past)
         judged = self.clock()
         for observer in self.observers:

@@ -25,6 +25,7 @@ class Fleet:
     checked: int = 0
     away: bool = False
     machines: tuple[str, ...] = ("a", "b", "c")
+    hosts: tuple[str, ...] = ()
     #: From then on, the first machine is ahead of its time.
     faulty_since: float = np.inf
 
@@ -35,8 +36,8 @@ class Fleet:
         at = np.arange(np.ceil(start / 10) * 10, stop + 1, 10)
         values = np.broadcast_to(at, (1, len(self.machines), len(at))).astype(np.float32)
         values[:, :1, at >= self.faulty_since] += 5_000
-        blank = ("",) * len(self.machines)
-        return MetricSeries(("time",), self.machines, blank, blank, float(at[0]), 10.0, values)
+        alike = ("",) * len(self.machines)
+        return MetricSeries(("time",), self.machines, alike, self.hosts or alike, float(at[0]), 10.0, values)
 
     def check(self, series: MetricSeries, /) -> None:
         self.checked += 1
@@ -204,6 +205,13 @@ def test_who_is_gone_is_known_at_once_though_the_window_still_has_its_samples() 
     assert watch.window is not None
     assert watch.window.workers == ("a", "b", "c")
     assert watch.present == ("a", "c")
+
+
+def test_a_host_that_was_found_goes_on_until_it_is_no_longer_found() -> None:
+    scene = Scene(fleet=Fleet(hosts=("x", "x", "y")))
+    watch = replace(scene.watch(), detector=lambda window, past: [Finding("", "x", Cause.DISK, 2.0, 0.9, 0.0, None)])
+    assert [event.finding.host for event in watch.round(10_000)] == ["x"]
+    assert watch.round(10_100) == watch.round(10_200) == []
 
 
 def test_an_empty_fleet_is_not_judged() -> None:

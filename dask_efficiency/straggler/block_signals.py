@@ -45,14 +45,16 @@ class BlockSignals:
         Shape (2 x metrics, workers, blocks), each block with half of its neighbour, so that what goes on and off
         within a minute stays away; NaN where a worker was absent.
     levels
-        Shape (2 x metrics, blocks): the median level of the peers; NaN for the variances, and for metrics that are not
-        positive all the time.
+        Shape (2 x metrics, blocks): the median level of the peers, and the median variance; NaN for metrics that are
+        not positive all the time.
     least
         By signal, the effect that matters.
     block_seconds
         Length of a block.
     floor
         By metric, the variance below which all count as that much.
+    peers
+        Shape (metrics, samples): the median of the peers at each sample.
     """
 
     differences: Values
@@ -60,6 +62,7 @@ class BlockSignals:
     least: Values
     block_seconds: float
     floor: Values
+    peers: Values
 
     def usual(self) -> Values:
         """By signal and worker, the median over time; 0 where the worker was never there."""
@@ -100,15 +103,17 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
         floor = np.maximum.reduce([(_LEAST_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     signals = np.concatenate([means, np.log(np.maximum(variances, floor[:, None, None]))])
-    signals -= median_of_workers(signals[:, peers])
+    middle = median_of_workers(signals[:, peers])
+    signals -= middle
     levels[~((levels > 0) | np.isnan(levels)).all(axis=1)] = np.nan
-    levels = np.concatenate([levels, np.full_like(levels, np.nan)])
+    levels = np.concatenate([levels, np.exp(middle[len(values) :, 0])])
     return BlockSignals(
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
         np.concatenate([least, np.full_like(least, _LEAST_SWINGS)]),
         each * series.step_seconds,
         floor,
+        usual[:, 0],
     )
 
 

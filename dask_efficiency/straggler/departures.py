@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.block_signals import BlockSignals, median_of_last
+from dask_efficiency.straggler.block_signals import BlockSignals, evenly, median_of_last
 from dask_efficiency.straggler.metric_series import Values
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
@@ -41,12 +41,15 @@ class Past:
     ----------
     kept
         Shape (signals, workers): the median difference from the peers; NaN where a worker, or a metric, has no history.
-    levels
-        By signal, the level of the peers then.
+    levels, spread, least
+        By signal, the level of the peers then, the standard deviation of a worker over time, and the effect that
+        matters.
     """
 
     kept: Values
     levels: Values
+    spread: Values
+    least: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,10 @@ def departures(
     if not len(starts):
         return None
     usual = signals.usual()
-    spread = signals.spread_over_time(usual)
-    scale = np.maximum(spread, signals.least / np.float32(LEAST_DEVIATIONS))
+    spread, least = signals.spread_over_time(usual), signals.least
+    if past is not None:  # a window in which the job has halted is quieter than what came before
+        spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
+    scale = np.maximum(spread, least / np.float32(LEAST_DEVIATIONS))
     scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
     away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
     absent = np.isnan(away)
@@ -105,6 +110,7 @@ def departures(
     none = np.full(usual.shape, np.nan, np.float32)
     kept = none if past is None else np.asarray(past.kept / scale, np.float32)
     first = _first_look(away, usual, kept, starts, shortest, length)
+    moved = _moved(away, usual, kept, starts, length)
     worse = worse[:, None, None]
     signal, worker, stretch = np.nonzero(np.where(worse == 0, np.abs(first), worse * first) > _MIN_MEAN)
     sign = np.asarray(np.sign(first[signal, worker, stretch]), np.float32)
@@ -120,6 +126,7 @@ def departures(
                 kept[at] * sign[rows],
                 _levels(signals, past, int(starts[stretch[rows[0]]]), length)[at[0]],
                 lasting[at[0]],
+                moved[at[0], stretch[rows[0]]],
                 start=int(starts[stretch[rows[0]]]),
                 length=length,
                 spare=spare,
@@ -135,8 +142,9 @@ def past_of(signals: BlockSignals) -> Past:
     """What workers kept in these signals of their history; nothing where it is too short."""
     known = np.isfinite(signals.differences).sum(axis=2)
     enough = known * signals.block_seconds >= MIN_PAST_SECONDS
-    kept = np.where(enough, median_of_last(signals.differences), np.nan)
-    return Past(np.asarray(kept, np.float32), median_of_last(signals.levels))
+    usual = signals.usual()
+    kept = np.asarray(np.where(enough, usual, np.nan), np.float32)
+    return Past(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
 
 
 def _first_look(
@@ -154,10 +162,32 @@ def _first_look(
     return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
 
 
+def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], length: int) -> Values:
+    """By signal and stretch, how far workers usually are from what they kept in the past, beyond what chance does.
+
+    Samples that are taken once in many steps of a job show each machine at another place of its step, and the place
+    drifts: machines then differ from each other in ways that change within the hour, and most of them do.
+    """
+    some = evenly(away.shape[1])
+    sums = np.zeros((len(away), len(some), away.shape[2] + 1), np.float32)
+    np.cumsum(away[:, some], axis=2, out=sums[:, :, 1:])
+    means = (sums[:, :, starts + length] - sums[:, :, starts]) / np.float32(length)
+    before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
+    known = np.isfinite(kept[:, some])
+    before[known] = (kept - usual)[:, some][known][:, None]
+    means -= before
+    middle = median_of_last(np.abs(means).transpose(0, 2, 1))
+    chance = 4 / length + np.where(np.isfinite(kept).any(), 0, 4 / np.maximum(starts, 1))
+    far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
+    return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
+
+
 def _levels(signals: BlockSignals, past: Past | None, start: int, length: int) -> Values:
     """By signal and block of a stretch, the level of the peers as a multiple of that in the past."""
     before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
     levels = signals.levels[:, start : start + length] / before[:, None]
+    swings = len(levels) // 2
+    np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with what they are of
     return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
 
 
@@ -167,6 +197,7 @@ def _deviation(
     kept: Values,
     levels: Values,
     lasting: Values,
+    moved: Values,
     *,
     start: int,
     length: int,
@@ -196,12 +227,12 @@ def _deviation(
     known = np.isfinite(kept)
     result = np.zeros(len(rows), np.float32)
     if known.any():
-        result[known] = beyond(np.where(known, kept, 0))[known]
+        result[known] = (beyond(np.where(known, kept, 0)) - moved)[known]
     judged = ~known & ((~absent[:, :start]).sum(axis=1) >= shortest)
     if judged.any():
         before = np.sort(rows[:, :start], axis=1)
-        found = np.minimum(beyond(before[:, start // 2]), beyond(np.zeros_like(kept)) - lasting)
+        found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
         if start >= sure:
-            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]))
+            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
         result[judged] = found[judged]
     return np.asarray(np.maximum(result, 0), np.float32)

@@ -113,6 +113,8 @@ class Finding:
         By how much the run would have been shorter with this worker at its peers' level; None where that is not known.
     evidence
         The signals that stand out, the strongest first.
+    workers
+        Where metrics of a whole host stand out, the names of the workers on it.
 
     Raises
     ------
@@ -129,6 +131,7 @@ class Finding:
     effect: float | None
     seconds_lost: float | None = None
     evidence: tuple[Evidence, ...] = ()
+    workers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, low, high in (("score", 0, math.inf), ("confidence", 0, 1), ("effect", 0, sys.float_info.max)):
@@ -162,6 +165,7 @@ class Finding:
                 effect=None if effect is None else float(effect),
                 seconds_lost=None if lost is None else float(lost),
                 evidence=evidence,
+                workers=tuple(map(str, content.get("workers", ()))),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a finding: {str(error)[:200]}") from error
@@ -179,5 +183,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, tuple):
-        return [{name: _plain(part) for name, part in item.items()} for item in value]
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     return str(value) if isinstance(value, StrEnum) else value

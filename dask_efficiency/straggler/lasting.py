@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,22 +44,22 @@ def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[n
     return first
 
 
-def independent(begins: NDArray[np.intp], *, together: int, follow: int) -> NDArray[np.bool_]:
+def independent(begins: NDArray[Any], *, together: float, follow: float) -> NDArray[np.bool_]:
     """Which of some faults are not the consequence of another one that began shortly before.
 
     Parameters
     ----------
     begins
-        The instants at which they begin.
+        The instants at which they begin, in any unit of time.
     together
-        Faults that begin at most so many instants apart began at the same time.
+        Faults that begin at most so far apart began at the same time.
     follow
-        A fault that begins later than that, but at most so many instants later, is a consequence.
+        A fault that begins later than that, but at most so much later, is a consequence.
     """
-    kept: list[int] = []
+    kept: list[float] = []
     result = np.zeros(len(begins), np.bool_)
     for i in np.argsort(begins, kind="stable").tolist():
         result[i] = not any(together < begins[i] - earlier <= follow for earlier in kept)
         if result[i]:
-            kept.append(int(begins[i]))
+            kept.append(float(begins[i]))
     return result

@@ -44,6 +44,8 @@ class Metric:
         The least change that matters, as a share of the usual level; of a share of busy time, in shares.
     least_value
         The same in the unit of the metric, where one knows that: it goes before the share.
+    of_host
+        Whether it is the host's, and the same for all workers there.
     """
 
     worse: int = 0
@@ -51,6 +53,7 @@ class Metric:
     of_busy_time: bool = False
     least: float = LEAST_EFFECT
     least_value: float | None = None
+    of_host: bool = False
 
 
 METRICS: Mapping[str, Metric] = {
@@ -63,35 +66,35 @@ METRICS: Mapping[str, Metric] = {
     "waiting_on_data": Metric(1, Cause.NETWORK, of_busy_time=True),
     "memory": Metric(1),
     "spilled": Metric(1, Cause.MEMORY),
-    "net_read": Metric(0, Cause.NETWORK),
-    "net_write": Metric(0, Cause.NETWORK),
-    "disk_read": Metric(0, Cause.DISK),
-    "disk_write": Metric(0, Cause.DISK),
+    "net_read": Metric(0, Cause.NETWORK, of_host=True),
+    "net_write": Metric(0, Cause.NETWORK, of_host=True),
+    "disk_read": Metric(0, Cause.DISK, of_host=True),
+    "disk_write": Metric(0, Cause.DISK, of_host=True),
     "loop_interval": Metric(1, Cause.GIL),
     # Sensors of the host, and of the GPUs; see dask_efficiency.sensors.names. Many are 0 nearly always, so that a share
     # of their level would be nothing: what matters of these is our judgement, in their units.
-    "host_cpu": Metric(0, least_value=LEAST_EFFECT),
-    "steal": Metric(1, Cause.SLOW_CPU, least_value=LEAST_EFFECT),
-    "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5),
-    "cpu_clock": Metric(-1, Cause.SLOW_CPU),
-    "cpu_throttles": Metric(1, Cause.SLOW_CPU, least_value=1),
-    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=LEAST_EFFECT),
-    "memory_available": Metric(-1),
-    "swap_in": Metric(1, Cause.MEMORY, least_value=1e5),
-    "swap_out": Metric(1, Cause.MEMORY, least_value=1e5),
-    "memory_pressure": Metric(1, Cause.MEMORY, least_value=LEAST_EFFECT),
-    "disk_busy": Metric(1, Cause.DISK, least_value=LEAST_EFFECT),
-    "disk_wait": Metric(1, Cause.DISK, least_value=1e-3),
-    "disk_pressure": Metric(1, Cause.DISK, least_value=LEAST_EFFECT),
-    "net_errors": Metric(1, Cause.NETWORK, least_value=1),
-    "net_drops": Metric(1, Cause.NETWORK, least_value=1),
-    "retransmits": Metric(1, Cause.NETWORK, least_value=1),
-    "rdma_read": Metric(0, Cause.NETWORK),
-    "rdma_write": Metric(0, Cause.NETWORK),
-    "rdma_ecn": Metric(1, Cause.NETWORK, least_value=1),
-    "rdma_cnp": Metric(1, Cause.NETWORK, least_value=1),
-    "pfc_sent": Metric(1, Cause.NETWORK, least_value=1),
-    "pfc_received": Metric(1, Cause.NETWORK, least_value=1),
+    "host_cpu": Metric(0, least_value=LEAST_EFFECT, of_host=True),
+    "steal": Metric(1, Cause.SLOW_CPU, least_value=LEAST_EFFECT, of_host=True),
+    "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5, of_host=True),
+    "cpu_clock": Metric(-1, Cause.SLOW_CPU, of_host=True),
+    "cpu_throttles": Metric(1, Cause.SLOW_CPU, least_value=1, of_host=True),
+    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=LEAST_EFFECT, of_host=True),
+    "memory_available": Metric(-1, of_host=True),
+    "swap_in": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
+    "swap_out": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
+    "memory_pressure": Metric(1, Cause.MEMORY, least_value=LEAST_EFFECT, of_host=True),
+    "disk_busy": Metric(1, Cause.DISK, least_value=LEAST_EFFECT, of_host=True),
+    "disk_wait": Metric(1, Cause.DISK, least_value=1e-3, of_host=True),
+    "disk_pressure": Metric(1, Cause.DISK, least_value=LEAST_EFFECT, of_host=True),
+    "net_errors": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "net_drops": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "retransmits": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "rdma_read": Metric(0, Cause.NETWORK, of_host=True),
+    "rdma_write": Metric(0, Cause.NETWORK, of_host=True),
+    "rdma_ecn": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "rdma_cnp": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "pfc_sent": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
+    "pfc_received": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
     "gpu_utilisation": Metric(0, least_value=LEAST_EFFECT),
     "gpu_memory": Metric(0),
     "gpu_clock": Metric(-1, Cause.GPU),

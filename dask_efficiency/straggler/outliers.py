@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dask_efficiency.straggler.block_signals import block_samples, block_signals
 from dask_efficiency.straggler.departures import Past, departures, past_of
 from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.hosts import by_host, of_host
 from dask_efficiency.straggler.lasting import independent
 from dask_efficiency.straggler.metric_series import (
     MetricSeries,
@@ -20,6 +21,7 @@ from dask_efficiency.straggler.metric_series import (
     finding_of,
     metric_series_of,
 )
+from dask_efficiency.straggler.onsets import onset
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 if TYPE_CHECKING:
@@ -30,8 +32,15 @@ if TYPE_CHECKING:
 #: For how long a worker is an outlier, at least.
 CONTINUITY_SECONDS = 270.0
 
-#: A faulty machine slows its peers: those that become outliers within this time after it are its victims.
+#: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch.
+#: A faulty machine slows its peers: those that become outliers later, but within the other time, are its victims.
+TOGETHER_SECONDS = 15.0
 FOLLOW_SECONDS = 120.0
+
+#: Those that begin within so many seconds of a stronger one count if they score so many times ``dominance``. What one
+#: machine has, and what it did to others later, is seen to begin as close only by chance.
+_ALIKE_SECONDS = 10.0
+_ALIKE_DOMINANCE = 0.7
 
 #: Signals that are weaker than this share of the strongest are no evidence.
 _MIN_WEIGHT = 0.3
@@ -54,12 +63,21 @@ class OutlierScores:
         By worker, the first block of the first stretch in which it is at least half as far.
     parts
         Shape (signals, workers): what each signal contributes, in deviations.
+    peers
+        Shape (metrics, samples): the median of all workers at each sample.
     """
 
     signals: tuple[tuple[str, str], ...]
     scores: NDArray[np.float32]
     begins: NDArray[np.intp]
     parts: Values
+    peers: Values
+
+    def evidence(self, worker: int) -> list[int]:
+        """The signals that a worker is an outlier in, the strongest first."""
+        strongest = np.argsort(-self.parts[:, worker], kind="stable")
+        least = _MIN_WEIGHT * self.parts[strongest[0], worker]
+        return [signal for signal in strongest.tolist() if self.parts[signal, worker] >= least][:MAX_EVIDENCE]
 
 
 def find_outliers(
@@ -88,16 +106,17 @@ def find_outliers(
         For how long a worker must be an outlier, and for how much of that time, in (0, 1]. By default it is about four
         minutes of four and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]. So are those
-        that become outliers within two minutes after another worker did, and those that do so right after one that
-        scores more.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those
+        that become outliers at the same time, seven tenths of it is enough. Those that become outliers within two
+        minutes after another worker, but not within 15 seconds, are its victims, too.
 
     Returns
     -------
     list
         The most certain first; empty for a run that is shorter than the continuity and the past ask for, and where
         fewer than three workers are comparable. The effect and the time lost of each are None, as metrics do not tell
-        how much longer the work takes.
+        how much longer the work takes. Where several workers are on one host, its sensors accuse the host, beside two
+        others at least, and no worker.
 
     Raises
     ------
@@ -109,13 +128,23 @@ def find_outliers(
             f"threshold {threshold!r}, continuity_seconds {continuity_seconds!r}, share {share!r}, "
             f"dominance {dominance!r}; expected positive numbers, and shares of at most 1"
         )
-    findings = []
+    series = metric_series_of(run)
     past = None if history is None else metric_series_of(history)
-    for group in metric_series_of(run).comparable():
-        found = outlier_scores(group, past, continuity_seconds=continuity_seconds, share=share)
-        if found is not None:
-            named = culprits(group, found, threshold=threshold, dominance=dominance)
-            findings += [_finding(group, found, worker, threshold) for worker in named.tolist()]
+
+    def found(part: MetricSeries, before: MetricSeries | None) -> list[Finding]:
+        findings = []
+        for group in part.comparable():
+            scores = outlier_scores(group, before, continuity_seconds=continuity_seconds, share=share)
+            if scores is not None:
+                named = culprits(group, scores, threshold=threshold, dominance=dominance)
+                findings += [_finding(group, scores, worker, threshold) for worker in named.tolist()]
+        return findings
+
+    workers, hosts = by_host(series)
+    findings = found(workers, past)
+    if hosts is not None:
+        before = None if past is None else by_host(past)[1]
+        findings += [of_host(finding, series) for finding in found(hosts, before)]
     return sorted(findings, key=lambda finding: -finding.score)
 
 
@@ -153,7 +182,7 @@ def outlier_scores(
     parts[found.signal[at_worst], found.worker[at_worst]] = found.deviation[at_worst]
     most = found.squares[workers, worst]
     begins = found.starts[(found.squares >= most[:, None] / 4).argmax(axis=1)]
-    return OutlierScores(kinds, np.sqrt(most) / np.float32(usual), begins, parts)
+    return OutlierScores(kinds, np.sqrt(most) / np.float32(usual), begins, parts, signals.peers)
 
 
 def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | None:
@@ -170,28 +199,48 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | 
     matched = replace(series, start=history.start, step_seconds=history.step_seconds, values=values)
     past = past_of(block_signals(matched, floor=floor))
     if block_samples(matched) != block_samples(series):
-        past.kept[len(series.metrics) :] = np.nan  # variances of blocks of other lengths do not compare
+        # variances of blocks of other lengths do not compare
+        for values in (past.kept, past.levels, past.spread, past.least):
+            values[len(series.metrics) :] = np.nan
     return past
 
 
 def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
     """The outliers that are nobody's victims; see :func:`find_outliers`."""
-    named = np.flatnonzero((found.scores > threshold) & (found.scores >= dominance * found.scores.max()))
-    follow = round(FOLLOW_SECONDS / (block_samples(series) * series.step_seconds))
-    named = named[independent(found.begins[named], together=1, follow=follow)]
-    begins, scores = found.begins[named], found.scores[named]
-    weaker_and_later = (begins[:, None] - begins[None] == 1) & (scores[:, None] < scores[None])
-    kept: NDArray[np.intp] = named[~weaker_and_later.any(axis=1)]
-    return kept
+    least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
+    named = np.flatnonzero((found.scores > threshold) & (found.scores >= least))
+    if len(named) < 2:
+        return named
+    at = _onsets(series, found, named)
+    unsure = 1.5 * series.step_seconds
+    strong = found.scores[named] >= dominance * found.scores.max()
+    alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, unsure)) & (at > 0)[:, None]
+    kept = np.flatnonzero(strong | alike.any(axis=1))
+    culprit = independent(at[kept], together=max(TOGETHER_SECONDS, unsure), follow=FOLLOW_SECONDS)
+    return np.asarray(named[kept[culprit]], np.intp)
+
+
+def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp]) -> NDArray[np.float64]:
+    """When workers became outliers, in seconds since the first sample."""
+    each = block_samples(series)
+    return np.array(
+        [
+            onset(
+                series,
+                found.peers,
+                worker,
+                each * int(found.begins[worker]),
+                [found.signals[signal] for signal in found.evidence(worker)],
+            )
+            for worker in workers.tolist()
+        ]
+    )
 
 
 def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold: float) -> Finding:
-    strongest = np.argsort(-found.parts[:, worker], kind="stable")
-    least = _MIN_WEIGHT * found.parts[strongest[0], worker]
-    shown = [signal for signal in strongest.tolist() if found.parts[signal, worker] >= least][:MAX_EVIDENCE]
     start = int(found.begins[worker]) * block_samples(series)
     evidence = []
-    for signal in shown:
+    for signal in found.evidence(worker):
         metric, kind = found.signals[signal]
         z = float(found.parts[signal, worker])
         evidence.append(evidence_of(series, metric, worker, start, z, swings=kind == "swings"))

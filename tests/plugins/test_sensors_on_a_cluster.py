@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import dask
+import distributed.scheduler
 import numpy as np
 import pytest
 from distributed import Client
@@ -65,7 +67,7 @@ def test_a_series_of_no_time_is_refused(new_cluster):
 
 
 #: Samples are as far apart as heartbeats, and count as if they were as far apart as usual.
-STEP = 0.5
+STEP = 0.25
 
 
 def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_task(new_cluster, monkeypatch):
@@ -74,17 +76,23 @@ def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_t
         found = find_outliers(replace(series, step_seconds=5.0), history=past, continuity_seconds=90.0)
         return [replace(one, since=series.start + STEP / 5.0 * (one.since - series.start)) for one in found]
 
+    # Workers take the interval of their heartbeats from the scheduler, which is in this process.
+    monkeypatch.setattr(distributed.scheduler, "heartbeat_interval", lambda workers: STEP)
     for module in (series_ring, worker_series):
         monkeypatch.setattr(module, "STEP_SECONDS", STEP)
     monkeypatch.setattr(outlier_watch, "EVERY_SECONDS", 1.0)
     monkeypatch.setattr(outlier_watch, "find_outliers", find)
-    with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
+    with (
+        dask.config.set({"distributed.admin.tick.cycle": f"{STEP}s"}),  # how often a worker measures its event loop
+        new_cluster(n_workers=4, threads_per_worker=1) as cluster,
+        Client(cluster) as client,
+    ):
         client.register_plugin(EfficiencyPlugin(outliers=True))
         victim = addresses(client)[2]
         name = name_of(client, victim)
         pid = client.run(os.getpid, workers=[victim])[victim]
         # It must have a past in which it was as the others are.
-        eventually(lambda: dask_efficiency.worker_series(client).values.shape[2] >= 40)
+        eventually(lambda: dask_efficiency.worker_series(client).values.shape[2] >= 32)
 
         def turns_slowly() -> bool:
             series = dask_efficiency.worker_series(client, 5.0)
@@ -92,7 +100,7 @@ def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_t
             own = late[series.workers.index(name)]
             return bool(np.nanmean(own) > 1.3 * np.nanmedian(late))
 
-        with stopped_in_turns(pid, seconds=0.25):
+        with stopped_in_turns(pid, seconds=0.125):
             assert eventually(turns_slowly)
             assert eventually(
                 lambda: name in {found.worker for found in dask_efficiency.stragglers(client)}, seconds=300

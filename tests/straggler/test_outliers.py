@@ -144,11 +144,65 @@ def test_faults_that_begin_together_or_long_apart_are_two_and_what_follows_short
     assert {f.worker for f in find_outliers(_series(values))} == found
 
 
-@pytest.mark.parametrize(("height", "found"), [(5, {"3"}), (9, {"3", "9"})])
-def test_what_follows_at_once_is_a_victim_if_it_is_weaker(height, found):
+@pytest.mark.parametrize(
+    ("onset", "height", "found"),
+    [(200, 3.5, {"3", "9"}), (225, 3.5, {"3"}), (225, 12, {"3"}), (175, 12, {"9"})],
+)
+def test_those_that_begin_within_seconds_have_a_fault_in_common_and_who_follows_later_is_a_victim(onset, height, found):
     values = with_fault(32, worker=3)
-    values[0, 9, 220:] -= height
+    values[0, 9, onset:] -= height
     assert {f.worker for f in find_outliers(_series(values))} == found
+
+
+@pytest.mark.parametrize("step_seconds", [1, 5, 15])
+def test_faults_of_four_machines_at_once_are_four(step_seconds):
+    values = healthy(64, seconds=900)
+    for worker, height in ((3, 10), (20, 7), (41, 5), (60, 9)):
+        values[0, worker] -= height * np.clip((np.arange(900) - 400) / (1 + worker / 2), 0, 1)
+    whole = values[:, :, : 900 // step_seconds * step_seconds].reshape(2, 64, -1, step_seconds).mean(axis=3)
+    series = replace(_series(whole), step_seconds=float(step_seconds))
+    assert {f.worker for f in find_outliers(series)} == {"3", "20", "41", "60"}
+
+
+def test_machines_that_were_steadier_than_others_are_not_accused_when_all_of_them_become_quiet():
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((2, 64, 900), np.float32)
+    noise[:, :8] *= np.float32(0.2)
+    values = 10 + noise
+    values[:, :, 400:] = 0.3 + np.float32(0.001) * random.standard_normal((2, 64, 500), np.float32)
+    assert find_outliers(_series(values)) == []
+
+
+def test_machines_that_wander_as_most_do_are_not_accused():
+    """As where a job's step is sampled at another place for each machine, and these places drift."""
+    random = np.random.default_rng(0)
+    places = random.uniform(-1, 1, 64)[None, :, None].astype(np.float32)
+    past, now = (random.normal(50, 0.5, (2, 64, 90)).astype(np.float32) for _ in range(2))
+    history = replace(_series(past - 6 * places), step_seconds=10.0)
+    assert find_outliers(replace(_series(now + 6 * places), step_seconds=10.0), history=history) == []
+    now[0, 5] -= 40
+    (finding,) = find_outliers(replace(_series(now), step_seconds=10.0), history=history)
+    assert finding.worker == "5"
+
+
+@pytest.mark.parametrize("metric", ["retransmits", "cpu"])
+def test_the_sensors_of_a_host_accuse_the_host_and_never_one_of_its_workers(metric):
+    values = -with_fault(8, worker=0)
+    if metric == "retransmits":
+        values[0, 1] = np.roll(values[0, 0], 1)  # the worker beside the first one reads the same host a bit later
+    series = replace(_series(values, (metric, "rate")), hosts=tuple("aabbccdd"), groups=("",) * 8)
+    (finding,) = find_outliers(series)
+    if metric == "retransmits":
+        assert (finding.worker, finding.host, finding.workers) == ("", "a", ("0", "1"))
+    else:
+        assert (finding.worker, finding.host, finding.workers) == ("0", "a", ())
+
+
+def test_on_a_single_host_its_sensors_accuse_nobody():
+    values = with_fault(8, worker=3)
+    series = replace(_series(-values, ("retransmits", "rate")), hosts=("here",) * 8)
+    assert find_outliers(series) == []
+    assert [f.worker for f in find_outliers(replace(series, metrics=("loop_interval", "rate")))] == ["3"]
 
 
 def test_a_fault_that_goes_on_and_off_within_a_minute_is_found():

@@ -89,7 +89,7 @@ class Retiring:
         OSError
             If no scheduler answers.
         """
-        wanted = [finding.worker for finding in sorted(findings, key=lambda one: -one.score)]
+        wanted = [finding.worker for finding in sorted(findings, key=lambda one: -one.score) if finding.worker]
         name, why_not = self.limit.chosen(wanted, fleet, at=at)
         if name is None:
             if why_not:

@@ -115,8 +115,9 @@ class OutlierWatch:
             self._look = self._elsewhere(lambda: _found(read(), before))
 
     def _take(self, found: list[Finding], now: float) -> None:
-        there = {finding.worker for finding in found}
-        self.past.extend(Past(finding, now) for finding in self._findings if finding.worker not in there)
+        there = {(finding.worker, finding.host) for finding in found}
+        over = (finding for finding in self._findings if (finding.worker, finding.host) not in there)
+        self.past.extend(Past(finding, now) for finding in over)
         self._findings = tuple(found)
 
 

@@ -22,6 +22,7 @@ from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.fleet.rounds import subject
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
 from dask_efficiency.straggler.wording import describe
@@ -126,8 +127,8 @@ class Stragglers:
     def _with_outliers(self, found: tuple[Finding, ...], outliers: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Findings by name, with the outliers that are not among them: what tasks say has the effect, too."""
         named = self._named(found)
-        known = {finding.worker for finding in named}
-        return (*named, *(finding for finding in outliers if finding.worker not in known))
+        known = {subject(finding) for finding in named}
+        return (*named, *(finding for finding in outliers if subject(finding) not in known))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """A worker is there."""
@@ -227,10 +228,10 @@ class Stragglers:
 
     def _tell_outliers(self) -> None:
         """Tell of who is an outlier and no straggler by its tasks, once when that begins and once when it has ended."""
-        outliers = {finding.worker: finding for finding in self._outliers.findings}
+        outliers = {subject(finding): finding for finding in self._outliers.findings}
         if not (outliers or self._told):
             return
-        by_tasks = {finding.worker for finding in self._named(self._watch.findings)}
+        by_tasks = {subject(finding) for finding in self._named(self._watch.findings)}
         now = {name: one for name, one in outliers.items() if name not in by_tasks}
         found = [one for name, one in now.items() if name not in self._told]
         cleared = [one for name, one in self._told.items() if name not in now and name not in by_tasks]

@@ -36,7 +36,7 @@ class Habits:
         past
             What came before the window, of all machines.
         """
-        ongoing = {subject(finding): finding.since for finding in findings}
+        ongoing = {name: finding.since for finding in findings for name in finding.workers or (subject(finding),)}
         self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
         if past is None:
             return

@@ -33,6 +33,8 @@ def line(event: Event) -> str:
     if event.change is not Change.BEGINS:
         return f"{text}: {finding.cause}, since {instant(finding.since)}"
     signals = ", ".join(_signal(evidence) for evidence in finding.evidence[:_SHOWN])
+    if finding.workers:
+        text += f" (workers {', '.join(finding.workers)[:200]})"
     return (
         f"{text}: {finding.cause}: {signals or MEANINGS[finding.cause][0]}; since {instant(finding.since)}, "
         f"confidence {finding.confidence:.0%}"

@@ -26,6 +26,15 @@ def found(name: str, score: float) -> Finding:
     return Finding(name, "", Cause.GPU, score, 0.9, 0.0, None)
 
 
+def test_of_a_host_that_is_found_no_worker_is_retired() -> None:
+    said: list[str] = []
+    host = Finding("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2"))
+    Retiring(lambda question: pytest.fail("asked"), Retirements(share=0.5, every_seconds=600), said.append)(
+        [host], [f"w{i}" for i in range(8)], at=0
+    )
+    assert said == []
+
+
 def test_the_worst_is_retired_and_the_next_one_waits() -> None:
     asked: list[Any] = []
     said: list[str] = []

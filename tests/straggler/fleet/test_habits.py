@@ -22,6 +22,13 @@ def found(since: float) -> Finding:
     return Finding("a", "", Cause.GPU, 1.5, 0.9, since, None)
 
 
+def test_a_host_that_was_found_stands_for_its_workers() -> None:
+    habits = Habits()
+    host = Finding("", "h", Cause.GPU, 1.5, 0.9, 60, None, workers=("a", "b"))
+    habits.keep([host], past(0, 50, of_a=2))
+    assert row(habits.applied(past(5000, 100, of_a=30)))[:6] == [102] * 6
+
+
 def row(series: MetricSeries | None, worker: int = 0) -> list[float]:
     assert series is not None
     return series.values[0, worker].tolist()

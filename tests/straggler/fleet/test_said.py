@@ -23,6 +23,12 @@ def test_a_line_says_when_who_why_and_by_what() -> None:
     assert ended == "2023-11-14T22:21:20Z ends   m04: network, since 2023-11-14T22:13:20Z"
 
 
+def test_a_line_of_a_host_says_who_is_on_it() -> None:
+    host = replace(BEGINS, finding=replace(FINDING, worker="", host="node1", workers=("w1", "w2")))
+    assert " begins node1 (workers w1, w2): network: " in line(host)
+    assert Finding.from_dict(json.loads(json.dumps(record(host)))["finding"]) == host.finding
+
+
 def test_a_record_has_the_whole_finding() -> None:
     assert Finding.from_dict(json.loads(json.dumps(record(BEGINS)))["finding"]) == FINDING
 
