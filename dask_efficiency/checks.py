@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any
 
@@ -50,6 +50,16 @@ def text(name: str, value: object) -> str:
 def shared_text(name: str, value: object) -> str:
     """The same, of which only one is kept however many workers send it."""
     return intern(str(text(name, value)))
+
+
+def shared_texts(name: str, values: Sequence[Any]) -> list[str | None]:
+    """Many of these; None where one is missing."""
+    # All at once, for a scheduler reads thousands of these a second; then one by one, to say which is wrong.
+    if {*map(type, values)} <= {str, type(None)}:
+        found = [value and intern(value) for value in values]
+        if max(map(len, filter(None, found)), default=0) <= MAX_NAME_LENGTH:
+            return found
+    return [None if value is None else shared_text(name, value) for value in values]
 
 
 def mapping(name: str, value: object) -> Mapping[Any, Any]:

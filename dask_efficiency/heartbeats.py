@@ -27,6 +27,7 @@ from dask_efficiency.checks import (
     listed,
     mapping,
     shared_text,
+    shared_texts,
     short,
     text,
     whole,
@@ -322,7 +323,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         fields.get("p"),
         columns=len(TASK_BUCKETS),
         rising=True,
-        check=shared_text,
+        check=shared_texts,
     )
     prefixes, at, gained, small = change
     if base is None or gained is None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import lt, or_, sub
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,7 +291,7 @@ def read_table(
     *,
     columns: int,
     rising: bool,
-    check: Callable[[str, object], Name],
+    check: Callable[[str, Sequence[Any]], Sequence[Name | None]],
 ) -> Change[Name]:
     """A table after a payload.
 
@@ -306,7 +306,7 @@ def read_table(
     columns, rising
         As of the writer.
     check
-        Reads a name, or refuses it.
+        Reads names, of which some may be None, or refuses them.
 
     Raises
     ------
@@ -321,19 +321,20 @@ def read_table(
     if new is None and not len(gained):
         return Change(table, at, gained if rising else None, True)
     names, free, before, kept = table.names, table.free, table.rows, True
+    known = len(names)
     if new is not None:
-        known = len(names)
-        others = {place: each for place, each in new.items() if place >= known or names[place] != each}
+        others = new
+        if known:
+            others = {place: each for place, each in new.items() if place >= known or names[place] != each}
         if others:
-            kept = all(place >= known or names[place] is None for place in others)
+            kept = not known or all(place >= known or names[place] is None for place in others)
             names, free = _with_names(name, names, others)
             if len(names) > known:
                 before = np.zeros((len(names), columns), np.int64)
                 before[:known] = table.rows
     rows = before.copy()
-    if new is not None:
-        for place in new if len(before) else ():  # NumPy takes as long for a list of one as for fifteen of these
-            rows[place] = 0
+    if new is not None and known:
+        rows[[*new]] = 0
     last = (at.stop if isinstance(at, slice) else int(at[-1]) + 1) - 1
     if last >= len(names):
         raise RefusedPayload(f"{name} has a row at {last}; expected one of {len(names)}")
@@ -370,14 +371,20 @@ def _with_names(
     return tuple(found), tuple(free)
 
 
-def _renamed(name: str, value: object, check: Callable[[str, object], Name]) -> dict[int, Name | None]:
+def one_by_one(check: Callable[[str, object], Name]) -> Callable[[str, Sequence[Any]], list[Name | None]]:
+    """Reads names, given what reads one."""
+    return lambda name, values: [None if value is None else check(name, value) for value in values]
+
+
+def _renamed(
+    name: str, value: object, check: Callable[[str, Sequence[Any]], Sequence[Name | None]]
+) -> dict[int, Name | None]:
     if not isinstance(value, (list, tuple)) or len(value) % 2 or len(value) > 2 * MAX_ROWS:
         raise RefusedPayload(f"names of {name} are {short(value)}; expected places and names in turn")
-    name = f"names of {name}"
-    return {
-        whole(name, place): None if each is None else check(name, each)
-        for place, each in zip(value[::2], value[1::2], strict=True)
-    }
+    name, places = f"names of {name}", value[::2]
+    if {*map(type, places)} != {int} or min(places) < 0:
+        places = [whole(name, place) for place in places]
+    return dict(zip(places, check(name, value[1::2]), strict=True))
 
 
 def column_sums(rows: Ints, *, small: bool) -> list[int]:

@@ -22,7 +22,7 @@ from dask_efficiency.checks import (
     whole,
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, one_by_one, read_table
 
 #: Kernels whose names are remembered on both sides, should they come back among those that took most time.
 MAX_KERNELS = 200
@@ -137,7 +137,7 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
         given.get("p"),
         columns=1,
         rising=True,
-        check=_where,
+        check=one_by_one(_where),
     ).table
     kernels = read_table(
         "gpu.kernels",
@@ -146,7 +146,7 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
         given.get("n"),
         columns=2,
         rising=False,
-        check=_kernel,
+        check=one_by_one(_kernel),
     ).table
     if last is not None and by_prefix.names is last.by_prefix.names:
         where = last.where

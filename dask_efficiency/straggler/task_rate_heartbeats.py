@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, shared_text, short, whole
+from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
 from dask_efficiency.heartbeats import REPEATS, Sent
 from dask_efficiency.packed import Table, TableWriter, Texts, read_table
 from dask_efficiency.straggler.task_rates import (
@@ -146,7 +146,7 @@ def read_task_rates(
 def _table(
     name: str, table: Table[str] | None, texts: Texts, renamed: object, columns: Sequence[str], at_most: int
 ) -> Table[str]:
-    found = read_table(name, table, texts, renamed, columns=len(columns), rising=True, check=shared_text).table
+    found = read_table(name, table, texts, renamed, columns=len(columns), rising=True, check=shared_texts).table
     # A name takes its place before the one that it replaces leaves another.
     if len(found.names) - len(found.free) > at_most or len(found.names) > 2 * at_most:
         raise RefusedPayload(f"{name} has {len(found.names)} names; expected at most {at_most}")
