@@ -201,16 +201,17 @@ class SlotTracker:
         ledger = self._ledger
         now, free, held = ledger.at, ledger.slots_free, ledger.held
         taken: dict[Any, tuple[Any, int]] = {}
-        sums: dict[tuple[str | None, str], PlainSums] = {}
-        idle = followed = 0
+        runs: dict[tuple[str | None, str], list[tuple[int, int, int, int]]] = {}
+        # Slots are idle until their end but for the times from when they are taken, and up to when they are free again.
+        idle, followed = -free * now, 0
         for at, ts, run, nbytes, made in events:
             key = ts.key
             if run is None:
                 if not free or key in held or key in taken:
                     break
                 if at > now:
-                    idle += free * (at - now)
                     now = at
+                idle += now
                 taken[key] = ts, now
                 free -= 1
             else:
@@ -228,27 +229,25 @@ class SlotTracker:
                 ):
                     break
                 if at > now:
-                    idle += free * (at - now)
                     now = at
+                idle -= now
                 del taken[key]
                 free += 1
                 place = ts.span_id, ts.prefix
-                row = sums.get(place)
-                if row is None:
-                    row = sums[place] = [0, 0, 0, 0, 0]
-                row[0] += 1
-                row[1] += cpu
-                row[2] += wall
-                row[3] += now - start
-                row[4] += began - start
+                if place not in runs:
+                    runs[place] = []
+                runs[place].append((cpu, wall, now - start, began - start))
                 if nbytes >= 0:
                     rated.append((ts.prefix[:MAX_PREFIX_LENGTH], wall, cpu, nbytes))
                 if sized is not None:
                     sized.append((ts.prefix[:MAX_PREFIX_LENGTH], key, wall, made))
             followed += 1
         ledger.skip(
-            at=now, idle=idle, taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in taken.items()}
+            at=now,
+            idle=idle + free * now,
+            taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in taken.items()},
         )
+        sums = {place: [len(rows), *map(sum, zip(*rows, strict=True))] for place, rows in runs.items()}
         return _named(sums), followed
 
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from dask_efficiency.checks import RefusedPayload, shared_texts
+from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts
 from dask_efficiency.packed import MAX_ROWS, Table, TableWriter, Texts, column_sums, read_table
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -127,6 +128,28 @@ def test_any_text_is_read_or_refused(told, names):
             continue
         assert change.table.rows.min(initial=0) >= 0
         assert len(change.table.names) == names
+
+
+@pytest.mark.parametrize(
+    ("names", "refusal"),
+    [
+        ([0, "a", 1, 7], "names of table is 7; expected at most 1000 characters"),
+        ([0, None, 1, "a" * (MAX_NAME_LENGTH + 1)], "names of table is .*; expected at most 1000 characters"),
+        ([0, "a", True, "b"], "names of table is True; expected a whole number"),
+        ([0, "a", -1, "b"], "names of table is -1; expected a whole number"),
+        ([0, "a", 1, "a"], "table has a name in two places"),
+    ],
+)
+def test_a_name_or_a_place_out_of_order_is_refused_among_good_ones(names, refusal):
+    with pytest.raises(RefusedPayload, match=refusal):
+        read(None, "\0\0\0\0", names, columns=1, rising=True)
+
+
+def test_names_that_are_read_are_the_same_objects():
+    names = ["".join(("pre", "fix")), None, "".join(("su", "m"))]
+    change = read(None, "\0\0\0\0", [each for pair in enumerate(names) for each in pair], columns=1, rising=True)
+    assert change.table.names == ("prefix", None, "sum")
+    assert all(name is None or name is sys.intern(name) for name in change.table.names)
 
 
 def test_a_text_that_goes_on_is_refused():

@@ -112,7 +112,7 @@ def test_the_table_of_a_worker_s_transitions() -> None:
     for states in (("ready", "executing"), ("executing", "memory"), ("long-running", "memory")):
         assert list(inspect.signature(table[states]).parameters)[:2] == ["self", "ts"], patches.TRANSITIONS.without
     assert f"self.{name}.get((start, finish))" in inspect.getsource(WorkerState._transition)
-    assert "func(self, ts" in inspect.getsource(WorkerState._transition)
+    assert "func(self, ts, *args, stimulus_id=stimulus_id)" in inspect.getsource(WorkerState._transition)
 
 
 def test_the_plugins_of_a_worker_and_of_its_state() -> None:

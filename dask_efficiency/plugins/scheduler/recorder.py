@@ -141,6 +141,8 @@ class ClusterRecorder:
     def hook(self, metered: Callable[..., object]) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task; it calls the meter's hook, too.
 
+        That is told the stimulus's id, and of a result the worker.
+
         What is usual is kept in one line, to be written together with others; what is not is left to another function.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
@@ -150,7 +152,7 @@ class ClusterRecorder:
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
-            stimulus_id = reported.get("stimulus_id", "")
+            stimulus_id, worker = reported.get("stimulus_id", ""), ""
             try:
                 if finish == "processing":
                     ts = tasks[key]
@@ -159,7 +161,8 @@ class ClusterRecorder:
                     address = ts.processing_on.address  # type: ignore[union-attr]
                     keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
                 elif start == "processing":
-                    number = workers.get(reported.get("worker", ""), missing)
+                    worker = reported.get("worker", "")
+                    number = workers.get(worker, missing)
                     nbytes, startstops = missing, ()
                     if finish == "memory":
                         nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
@@ -174,7 +177,7 @@ class ClusterRecorder:
                 self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
-            metered(key, start, finish, **reported)
+            metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)  # to pass on all takes far longer
 
         return transition
 

@@ -113,6 +113,29 @@ def test_a_task_s_slot_is_told_of_by_one_hook_each_and_what_is_none_of_its_matte
     ]
 
 
+def test_upstream_s_functions_are_given_what_they_would_be_without(worker, upstream):
+    given = []
+
+    def function_to(finish: str) -> Any:
+        def transition(*args: Any, **kwargs: Any) -> Any:
+            given.append((args, kwargs))
+            args[1].state = finish
+            return {}, []
+
+        return transition
+
+    upstream.update({states: function_to(states[1]) for states in upstream})
+    worker.attach(note=lambda key, start, finish: None)
+    assert all(table()[states] is not upstream[states] for states in upstream if matters(*states) or noted(*states))
+    for start, finish in upstream:
+        for more in ((), (1,), (1, 2), (1, 2, 3)):
+            ts = TaskState("x")
+            ts.state = start
+            worker.state._transition(ts, finish, *more, stimulus_id="s")
+            assert given.pop() == ((worker.state, ts, *more), {"stimulus_id": "s"})
+    assert not given
+
+
 def test_a_task_that_has_to_wait_for_data_is_told_of(worker):
     worker.attach()
     ts = TaskState("x")
@@ -285,8 +308,13 @@ def test_of_two_workers_one_may_be_recorded_and_whoever_goes_first_upstream_is_a
 # -- where upstream has no such table ----------------------------------------------------------
 
 
-def test_where_there_is_no_table_the_hook_is_the_plugin_s_own(monkeypatch):
-    without = type("WorkerState", (), {})
+@pytest.mark.parametrize(
+    "namespace",
+    [{}, {"_TRANSITIONS_TABLE": TABLE, "_transition": lambda self, ts, finish, *args, **what_is_new: None}],
+    ids=["no table", "other arguments"],
+)
+def test_where_upstream_is_not_as_known_the_hook_is_the_plugin_s_own(monkeypatch, namespace):
+    without = type("WorkerState", (), namespace)
     monkeypatch.setattr(transitions, "WorkerState", without)
     worker: Any = SimpleNamespace(state=without(), plugins={})
     worker.state.plugins = worker.plugins

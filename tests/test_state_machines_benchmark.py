@@ -1,0 +1,29 @@
+"""``benchmarks/state_machines.py`` drives each task through both sides, and the accounts have all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+# What a mode asks for stays until the process ends, so it has one of its own.
+PROGRAM = """
+import os
+from benchmarks.state_machines import BATCH, MODES, WORK, Driver, run, session
+
+async def main():
+    async with session(MODES["trace"], WORK["no-op"]) as here:
+        Driver(here).compute(2 * BATCH)
+        accounts = here._meter.accounts
+        print("TASKS", accounts.cluster.tasks(), accounts.cluster.refused, len(here.scheduler.tasks), flush=True)
+        os._exit(0)
+
+run(main)
+"""
+
+
+def test_every_task_that_is_driven_is_accounted_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+    )
+    assert "TASKS {'succeeded': 400} 0 0" in done.stdout, done.stdout + done.stderr
