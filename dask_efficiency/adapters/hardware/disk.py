@@ -7,14 +7,14 @@ import tempfile
 import time
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate
+from dask_efficiency.adapters.hardware.measured import REPEATS, NotMeasured, best_rate
 
 #: Bytes that are written at once, and at most in a repetition.
 CHUNK = 2**20
 MAX_NBYTES = 32 * 2**20
 
 
-def writes(directory: str, seconds: float) -> dict[str, Any]:
+def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
     """Bytes a second that are written, each chunk until the disk has it.
 
     Raises
@@ -41,6 +41,6 @@ def writes(directory: str, seconds: float) -> dict[str, Any]:
                     count += 1
                 return CHUNK * count / (time.perf_counter() - began), float("nan")
 
-            return best_rate(once)
+            return best_rate(once, repeats)
     except OSError as error:
         raise NotMeasured(f"cannot write to {directory}: {error.strerror or error}") from error
