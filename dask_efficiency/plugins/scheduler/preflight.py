@@ -318,7 +318,7 @@ class Preflight:
         await self._in_turns([address for address in slow if good[address]], machines, confirm)
 
     def _good(self, one: Candidate, slow: Collection[str]) -> list[Candidate]:
-        """Comparable workers that do not seem slow, on its machine if there are any: what is slow there is so for both."""
+        """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both."""
         group, machine = one.subject.group, one.machine
         found = [other for other in self._testable() if other.subject.group == group]
         found = [other for other in found if other.subject.address not in slow and other.subject.readings]

@@ -45,9 +45,7 @@ def unsettled(subject: Subject, components: Iterable[Component]) -> list[Compone
     return [one for one in components if is_confirmed(subject.readings[one].beside) is None]
 
 
-def with_pair(
-    subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]
-) -> Subject:
+def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
     """A worker with one more pair of each component that both measured.
 
     Parameters
