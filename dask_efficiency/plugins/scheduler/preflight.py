@@ -184,6 +184,10 @@ class Preflight:
         workers = self._testable()
         await self._alone(workers, None if only is None else {one.subject.address: only for one in workers})
 
+    def _most(self) -> float:
+        """Seconds that a worker has to measure itself."""
+        return self.plan.seconds if self.plan.workload or self.plan.soak else ALONE_SECONDS
+
     def _left(self) -> float:
         return self._until - asyncio.get_running_loop().time()
 
@@ -260,8 +264,8 @@ class Preflight:
     async def _measure(self, one: Candidate, components: list[Component]) -> None:
         """Measure components, and keep the best of what was and what is measured."""
         plan = self.plan
-        most = ALONE_SECONDS if not (plan.workload or plan.soak) else plan.seconds
-        seconds = min(most, self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left())
+        left = self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left()
+        seconds = min(self._most(), left)
         if seconds < 1:
             if not one.subject.readings:
                 one.subject = replace(one.subject, not_tested=f"the {plan.seconds:.3g} s were over before its turn")
@@ -327,7 +331,7 @@ class Preflight:
 
     async def _in_turns_with(self, one: Candidate, good: Sequence[Candidate], components: list[Component]) -> None:
         for number in range(MAX_ATTEMPTS):
-            seconds = min(ALONE_SECONDS, self._left())
+            seconds = min(self._most(), self._left())
             other, wanted = good[number % len(good)], unsettled(one.subject, components)
             if not wanted or seconds < 1 or not (one.can_be_tested and other.can_be_tested):
                 return

@@ -46,7 +46,7 @@ def unsettled(subject: Subject, components: Iterable[Component]) -> list[Compone
 
 
 def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
-    """A worker with one more pair of each component that both measured.
+    """A worker with one more pair of each component that was measured of both.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[
     readings = dict(subject.readings)
     for component in own.keys() & good.keys() & readings.keys():
         seconds, least = (seconds_of(component, each[component].value) for each in (own, good))
-        if 0 < least < math.inf:
+        if 0 < least < math.inf and seconds < math.inf:  # what fails in a short time that is left says nothing
             before = readings[component]
             readings[component] = replace(before, beside=(*before.beside, seconds / least))
     return replace(subject, readings=readings)

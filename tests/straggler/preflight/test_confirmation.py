@@ -64,6 +64,7 @@ def test_a_pair_counts_only_where_both_were_measured() -> None:
     own = {Component.CPU: Reading(2e10), Component.DISK: Reading(1e8)}
     found = with_pair(one, own, {Component.CPU: Reading(0.0)})
     assert found == one
+    assert with_pair(one, {Component.CPU: Reading(0.0)}, own) == one
     assert unsettled(found, [Component.CPU, Component.DISK]) == [Component.CPU, Component.DISK]
 
 
