@@ -9,9 +9,9 @@ from typing import Any
 
 from dask_efficiency.adapters.hardware.measured import REPEATS, NotMeasured, best_rate
 
-#: Bytes that are written at once, and at most in a repetition.
+#: Bytes that are written at once, and at most in all repetitions.
 CHUNK = 2**20
-MAX_NBYTES = 32 * 2**20
+MAX_NBYTES = 96 * 2**20
 
 
 def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, 
             def once() -> tuple[float, float]:
                 count = 0
                 began = time.perf_counter()
-                while time.perf_counter() < began + seconds and count * CHUNK < MAX_NBYTES:
+                while time.perf_counter() < began + seconds and count * CHUNK * repeats < MAX_NBYTES:
                     file.seek(0)
                     file.write(data)
                     os.fdatasync(file.fileno()) if hasattr(os, "fdatasync") else os.fsync(file.fileno())

@@ -129,7 +129,7 @@ class Gate:
             slow = suspects(compare_alone(self._of(group)))
             for other in slow.keys() - self._flagged:
                 ws = self._scheduler.workers.get(other)
-                again = await self._measured(ws, slow[other]) if ws is not None else None
+                again = await self._measured(ws, [*slow[other]]) if ws is not None else None
                 # Who has tasks by now, or left, cannot be confirmed: it is not named for one measurement.
                 self._known[other] = (
                     again

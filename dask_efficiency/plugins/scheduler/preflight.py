@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins import names
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.alone import compare_alone, suspects
+from dask_efficiency.straggler.preflight.alone import Comparison, compare_alone, suspects
 from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.confirmation import PAIRS, unsettled, with_pair
+from dask_efficiency.straggler.preflight.confirmation import ALIKE, PAIRS, unsettled, with_pair
 from dask_efficiency.straggler.preflight.links import Link, Links
 from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round, startable
 from dask_efficiency.straggler.preflight.subjects import Reading, Subject, better, read_measurements
@@ -310,8 +310,9 @@ class Preflight:
     async def _confirm_alone(self) -> None:
         """Measure who seems slow in turns with good workers, until it is known who is."""
         workers = {one.subject.address: one for one in self._testable()}
-        slow = suspects(compare_alone(one.subject for one in workers.values()))
-        good = {address: self._good(workers[address], slow) for address in slow}
+        compared = compare_alone(one.subject for one in workers.values())
+        slow = suspects(compared)
+        good = {address: self._good_for(workers[address], compared) for address in slow}
 
         def machines(address: str) -> list[str]:
             return [one.machine for one in (workers[address], *good[address])]
@@ -321,18 +322,30 @@ class Preflight:
 
         await self._in_turns([address for address in slow if good[address]], machines, confirm)
 
-    def _good(self, one: Candidate, slow: Collection[str]) -> list[Candidate]:
-        """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both."""
-        group, machine = one.subject.group, one.machine
-        found = [other for other in self._testable() if other.subject.group == group]
-        found = [other for other in found if other.subject.address not in slow and other.subject.readings]
-        self.random.shuffle(found)
-        return sorted(found, key=lambda other: other.machine != machine)[:GOOD_WORKERS]
+    def _good_for(self, one: Candidate, compared: Mapping[str, Mapping[Component, Comparison]]) -> list[Candidate]:
+        """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both.
 
-    async def _in_turns_with(self, one: Candidate, good: Sequence[Candidate], components: list[Component]) -> None:
+        Those that are much faster than is usual come last.
+        """
+        slow = suspects(compared)
+        good = {
+            other.subject.address: other
+            for other in self._testable()
+            if other.subject.group == one.subject.group and other.subject.readings and other.subject.address not in slow
+        }
+
+        def unusual(address: str) -> tuple[bool, bool, float]:
+            fastest = min((each.ratio for each in compared.get(address, {}).values()), default=1.0)
+            return good[address].machine != one.machine, fastest < 1 / ALIKE, self.random.random()
+
+        return [good[address] for address in sorted(good, key=unusual)[:GOOD_WORKERS]]
+
+    async def _in_turns_with(
+        self, one: Candidate, good: Sequence[Candidate], suspected: Mapping[Component, float]
+    ) -> None:
         for number in range(MAX_ATTEMPTS):
             seconds = min(self._most(), self._left())
-            other, wanted = good[number % len(good)], unsettled(one.subject, components)
+            other, wanted = good[number % len(good)], unsettled(one.subject, suspected)
             if not wanted or seconds < 1 or not (one.can_be_tested and other.can_be_tested):
                 return
             # First one, then the other: that a machine becomes slower or faster is in as many pairs either way.

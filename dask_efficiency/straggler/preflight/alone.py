@@ -41,14 +41,17 @@ class Comparison:
     @property
     def seems_slow(self) -> bool:
         """Whether it is to be measured in turns with good workers before the worker is named."""
-        return self.ratio >= THRESHOLD and self.z > 0 and math.isfinite(self.ratio)
+        return self._is_beyond and self.z > 0 and math.isfinite(self.ratio)
 
     @property
     def is_slow(self) -> bool:
         """Whether it is so much slower that the worker is named."""
-        if self.confirmed is not None:
-            return self.confirmed
-        return self.ratio >= THRESHOLD and self.z >= MIN_Z
+        return self.confirmed if self.confirmed is not None else self._is_beyond and self.z >= MIN_Z
+
+    @property
+    def _is_beyond(self) -> bool:
+        """Whether it is so much slower than most peers too: nobody is slow because one is very fast."""
+        return self.ratio >= THRESHOLD and self.ratio / self.median >= THRESHOLD
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comparison]]:
@@ -77,13 +80,13 @@ def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comp
 
 
 def _in_turns(comparison: Comparison, ratios: Sequence[float]) -> Comparison:
-    return replace(comparison, ratio=median(ratios), confirmed=is_confirmed(ratios))
+    return replace(comparison, ratio=median(ratios), confirmed=is_confirmed(comparison.ratio, ratios))
 
 
-def suspects(compared: Mapping[str, Mapping[Component, Comparison]]) -> dict[str, list[Component]]:
-    """Address to the components in which a worker seems slow, to be measured once more before it is named."""
+def suspects(compared: Mapping[str, Mapping[Component, Comparison]]) -> dict[str, dict[Component, float]]:
+    """Address to the components in which a worker seems slow, with its ratio: they are measured again."""
     slow = {
-        address: [component for component, one in of_worker.items() if one.seems_slow]
+        address: {component: one.ratio for component, one in of_worker.items() if one.seems_slow}
         for address, of_worker in compared.items()
     }
     return {address: components for address, components in slow.items() if components}

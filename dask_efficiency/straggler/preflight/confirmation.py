@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -13,7 +13,7 @@ from dask_efficiency.straggler.preflight.subjects import Reading, Subject
 #: Pairs of measurements, next to each other in time, by which it is known whether a worker is slow.
 PAIRS = 5
 
-#: Pairs that are enough where the worker takes as many times as long in each of them.
+#: Pairs that are enough where the worker takes as many times as long in each of them, and did when it was suspected.
 PAIRS_OF_MUCH_SLOWER = 2
 MUCH_SLOWER = 2.0
 
@@ -22,27 +22,37 @@ ALIKE = 1.15
 MAX_ALIKE = 1
 
 
-def is_confirmed(ratios: Sequence[float]) -> bool | None:
+def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
     """Whether a worker is slow; None until there are enough pairs to tell.
 
     Parameters
     ----------
+    first
+        How many times as long as its peers it took at first, which is why it is suspected.
     ratios
         How many times as long it took as a good worker, of each pair. What the two have in common, such as a machine
         that is slow for a second, is not in them.
     """
     if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
         return False
-    if len(ratios) >= PAIRS_OF_MUCH_SLOWER and min(ratios) >= MUCH_SLOWER:
+    if len(ratios) >= PAIRS_OF_MUCH_SLOWER and min(first, *ratios) >= MUCH_SLOWER:
         return True
     if len(ratios) < PAIRS:
         return None
     return median(ratios) >= THRESHOLD
 
 
-def unsettled(subject: Subject, components: Iterable[Component]) -> list[Component]:
-    """Those components of which it takes more pairs to tell whether the worker is slow."""
-    return [one for one in components if is_confirmed(subject.readings[one].beside) is None]
+def unsettled(subject: Subject, suspected: Mapping[Component, float]) -> list[Component]:
+    """Components of which it takes more pairs to tell whether the worker is slow.
+
+    Parameters
+    ----------
+    subject
+        The worker.
+    suspected
+        By component in which it seems slow, how many times as long as its peers it took at first.
+    """
+    return [one for one, first in suspected.items() if is_confirmed(first, subject.readings[one].beside) is None]
 
 
 def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
