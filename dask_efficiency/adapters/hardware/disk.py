@@ -10,8 +10,8 @@ from typing import Any
 
 from dask_efficiency.adapters.hardware.measured import REPEATS, NotMeasured, best_rate
 
-#: Bytes that are written at once: at first, and on a disk that takes them in a moment. A fast disk takes less time for a
-#: MiB than a core takes to wake up for it: whether it has to is chance, and made a rate of 2 or of 6 GB/s.
+#: Bytes that are written at once: at first, and on a disk that takes them in a moment. A fast disk takes less time for
+#: a MiB than a core takes to wake up for it: whether it has to is chance, and made a rate of 2 or of 6 GB/s.
 CHUNK = 2**20
 MAX_CHUNK = 16 * 2**20
 MOMENT_SECONDS = 5e-3

@@ -31,7 +31,7 @@ def matrix_products(threads: int, seconds: float, repeats: int = REPEATS) -> dic
         def multiply(number: int) -> None:
             matrix, result = matrices[number], np.empty((ROWS, ROWS))
             began = time.thread_time()
-            while time.perf_counter() < until:
+            while not counts[number] or time.perf_counter() < until:  # a thread may start late
                 np.matmul(matrix, matrix, out=result)
                 counts[number] += 1
             cpu[number] = time.thread_time() - began
