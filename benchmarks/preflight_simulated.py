@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.preflight_rivals import gated, node_check
+from dask_efficiency.adapters.hardware.measured import REPEATS
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
 from dask_efficiency.straggler.preflight.result import PreflightValues
@@ -28,8 +29,9 @@ MOMENTS_DIFFER = 0.03
 RATES = {"cpu": 3e10, "cpu_all": 6e10, "memory_bandwidth": 1e10, "disk": 3e8, "python": 5e6}
 BYTE, ROUND_TRIP = 1e-9, 4e-4
 
-#: Seconds that a real worker takes to measure itself, with the start of its process, and a real pair.
-ALONE_SECONDS = 2.7
+#: Seconds that a real worker takes to measure itself, beside the start of its process, and a real pair.
+START_SECONDS = 0.3
+ALONE_SECONDS = 2.4
 PAIR_SECONDS = 0.8
 
 #: Seconds of the scheduler's own messages.
@@ -98,14 +100,15 @@ class Workers:
         if step["step"] == names.READY:
             return {"machine": self.hosts[address]}
         if step["step"] == names.MEASURE:
-            share = len(step["components"]) / len(RATES)
-            await asyncio.sleep(ALONE_SECONDS * share)
+            repeats = step.get("repeats", REPEATS)
+            share = len(step["components"]) / len(RATES) * repeats / REPEATS
+            await asyncio.sleep(START_SECONDS + ALONE_SECONDS * share)
             return {
                 "measured": {
                     name: {
-                        "value": RATES[name] / min(self.seconds(address, name) for _ in range(3)),
+                        "value": RATES[name] / min(self.seconds(address, name) for _ in range(repeats)),
                         "share": 1.0,
-                        "count": 3,
+                        "count": repeats,
                         "range": 1.7 * MOMENTS_DIFFER,
                     }
                     for name in step["components"]

@@ -67,31 +67,31 @@ def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dic
 def _cpu(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.processor import matrix_products
 
-    return matrix_products(1, request["repetition"])
+    return matrix_products(1, request["repetition"], request["repeats"])
 
 
 def _cpu_all(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.processor import matrix_products
 
-    return matrix_products(request["threads"], request["repetition"])
+    return matrix_products(request["threads"], request["repetition"], request["repeats"])
 
 
 def _memory(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.memory import copies
 
-    return copies(request["memory"], request["repetition"])
+    return copies(request["memory"], request["repetition"], request["repeats"])
 
 
 def _disk(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware.disk import writes
 
-    return writes(request["directory"], request["repetition"])
+    return writes(request["directory"], request["repetition"], request["repeats"])
 
 
 def _workload(request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
     from dask_efficiency.adapters.hardware import workload
 
-    return workload.run(request["workload"], payload)
+    return workload.run(request["workload"], payload, request["repeats"])
 
 
 def _collective(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.adapters.hardware.measured import best_rate
+from dask_efficiency.adapters.hardware.measured import REPEATS, best_rate
 
 #: Bytes of each of the two arrays. Caches of today's servers hold tens of megabytes for each core that may use them.
 NBYTES = 64 * 2**20
 MIN_NBYTES = 4 * 2**20
 
 
-def copies(limit: int, seconds: float) -> dict[str, Any]:
+def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
     """Bytes a second that are read and written.
 
     Parameters
@@ -23,6 +23,8 @@ def copies(limit: int, seconds: float) -> dict[str, Any]:
         Of the worker's memory, in bytes; 0 for none. The two arrays take an eighth of it at most.
     seconds
         Of one repetition.
+    repeats
+        How many there are.
 
     References
     ----------
@@ -42,4 +44,4 @@ def copies(limit: int, seconds: float) -> dict[str, Any]:
         took = time.perf_counter() - began
         return 2 * nbytes * count / took, (time.thread_time() - cpu) / took
 
-    return best_rate(once)
+    return best_rate(once, repeats)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
 from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.preflight.alone import suspects
+from dask_efficiency.straggler.preflight.alone import compare_alone, suspects
 from dask_efficiency.straggler.preflight.components import Component
 from dask_efficiency.straggler.preflight.subjects import Subject
 from dask_efficiency.straggler.preflight.verdict import judge
@@ -126,10 +126,10 @@ class Gate:
             return
         group = self._known[address].group
         for _ in range(CONFIRMATIONS):
-            slow = suspects(self._of(group))
+            slow = suspects(compare_alone(self._of(group)))
             for other in slow.keys() - self._flagged:
                 ws = self._scheduler.workers.get(other)
-                again = await self._measured(ws, slow[other]) if ws is not None else None
+                again = await self._measured(ws, [*slow[other]]) if ws is not None else None
                 # Who has tasks by now, or left, cannot be confirmed: it is not named for one measurement.
                 self._known[other] = (
                     again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.plugins import names
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.alone import suspects
+from dask_efficiency.straggler.preflight.alone import Comparison, compare_alone, suspects
 from dask_efficiency.straggler.preflight.components import Component
+from dask_efficiency.straggler.preflight.confirmation import ALIKE, PAIRS, unsettled, with_pair
 from dask_efficiency.straggler.preflight.links import Link, Links
 from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round, startable
-from dask_efficiency.straggler.preflight.subjects import Subject, better, read_measurements
+from dask_efficiency.straggler.preflight.subjects import Reading, Subject, better, read_measurements
 
 #: Seconds until a worker that does not answer is hung: an idle one answers in milliseconds, and five heartbeats of a
 #: small cluster are over.
@@ -37,8 +38,15 @@ COLLECTIVE_SECONDS = 20.0
 #: Seconds until an answer that should have come by then is waited for no more.
 GRACE_SECONDS = 2.0
 
-#: How often what seems slow is measured again. What happens to be slow for a second is well then.
+#: How often a pair that seems slow is measured again, and a worker that joins. What happens to be slow for a second is
+#: well then.
 CONFIRMATIONS = 2
+
+#: Good workers with which one that seems slow is measured in turns: one alone may be faster than is usual.
+GOOD_WORKERS = 2
+
+#: Pairs of measurements that are begun at most: a few more than are needed, for a component may fail in one.
+MAX_ATTEMPTS = PAIRS + 2
 
 #: Seconds of a repetition: a period of a container's CPU limit, which is 100 ms where nobody asked for another.
 REPETITION_SECONDS = 0.1
@@ -146,8 +154,9 @@ class Preflight:
         try:
             await self.measure_alone()
             await self._in_pairs()
+            await self._confirm_alone()
             for _ in range(CONFIRMATIONS):
-                await self._once_more()
+                await self._confirm_pairs()
             await asking
         finally:
             asking.cancel()
@@ -174,6 +183,10 @@ class Preflight:
         """Measure each worker alone, or some components of each."""
         workers = self._testable()
         await self._alone(workers, None if only is None else {one.subject.address: only for one in workers})
+
+    def _most(self) -> float:
+        """Seconds that a worker has to measure itself."""
+        return self.plan.seconds if self.plan.workload or self.plan.soak else ALONE_SECONDS
 
     def _left(self) -> float:
         return self._until - asyncio.get_running_loop().time()
@@ -251,46 +264,103 @@ class Preflight:
     async def _measure(self, one: Candidate, components: list[Component]) -> None:
         """Measure components, and keep the best of what was and what is measured."""
         plan = self.plan
-        most = ALONE_SECONDS if not (plan.workload or plan.soak) else plan.seconds
-        seconds = min(most, self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left())
+        left = self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left()
+        seconds = min(self._most(), left)
         if seconds < 1:
             if not one.subject.readings:
                 one.subject = replace(one.subject, not_tested=f"the {plan.seconds:.3g} s were over before its turn")
             return
+        measured = await self._measured(one, components, seconds)
+        if measured is None:
+            return
+        readings, missing = measured
+        before = one.subject.readings
+        best = {name: better(name, before.get(name), reading) for name, reading in readings.items()}
+        one.subject = replace(one.subject, readings={**before, **best}, missing={**one.subject.missing, **missing})
+
+    async def _measured(
+        self, one: Candidate, components: list[Component], seconds: float, **more: Any
+    ) -> tuple[dict[Component, Reading], dict[Component, str]] | None:
+        """What it shows now, and what not and why; None where there is no answer, for a reason that is noted of it."""
         step = {
             "step": names.MEASURE,
             "components": list(map(str, components)),
-            "force": plan.force,
-            "workload": plan.workload,
+            "force": self.plan.force,
+            "workload": self.plan.workload,
+            **more,
         }
         if Component.WORKLOAD in components:
-            step["payload"] = plan.payload
+            step["payload"] = self.plan.payload
         answer = await self._asked(one, step, seconds)
         if answer is None:
-            return
+            return None
         if answer.get("busy"):
             one.subject = replace(one.subject, not_tested="it began to run tasks")
         elif "failed" in answer:
             one.subject = replace(one.subject, not_tested=str(answer["failed"])[:500])
         else:
-            self._take(one, answer.get("measured"))
+            try:
+                return read_measurements(answer.get("measured"))
+            except RefusedPayload as refusal:
+                one.subject = replace(one.subject, not_tested=f"its answer was refused: {refusal}"[:500])
+        return None
 
-    def _take(self, one: Candidate, measured: object) -> None:
-        try:
-            readings, missing = read_measurements(measured)
-        except RefusedPayload as refusal:
-            one.subject = replace(one.subject, not_tested=f"its answer was refused: {refusal}"[:500])
-            return
-        before = one.subject.readings
-        best = {name: better(name, before.get(name), reading) for name, reading in readings.items()}
-        one.subject = replace(one.subject, readings={**before, **best}, missing={**one.subject.missing, **missing})
+    # -- once more ---------------------------------------------------------------------------
 
-    async def _once_more(self) -> None:
-        """Measure what seems slow again: who is named was slow each time, some seconds apart."""
-        slow = suspects([one.subject for one in self._testable()])
-        await self._alone([one for one in self._testable() if one.subject.address in slow], slow)
+    async def _confirm_alone(self) -> None:
+        """Measure who seems slow in turns with good workers, until it is known who is."""
+        workers = {one.subject.address: one for one in self._testable()}
+        compared = compare_alone(one.subject for one in workers.values())
+        slow = suspects(compared)
+        good = {address: self._good_for(workers[address], compared) for address in slow}
+
+        def machines(address: str) -> list[str]:
+            return [one.machine for one in (workers[address], *good[address])]
+
+        async def confirm(address: str) -> None:
+            await self._in_turns_with(workers[address], good[address], slow[address])
+
+        await self._in_turns([address for address in slow if good[address]], machines, confirm)
+
+    def _good_for(self, one: Candidate, compared: Mapping[str, Mapping[Component, Comparison]]) -> list[Candidate]:
+        """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both.
+
+        Those that are much faster than is usual come last.
+        """
+        slow = suspects(compared)
+        good = {
+            other.subject.address: other
+            for other in self._testable()
+            if other.subject.group == one.subject.group and other.subject.readings and other.subject.address not in slow
+        }
+
+        def unusual(address: str) -> tuple[bool, bool, float]:
+            fastest = min((each.ratio for each in compared.get(address, {}).values()), default=1.0)
+            return good[address].machine != one.machine, fastest < 1 / ALIKE, self.random.random()
+
+        return [good[address] for address in sorted(good, key=unusual)[:GOOD_WORKERS]]
+
+    async def _in_turns_with(
+        self, one: Candidate, good: Sequence[Candidate], suspected: Mapping[Component, float]
+    ) -> None:
+        for number in range(MAX_ATTEMPTS):
+            seconds = min(self._most(), self._left())
+            other, wanted = good[number % len(good)], unsettled(one.subject, suspected)
+            if not wanted or seconds < 1 or not (one.can_be_tested and other.can_be_tested):
+                return
+            # First one, then the other: that a machine becomes slower or faster is in as many pairs either way.
+            pair = (one, other) if number % 2 == 0 else (other, one)
+            found = {each.subject.address: await self._measured(each, wanted, seconds, repeats=1) for each in pair}
+            own, beside = found[one.subject.address], found[other.subject.address]
+            if own is None or beside is None:
+                return
+            one.subject = with_pair(one.subject, own[0], beside[0])
+
+    async def _confirm_pairs(self) -> None:
+        """Measure pairs again that make a worker or a path slow."""
+        compared = compare_alone(one.subject for one in self._testable())
         # Who is slow alone is named for that.
-        slow = suspects([one.subject for one in self._testable()])
+        slow = {address for address, found in compared.items() if any(one.is_slow for one in found.values())}
         pairs = {
             Pair(*workers): name
             for name, links in self.links.items()

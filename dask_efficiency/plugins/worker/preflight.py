@@ -144,7 +144,7 @@ class WorkerPreflight:
             found = await self._in_child(components, asked, seconds, ended)
         if _PYTHON in asked["components"] and not ended():
             found[_PYTHON] = await asyncio.wait_for(
-                asyncio.to_thread(self._loops, float(asked["repetition"])),
+                asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked.get("repeats", REPEATS))),
                 max(1.0, seconds - (time.monotonic() - began)),
             )
         if test in self._stopped:
@@ -160,6 +160,7 @@ class WorkerPreflight:
             "memory": self._worker.memory_manager.memory_limit or 0,
             "directory": self._worker.local_directory,
             "repetition": asked["repetition"],
+            "repeats": asked.get("repeats", REPEATS),
             "workload": asked.get("workload", ""),
             "collective": asked.get("collective"),
         }
@@ -174,13 +175,13 @@ class WorkerPreflight:
             self._elsewhere += round(child.cpu_seconds * 1e9)
         return {name: child.found.get(name, {"failed": why or "it measured nothing"}) for name in components}
 
-    def _loops(self, repetition: float) -> dict[str, Any]:
+    def _loops(self, repetition: float, repeats: int) -> dict[str, Any]:
         before = self.in_threads
 
         def spent(seconds: float) -> None:
             self.in_threads = before + round(seconds * 1e9)
 
-        return python_loops(REPETITIONS_OF_PYTHON * repetition, spent=spent)
+        return python_loops(REPETITIONS_OF_PYTHON * repetition, repeats, spent)
 
     async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         # Tests are few, and one may be stopped before it has begun here.

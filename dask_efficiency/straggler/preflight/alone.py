@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from dask_efficiency.straggler.peers import MIN_PEERS
 from dask_efficiency.straggler.preflight.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
+from dask_efficiency.straggler.preflight.confirmation import is_confirmed
 from dask_efficiency.straggler.preflight.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
 from dask_efficiency.straggler.preflight.subjects import Subject
 
@@ -20,11 +21,14 @@ class Comparison:
     Parameters
     ----------
     ratio
-        How many times as long it takes as the median of the fastest half; infinite if it failed.
+        How many times as long it takes as the median of the fastest half; infinite if it failed. Where it was measured
+        in turns with good workers, as these: the median of the pairs.
     low, median, high
         The same of its peers: the least, the median and the most.
     z
         Logarithm of the ratio in units of the spread of healthy workers.
+    confirmed
+        Whether it is slow by those pairs; None where there are none, or not enough.
     """
 
     ratio: float
@@ -32,11 +36,22 @@ class Comparison:
     median: float
     high: float
     z: float
+    confirmed: bool | None = None
+
+    @property
+    def seems_slow(self) -> bool:
+        """Whether it is to be measured in turns with good workers before the worker is named."""
+        return self._is_beyond and self.z > 0 and math.isfinite(self.ratio)
 
     @property
     def is_slow(self) -> bool:
         """Whether it is so much slower that the worker is named."""
-        return self.ratio >= THRESHOLD and self.z >= MIN_Z
+        return self.confirmed if self.confirmed is not None else self._is_beyond and self.z >= MIN_Z
+
+    @property
+    def _is_beyond(self) -> bool:
+        """Whether it is so much slower than most peers too: nobody is slow because one is very fast."""
+        return self.ratio >= THRESHOLD and self.ratio / self.median >= THRESHOLD
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comparison]]:
@@ -57,14 +72,22 @@ def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comp
             }
             for address, comparison in _compared(component, seconds, _noise(component, group)).items():
                 found.setdefault(address, {})[component] = comparison
+        for one in group:
+            for component, reading in one.readings.items():
+                if reading.beside:
+                    found[one.address][component] = _in_turns(found[one.address][component], reading.beside)
     return found
 
 
-def suspects(subjects: Iterable[Subject]) -> dict[str, list[Component]]:
-    """Address to the components in which a worker seems slow, to be measured once more before it is named."""
+def _in_turns(comparison: Comparison, ratios: Sequence[float]) -> Comparison:
+    return replace(comparison, ratio=median(ratios), confirmed=is_confirmed(comparison.ratio, ratios))
+
+
+def suspects(compared: Mapping[str, Mapping[Component, Comparison]]) -> dict[str, dict[Component, float]]:
+    """Address to the components in which a worker seems slow, with its ratio: they are measured again."""
     slow = {
-        address: [component for component, one in of_worker.items() if one.is_slow and math.isfinite(one.ratio)]
-        for address, of_worker in compare_alone(subjects).items()
+        address: {component: one.ratio for component, one in of_worker.items() if one.seems_slow}
+        for address, of_worker in compared.items()
     }
     return {address: components for address, components in slow.items() if components}
 

@@ -27,6 +27,9 @@ class Reading:
         How often it was measured.
     range
         Logarithm of the largest of these over the least; NaN where it was measured once.
+    beside
+        How many times as long it took as a good worker that was measured right before or after it, each time that it
+        was; empty where nobody doubted it.
     """
 
     value: float
@@ -34,6 +37,7 @@ class Reading:
     others: float = math.nan
     count: int = 1
     range: float = math.nan
+    beside: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +126,4 @@ def better(component: Component, one: Reading | None, other: Reading) -> Reading
         return other
     best = min(one, other, key=lambda reading: seconds_of(component, reading.value))
     extent = max((each.range for each in (one, other) if each.range >= 0), default=math.nan)
-    return Reading(best.value, best.share, best.others, one.count + other.count, extent)
+    return Reading(best.value, best.share, best.others, one.count + other.count, extent, one.beside)

@@ -67,6 +67,8 @@ def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> 
     in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}
     found = []
     for subject in subjects:
+        if subject.not_tested:  # it left or began to work after the first measurements
+            continue
         if subject.broken:
             found.append(_broken(subject, at))
             continue

@@ -60,6 +60,9 @@ def decode(content: Mapping[str, Any]) -> PreflightValues:
 
 
 def _subject(content: Mapping[str, Any]) -> Subject:
-    readings = {Component(name): Reading(**reading) for name, reading in content["readings"].items()}
+    readings = {
+        Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
+        for name, reading in content["readings"].items()
+    }
     missing = {Component(name): str(why) for name, why in content["missing"].items()}
     return Subject(**{**content, "readings": readings, "missing": missing})

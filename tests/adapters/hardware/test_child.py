@@ -37,6 +37,7 @@ def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -
         "memory": 2**26,
         "directory": str(tmp_path / "nowhere"),
         "repetition": 0.001,
+        "repeats": 3,
         "workload": workload.SCRIPT,
     }
     process = started(request, b"print('said'); 1 / 0")
@@ -54,7 +55,7 @@ def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -
 
 def test_it_ends_with_its_input_and_so_does_what_it_started() -> None:
     script = b"import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(1000)'])"
-    process = started({"components": ["workload"], "workload": workload.SCRIPT}, script)
+    process = started({"components": ["workload"], "repeats": 1, "workload": workload.SCRIPT}, script)
     until = time.monotonic() + 100
     while not (children := psutil.Process(process.pid).children()):
         assert time.monotonic() < until

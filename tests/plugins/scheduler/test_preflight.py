@@ -14,6 +14,7 @@ from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
 from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.straggler.preflight.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
 from dask_efficiency.straggler.preflight.result import PreflightValues
 from dask_efficiency.straggler.preflight.subjects import Subject
 from dask_efficiency.straggler.preflight.wire import decode, encode
@@ -98,6 +99,47 @@ def test_pairs_of_one_that_is_slow_alone_are_not_measured_again() -> None:
         return workers.steps.count(names.PAIR)
 
     assert pairs({"cpu": 2.0, "send": 2.0}) == pairs({"send": 2.0}) - CONFIRMATIONS
+
+
+class Slowed(Asked):
+    """All that is measured takes twice as long from some second on."""
+
+    def __init__(self, hosts: Mapping[str, str], at: float, slow: Mapping[str, Mapping[str, float]]) -> None:
+        super().__init__(hosts, slow)
+        self.at = at
+
+    def seconds(self, worker: str, component: str) -> float:
+        return super().seconds(worker, component) * (1 + (asyncio.get_running_loop().time() > self.at))
+
+
+@pytest.mark.parametrize("at", [2.0, 4.0, 6.0, 8.0, 10.0])
+def test_a_machine_that_becomes_slow_meanwhile_accuses_none_of_its_workers(at: float) -> None:
+    assert found_in(Slowed(on_hosts(4, 1), at, {})).passed
+    slow = Slowed(on_hosts(4, 1), at, {"w3": {"cpu": 1.6, "disk": 1.6}})
+    assert set(found_in(slow).slow) <= {"w3"}
+
+
+def test_one_that_seems_slow_is_measured_in_turns_with_others_until_that_is_known() -> None:
+    def measured(slow: dict[str, float]) -> int:
+        workers = Asked(on_hosts(5, 5), {"w3": slow})
+        assert found_in(workers).slow == ("w3",) * bool(slow)
+        return workers.steps.count(names.MEASURE)
+
+    assert measured({}) == 5
+    assert measured({"cpu": 3.0}) == 5 + 2 * PAIRS_OF_MUCH_SLOWER
+    assert measured({"cpu": 1.6}) == 5 + 2 * PAIRS
+
+
+def test_one_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> None:
+    class Leaving(Asked):
+        async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
+            if "repeats" in step and address == "w3":
+                self.gone.add(address)
+            return await super().ask(address, step, seconds)
+
+    found = found_in(Leaving(on_hosts(5, 5), {"w3": {"cpu": 1.6}}))
+    assert found.not_tested == {"w3": "it left meanwhile"}
+    assert found.passed
 
 
 def test_workers_of_one_machine_take_turns() -> None:
