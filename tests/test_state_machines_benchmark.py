@@ -8,15 +8,20 @@ from pathlib import Path
 
 # What a mode asks for stays until the process ends, so it has one of its own.
 PROGRAM = """
-import os
+import os, sys, traceback
 from benchmarks.state_machines import BATCH, MODES, WORK, Driver, run, session
 
 async def main():
     async with session(MODES["trace"], WORK["no-op"]) as here:
-        Driver(here).compute(2 * BATCH)
-        accounts = here._meter.accounts
-        print("TASKS", accounts.cluster.tasks(), accounts.cluster.refused, len(here.scheduler.tasks), flush=True)
-        os._exit(0)
+        try:
+            Driver(here).compute(2 * BATCH)
+            cluster = here._meter.accounts.cluster
+            print("TASKS", cluster.tasks, cluster.refused, len(here.scheduler.tasks), flush=True)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(0)  # without its connections the session has no end
 
 run(main)
 """
