@@ -10,7 +10,7 @@ import numpy as np
 from dask_efficiency.replay.durations import prefix_of_runs
 from dask_efficiency.simulation.cold_starts import cold_starts
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome, Runs
+from dask_efficiency.trace.schema import BLOCKED_BY, Outcome, Runs
 from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
 
 #: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
@@ -72,8 +72,13 @@ def overheads(trace: TraceTables) -> Overheads:
         prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, len(trace.prefixes)),
         finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, len(trace.prefixes)),
         switch=_sample(_switches(runs), _SWITCH),
-        to_worker=_sample(_ways_to_workers(runs, last, cold.waited), _MESSAGE),
-        to_scheduler=_sample(_ways_to_scheduler(runs) - scheduler, _MESSAGE),
+        # What came during a cold start waited for that, or while the loop moved data to disk or back.
+        to_worker=_sample(
+            _ways_to_workers(runs, last, cold.waited | _at_disk(trace, runs.assigned, runs.received)), _MESSAGE
+        ),
+        to_scheduler=_sample(
+            _ways_to_scheduler(runs, _at_disk(trace, runs.ended, runs.reported)) - scheduler, _MESSAGE
+        ),
         scheduler=scheduler,
         transition=_per_transition(trace, first, last),
         worker=_per_task(runs),
@@ -115,7 +120,29 @@ def _switches(runs: Runs) -> Int64:
     return found
 
 
-def _ways_to_workers(runs: Runs, last: Int64, cold: Bool) -> Int64:
+def _at_disk(trace: TraceTables, since: Int64, until: Int64) -> Bool:
+    """By run, whether the loop of its worker moved data between memory and disk at any time between two instants."""
+    runs, blocked = trace.runs, trace.blocked
+    seen = blocked.take(np.isin(blocked.cause, [BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")]))
+    read = np.flatnonzero((runs.unspill_ns > 0) & (runs.submitted != MISSING))
+    wrote = np.flatnonzero((runs.spill_ns > 0) & (runs.ended != MISSING))
+    worker = np.concatenate([seen.worker, runs.worker[read], runs.worker[wrote]])
+    if not len(worker):
+        return np.zeros(len(runs), np.bool_)
+    begin = np.concatenate(
+        [seen.start, runs.submitted[read] - runs.unspill_ns[read], runs.ended[wrote] - runs.spill_ns[wrote]]
+    )
+    end = np.concatenate([seen.stop, runs.submitted[read], runs.ended[wrote]])
+    found = np.zeros(len(runs), np.bool_)
+    for each in np.unique(worker).tolist():
+        rows, there = np.flatnonzero(runs.worker == each), worker == each
+        # Of those that had begun by the end, some had not ended at the beginning.
+        begun = np.searchsorted(np.sort(begin[there]), until[rows], side="left")
+        found[rows] = begun > np.searchsorted(np.sort(end[there]), since[rows], side="right")
+    return found
+
+
+def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
     """From when the scheduler could send a task until its worker has it, where neither had another one before it."""
     known = np.flatnonzero((runs.assigned != MISSING) & (runs.received != MISSING) & (runs.worker >= 0))
     # What a stimulus made leaves when all its transitions are done.
@@ -127,11 +154,10 @@ def _ways_to_workers(runs: Runs, last: Int64, cold: Bool) -> Int64:
     alone[1:] = ~same | (
         (sent[1:] - sent[:-1] > _TO_WORKER) & (runs.received[rows][1:] - runs.received[rows][:-1] > _BATCH)
     )
-    # What came during a cold start waited for that.
-    return (runs.received[rows] - sent)[alone & ~cold[rows]]
+    return (runs.received[rows] - sent)[alone & ~waited[rows]]
 
 
-def _ways_to_scheduler(runs: Runs) -> Int64:
+def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
     """From each run's end until the scheduler has its report, where neither had another one before it."""
     known = np.flatnonzero((runs.ended != MISSING) & (runs.reported != MISSING))
     by_worker = known[np.lexsort((runs.ended[known], runs.worker[known]))]
@@ -143,7 +169,7 @@ def _ways_to_scheduler(runs: Runs) -> Int64:
     by_report = known[np.argsort(runs.reported[known], kind="stable")]
     queued = np.zeros(len(runs), np.bool_)
     queued[by_report[1:]] = np.diff(runs.reported[by_report]) <= _BATCH
-    return (runs.reported - runs.ended)[known[~batched[known] & ~queued[known]]]
+    return (runs.reported - runs.ended)[known[~(batched | queued | waited)[known]]]
 
 
 def _per_report(runs: Runs) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from benchmarks.simulated_traces import MS, US, tree
 from dask_efficiency.simulation.overheads import overheads
 from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
+from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
 from tests.trace.samples import damaged_traces
 
 
@@ -79,6 +79,30 @@ def test_messages_that_came_in_one_batch_tell_no_way_but_what_a_worker_takes_for
     found = overheads(replace(trace, runs=Runs(**batches)))
     assert found.to_worker.tolist() == [MS] * 12
     assert found.worker == 40 * US
+
+
+def test_messages_tell_no_way_while_the_loop_moves_data_to_disk_or_back() -> None:
+    trace = one_slot(50)
+    runs = trace.runs
+    late = np.arange(50) % 2 == 0
+    reported = runs.reported + np.where(late, 5 * MS, 0)
+    # Right after the end of a run, the loop reads what another one needs, or writes what is too much.
+    columns = {
+        "worker": np.zeros(25, np.int32),
+        "start": runs.ended[late] + 100,
+        "stop": runs.ended[late] + 5 * MS,
+        "cause": np.full(25, BLOCKED_BY.index("unspill"), np.int8),
+    }
+    blocked = Blocked.from_columns(columns)
+    found = overheads(replace(trace, runs=replace(runs, reported=reported), blocked=blocked))
+    assert set((found.to_scheduler + found.scheduler).tolist()) == {700 * US}
+    found = overheads(replace(trace, runs=replace(runs, reported=reported)))
+    assert set((found.to_scheduler + found.scheduler).tolist()) == {700 * US, 5700 * US}
+    # The same as its run tells it: the next one read its inputs until it was submitted.
+    reads = np.where(late, 19 * MS, 0)
+    runs = replace(runs, reported=reported, unspill_ns=np.roll(reads, 1))
+    found = overheads(replace(trace, runs=runs))
+    assert set((found.to_scheduler + found.scheduler).tolist()) == {700 * US}
 
 
 def test_reports_right_after_another_one_tell_no_way() -> None:
