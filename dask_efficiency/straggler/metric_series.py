@@ -367,19 +367,21 @@ def finding_of(series: MetricSeries, worker: int, start: int, score: float, evid
 
 
 def evidence_of(
-    series: MetricSeries, metric: str, worker: int, start: int, z: float, *, swings: bool = False
+    series: MetricSeries, metric: str, worker: int, start: int, z: float, *, about: Values | None = None
 ) -> Evidence:
-    """A worker's mean of a metric, or how much it swings, from a sample on, beside those of its peers."""
+    """A worker's mean of a metric from a sample on, or how much it swings about something, beside its peers'."""
     values = series.values[series.metrics.index(metric), :, start:].astype(np.float64)
+    if about is not None:
+        values = values[:, : len(about) - start] - about[start:]
     known = np.isfinite(values)
     counts = known.sum(axis=1)
     of_worker = np.where(known, values, 0).sum(axis=1) / np.maximum(counts, 1)
-    if swings:
+    if about is not None:
         squares = np.where(known, (values - of_worker[:, None]) ** 2, 0)
         of_worker = np.sqrt(squares.sum(axis=1) / np.maximum(counts, 1))
     peers = of_worker[(counts > 0) & (np.arange(len(values)) != worker)]
     low, middle, high = np.quantile(peers, (0, 0.5, 1)).tolist() if len(peers) else (math.nan,) * 3
-    name = f"{metric}{SWINGS}" if swings else metric
+    name = metric if about is None else f"{metric}{SWINGS}"
     return Evidence(name, float(of_worker[worker]), middle, low, high, float(z), int(counts[worker]))
 
 

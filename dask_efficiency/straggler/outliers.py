@@ -243,5 +243,7 @@ def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold:
     for signal in found.evidence(worker):
         metric, kind = found.signals[signal]
         z = float(found.parts[signal, worker])
-        evidence.append(evidence_of(series, metric, worker, start, z, swings=kind == "swings"))
+        # What all workers do at once is nobody's own.
+        about = found.peers[series.metrics.index(metric)] if kind == "swings" else None
+        evidence.append(evidence_of(series, metric, worker, start, z, about=about))
     return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)

@@ -49,6 +49,16 @@ def test_a_worker_that_swings_is_found_though_its_mean_is_usual():
     assert (finding.worker, finding.evidence[0].signal) == ("5", "rate swings")
 
 
+def test_the_evidence_of_swings_shows_those_that_no_peer_shares():
+    values = healthy(16)
+    values[1] += 20 * np.sin(np.arange(values.shape[2]) / 3).astype(np.float32)
+    values[1, 5, 200:] += 5 * np.random.default_rng(1).standard_normal(400).astype(np.float32)
+    (finding,) = find_outliers(_series(values))
+    (evidence, *_) = finding.evidence
+    assert evidence.signal == "rate swings"
+    assert evidence.value > 2 * evidence.high
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_what_differs_for_the_whole_run_is_new_only_against_a_history(sign):
     run, history = sign * with_fault(16, worker=7, onset=0), sign * healthy(16, seed=1)
