@@ -166,6 +166,7 @@ def fork_both(mode: str) -> None:
         async with session(MODES[mode], WORK["no-op"], SLOWNESS) as here:
             await here.compute(20)
             gc.collect()
+            gc.freeze()
             for tasks in SIZES:
                 child = os.fork()
                 if not child:
