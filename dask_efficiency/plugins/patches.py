@@ -151,12 +151,12 @@ RUN_ACTOR = Patch(
     places=lambda module: [(module, "_run_actor")],
 )
 TRANSITIONS = Patch(
-    what="WorkerState._TRANSITIONS_TABLE",
+    what="the class of a WorkerState: its _TRANSITIONS_TABLE",
     why="a plugin's hook is called for every transition of every task, most of which mean nothing for slots",
     without="metering a task costs more",
-    until="the last metered worker of the process goes",
+    until="the meter on the worker goes",
     checked=_DISTRIBUTED,
-    places=lambda state: [(state, "_TRANSITIONS_TABLE")],
+    places=lambda state: [(state, "__class__")],
 )
 PLUGINS = Patch(
     what="Worker.plugins, and the same of its WorkerState",

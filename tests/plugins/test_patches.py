@@ -106,12 +106,15 @@ def test_what_runs_tasks_and_methods_of_actors_in_threads(patch: Patch, names: t
 
 
 def test_the_table_of_a_worker_s_transitions() -> None:
-    ((owner, name),) = patches.TRANSITIONS.places(WorkerState)
-    table = getattr(owner, name)
+    state = WorkerState()
+    assert list(patches.TRANSITIONS.places(state)) == [(state, "__class__")]
+    # A class of the same layout can take its place.
+    state.__class__ = type("Another", (WorkerState,), {"__slots__": ()})
+    table = WorkerState._TRANSITIONS_TABLE
     # Each is called with the state, the task and what comes with its name, and is looked up in the class.
     for states in (("ready", "executing"), ("executing", "memory"), ("long-running", "memory")):
         assert list(inspect.signature(table[states]).parameters)[:2] == ["self", "ts"], patches.TRANSITIONS.without
-    assert f"self.{name}.get((start, finish))" in inspect.getsource(WorkerState._transition)
+    assert "self._TRANSITIONS_TABLE.get((start, finish))" in inspect.getsource(WorkerState._transition)
     assert "func(self, ts, *args, stimulus_id=stimulus_id)" in inspect.getsource(WorkerState._transition)
 
 

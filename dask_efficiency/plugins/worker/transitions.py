@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
-
-from distributed.worker_state_machine import WorkerState
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dask_efficiency.plugins.patches import PLUGINS, TRANSITIONS, Replacements
 
@@ -41,25 +38,29 @@ WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
 #: States in which a task may be in flight, beside ``flight`` itself.
 MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 
+_Function: TypeAlias = Callable[..., Any]
+_Table: TypeAlias = dict[tuple[str, str], _Function]
+
 #: Called with a task's key, and the states that it left and came to; it must not raise.
 Note = Callable[[Any, str, str], object]
 
-#: By the identity of a worker's state.
-_hooks: dict[int, Hooks] = {}
-_table = Replacements()
-#: The same, while a trace is recorded.
-_notes: dict[int, Note] = {}
-_noted_table = Replacements()
-#: Workers of one process may come and go in several threads.
-_lock = threading.Lock()
+
+class _Called:
+    """What the functions of one table call; nothing any more once it is put back."""
+
+    __slots__ = ("hooks", "note")
+
+    def __init__(self, hooks: Hooks, note: Note | None) -> None:
+        self.hooks: Hooks | None = hooks
+        self.note = note
 
 
 class Transitions:
     """Has upstream call a hook for one worker's tasks.
 
     A plugin is called for every transition of every task, and upstream alone takes some 3,400 instructions a call: six
-    of them are 0.4 % of a task that does nothing. So upstream's table of transitions is replaced, and its state
-    machine does not see this plugin among the others. Where this is not possible, the hook is the plugin's own.
+    of them are 0.4 % of a task that does nothing. So the worker's state is given a table of transitions of its own, and
+    does not see this plugin among the others. Where this is not possible, the hook is the plugin's own.
 
     Parameters
     ----------
@@ -70,6 +71,8 @@ class Transitions:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._plugin: Any = None
+        self._called: _Called | None = None
+        self._class = Replacements()
         #: What stands in the place of its plugins, while the state machine does not see this one.
         self._plugins: _Plugins | None = None
         self._hidden = Replacements()
@@ -92,50 +95,45 @@ class Transitions:
             vars(plugin).pop("transition", None)
             self._hide()
         else:
-            self._unfollow()
+            self._show()
             plugin.transition = hooks.every_transition
 
     def detach(self) -> None:
-        """Call nothing more; after the last worker of the process, upstream is as it was. Safe to call twice."""
+        """Call nothing more; upstream is as it was. Safe to call twice."""
         self._unfollow()
+        self._show()
         if self._plugin is not None:
             vars(self._plugin).pop("transition", None)
             self._plugin = None
 
     def _follow(self, hooks: Hooks, note: Note | None) -> bool:
-        with _lock:
-            if not _hooks and not (_as_known() and _table.put(TRANSITIONS, WorkerState, _followed)):
-                return False
-            _hooks[id(self._worker.state)] = hooks
-            if note is None:
-                self._unnote()
-                return True
-            if not _notes and not _noted_table.put(TRANSITIONS, WorkerState, _noting):
-                return False
-            _notes[id(self._worker.state)] = note
+        if self._called is not None and self._called.note == note:
+            self._called.hooks = hooks
             return True
-
-    def _unnote(self) -> None:
-        _notes.pop(id(self._worker.state), None)
-        if not _notes:
-            _noted_table.put_back()
+        self._unfollow()
+        called = _Called(hooks, note)
+        state = self._worker.state
+        if _as_known(type(state)) and self._class.put(TRANSITIONS, state, lambda of_state: _followed(of_state, called)):
+            self._called = called
+        return self._called is not None
 
     def _unfollow(self) -> None:
-        with _lock:
-            self._unnote()
-            _hooks.pop(id(self._worker.state), None)
-            if not _hooks:
-                _table.put_back()
-        if self._plugins is not None:
-            self._plugins.show()
-            self._hidden.put_back()
-            self._plugins = None
+        self._class.put_back()
+        if self._called is not None:  # somebody else may have put another class over it, and go on calling it
+            self._called.hooks = self._called.note = None
+            self._called = None
 
     def _hide(self) -> None:
         if self._plugins is None:
             plugins = self._plugins = _Plugins(self._worker.plugins, self._plugin)
             places = iter((plugins, plugins.others))
             self._hidden.put(PLUGINS, self._worker, lambda _: next(places))
+
+    def _show(self) -> None:
+        if self._plugins is not None:
+            self._plugins.show()
+            self._hidden.put_back()
+            self._plugins = None
 
 
 class _Plugins(dict[str, Any]):
@@ -218,45 +216,47 @@ def noted(start: str, finish: str) -> bool:
     )
 
 
-def _as_known() -> bool:
-    """Whether upstream's state machine passes on what the functions below take."""
-    transition = getattr(WorkerState, "_transition", None)
-    return transition is not None and [*inspect.signature(transition).parameters][-2:] == ["args", "stimulus_id"]
+def _as_known(of_state: type) -> bool:
+    """Whether upstream's state machine has a table of functions, and passes on what those below take."""
+    transition = getattr(of_state, "_transition", None)
+    return (
+        hasattr(of_state, "_TRANSITIONS_TABLE")
+        and transition is not None
+        and [*inspect.signature(transition).parameters][-2:] == ["args", "stimulus_id"]
+    )
 
 
-def _noting(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
-    return {
-        (start, finish): _with_note(function, start, finish) if noted(start, finish) else function
-        for (start, finish), function in table.items()
-    }
+def _followed(of_state: type, called: _Called) -> type:
+    """The same class of states with another table: a state has no attributes but those of its class."""
+    table: _Table = of_state._TRANSITIONS_TABLE  # type: ignore[attr-defined]
+    followed = dict(table)
+    for (start, finish), function in table.items():
+        if matters(start, finish):
+            followed[start, finish] = _with_hook(function, start, finish, called)
+        if called.note is not None and noted(start, finish):
+            followed[start, finish] = _with_note(followed[start, finish], start, finish, called)
+    names = {"__slots__": (), "__module__": of_state.__module__, "_TRANSITIONS_TABLE": followed}
+    return type(of_state.__name__, (of_state,), names)
 
 
 # Most of these functions are given no further arguments. To pass on any that may come, by position and by name, takes
 # 3,000 instructions, four times as many as to pass on none.
 
 
-def _with_note(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
+def _with_note(function: _Function, start: str, finish: str, called: _Called) -> _Function:
     def transition(state: Any, ts: Any, *args: Any, stimulus_id: Any) -> Any:
         if args:
             result = function(state, ts, *args, stimulus_id=stimulus_id)
         else:
             result = function(state, ts, stimulus_id=stimulus_id)
-        note = _notes.get(id(state))
-        if note is not None:
-            note(ts.key, start, finish)
+        if called.note is not None:
+            called.note(ts.key, start, finish)
         return result
 
     return transition
 
 
-def _followed(table: Mapping[tuple[str, str], Callable[..., Any]]) -> dict[tuple[str, str], Callable[..., Any]]:
-    return {
-        (start, finish): _with_hook(function, start, finish) if matters(start, finish) else function
-        for (start, finish), function in table.items()
-    }
-
-
-def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callable[..., Any]:
+def _with_hook(function: _Function, start: str, finish: str, called: _Called) -> _Function:
     if finish == "executing":
 
         def followed(state: Any, ts: Any, *args: Any, stimulus_id: Any) -> Any:
@@ -264,9 +264,8 @@ def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callabl
                 result = function(state, ts, *args, stimulus_id=stimulus_id)
             else:
                 result = function(state, ts, stimulus_id=stimulus_id)
-            hooks = _hooks.get(id(state))
-            if hooks is not None:
-                hooks.taken(ts)
+            if called.hooks is not None:
+                called.hooks.taken(ts)
             return result
 
     elif (start, finish) == ("executing", "memory"):
@@ -276,9 +275,8 @@ def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callabl
                 result = function(state, ts, args[0], args[1], stimulus_id=stimulus_id)
             else:
                 result = function(state, ts, *args, stimulus_id=stimulus_id)
-            hooks = _hooks.get(id(state))
-            if hooks is not None:
-                hooks.succeeded(ts)
+            if called.hooks is not None:
+                called.hooks.succeeded(ts)
             return result
 
     elif start == "released":
@@ -288,19 +286,16 @@ def _with_hook(function: Callable[..., Any], start: str, finish: str) -> Callabl
                 result = function(state, ts, *args, stimulus_id=stimulus_id)
             else:
                 result = function(state, ts, stimulus_id=stimulus_id)
-            if ts.waiting_for_data:  # else it will be ready in this very stimulus
-                hooks = _hooks.get(id(state))
-                if hooks is not None:
-                    hooks.transition(ts.key, start, finish)
+            if ts.waiting_for_data and called.hooks is not None:  # else it will be ready in this very stimulus
+                called.hooks.transition(ts.key, start, finish)
             return result
 
     else:
 
         def followed(state: Any, ts: Any, *args: Any, stimulus_id: Any) -> Any:
             result = function(state, ts, *args, stimulus_id=stimulus_id)
-            hooks = _hooks.get(id(state))
-            if hooks is not None:
-                hooks.transition(ts.key, start, finish)
+            if called.hooks is not None:
+                called.hooks.transition(ts.key, start, finish)
             return result
 
     return followed

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from distributed.worker_state_machine import TaskState, WorkerState
 
-from dask_efficiency.plugins.worker import transitions
 from dask_efficiency.plugins.worker.transitions import Transitions, matters, noted
 
 TABLE = WorkerState._TRANSITIONS_TABLE
@@ -94,8 +93,8 @@ def worker(upstream: dict[Any, Any]) -> Any:
     worker.transitions.detach()
 
 
-def table() -> Any:
-    return WorkerState._TRANSITIONS_TABLE
+def table(worker: Any = None) -> Any:
+    return (WorkerState if worker is None else worker.state)._TRANSITIONS_TABLE
 
 
 def test_a_task_s_slot_is_told_of_by_one_hook_each_and_what_is_none_of_its_matter_by_none(worker):
@@ -126,7 +125,9 @@ def test_upstream_s_functions_are_given_what_they_would_be_without(worker, upstr
 
     upstream.update({states: function_to(states[1]) for states in upstream})
     worker.attach(note=lambda key, start, finish: None)
-    assert all(table()[states] is not upstream[states] for states in upstream if matters(*states) or noted(*states))
+    assert all(
+        table(worker)[states] is not upstream[states] for states in upstream if matters(*states) or noted(*states)
+    )
     for start, finish in upstream:
         for more in ((), (1,), (1, 2), (1, 2, 3)):
             ts = TaskState("x")
@@ -154,32 +155,43 @@ def test_hooks_see_a_task_as_it_is_after_the_transition(worker):
 
 def test_every_transition_of_upstream_s_is_still_there_and_those_that_do_not_matter_are_its_own(worker, upstream):
     worker.attach()
-    assert list(table()) == list(upstream)
-    own = {states for states, function in table().items() if function is upstream[states]}
+    assert list(table(worker)) == list(upstream)
+    own = {states for states, function in table(worker).items() if function is upstream[states]}
     assert own == {states for states in upstream if not matters(*states)}
 
 
-def test_the_table_is_replaced_while_workers_are_metered_and_put_back_after_the_last(worker, upstream):
+def test_each_worker_s_table_is_its_own_and_put_back_with_its_meter(worker, upstream):
     second, stranger = Worker(), Worker()
     worker.attach()
-    replaced = table()
-    assert replaced is not upstream
     second.attach()
-    assert table() is replaced
+    assert table() is table(stranger) is upstream
     second.run("x", "waiting", "ready", "executing")
     stranger.run("x", "waiting", "ready", "executing")
     assert worker.hooks.calls == stranger.hooks.calls == []
     assert second.hooks.calls == [("taken", "x")]
     worker.transitions.detach()
     worker.transitions.detach()
-    assert table() is replaced
+    assert table(worker) is upstream
     second.run("y", "waiting", "ready", "executing")
     worker.run("y", "waiting", "ready", "executing")
     assert worker.hooks.calls == []
     assert second.hooks.calls[1:] == [("taken", "y")]
-    second.transitions.detach()
-    assert table() is upstream
-    assert transitions._hooks == {}
+
+
+def test_what_somebody_else_put_over_the_class_stays_and_calls_each_hook_once_or_not_at_all(worker):
+    notes: list[tuple[Any, str, str]] = []
+    worker.attach()
+    theirs = type("Theirs", (type(worker.state),), {"__slots__": ()})
+    worker.state.__class__ = theirs
+    worker.attach(lambda *note: notes.append(note))
+    worker.run("x", "waiting", "ready", "executing")
+    assert worker.hooks.calls == [("taken", "x")]
+    assert notes == [("x", "released", "waiting"), ("x", "waiting", "ready")]
+    worker.transitions.detach()
+    assert type(worker.state) is theirs
+    worker.run("y", "waiting", "ready", "executing")
+    assert len(worker.hooks.calls) == 1
+    assert len(notes) == 2
 
 
 def test_other_hooks_take_the_place_of_the_first_ones(worker):
@@ -275,22 +287,19 @@ def test_another_plugin_of_ours_takes_the_place_of_the_first(worker):
 def test_while_a_trace_is_recorded_its_transitions_are_noted(worker, upstream):
     notes: list[tuple[Any, str, str]] = []
     worker.attach()
-    metered = table()
     worker.attach(lambda *note: notes.append(note))
-    assert table() is not metered
     worker.run("x", "waiting", "ready", "executing", "memory")
     assert notes == [("x", "released", "waiting"), ("x", "waiting", "ready")]
     assert all(noted(start, finish) for _, start, finish in notes)
     assert worker.hooks.calls == [("taken", "x"), ("succeeded", "x")]
     worker.attach()
-    assert table() is metered
     worker.run("y", "waiting")
     assert len(notes) == 2
     worker.transitions.detach()
-    assert table() is upstream
+    assert table(worker) is upstream
 
 
-def test_of_two_workers_one_may_be_recorded_and_whoever_goes_first_upstream_is_as_it_was(worker, upstream):
+def test_of_two_workers_one_may_be_recorded(worker):
     notes: list[tuple[Any, str, str]] = []
     second = Worker()
     second.attach()
@@ -299,10 +308,6 @@ def test_of_two_workers_one_may_be_recorded_and_whoever_goes_first_upstream_is_a
     assert notes == []
     worker.run("x", "waiting")
     assert notes == [("x", "released", "waiting")]
-    second.transitions.detach()
-    worker.transitions.detach()
-    assert table() is upstream
-    assert transitions._notes == {}
 
 
 # -- where upstream has no such table ----------------------------------------------------------
@@ -313,9 +318,8 @@ def test_of_two_workers_one_may_be_recorded_and_whoever_goes_first_upstream_is_a
     [{}, {"_TRANSITIONS_TABLE": TABLE, "_transition": lambda self, ts, finish, *args, **what_is_new: None}],
     ids=["no table", "other arguments"],
 )
-def test_where_upstream_is_not_as_known_the_hook_is_the_plugin_s_own(monkeypatch, namespace):
+def test_where_upstream_is_not_as_known_the_hook_is_the_plugin_s_own(namespace):
     without = type("WorkerState", (), namespace)
-    monkeypatch.setattr(transitions, "WorkerState", without)
     worker: Any = SimpleNamespace(state=without(), plugins={})
     worker.state.plugins = worker.plugins
     plugin, hooks = Plugin(), Hooks()
@@ -329,7 +333,6 @@ def test_where_upstream_is_not_as_known_the_hook_is_the_plugin_s_own(monkeypatch
     called.detach()
     assert not called.attached
     assert vars(plugin) == {}
-    assert transitions._hooks == {}
 
 
 def test_what_matters_to_slots_are_all_transitions_that_may_move_one():
