@@ -28,9 +28,9 @@ _SUCCEEDED = Outcome.SUCCEEDED
 #: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
 Run = tuple[int, int, int, int, int]
 
-#: When a task took a slot, or its thread was done; the task; then its run, bytes of its input or output, and of its
-#: output (-1 where nobody wants to know).
-SlotChange = tuple[int, Any, Run | None, float, int]
+#: A task that only ran in its thread, in its slot: the task; when it took the slot, and when that was free again; its
+#: run; then bytes of its input or output, and of its output (-1 where nobody wants to know).
+PlainTask = tuple[Any, int, int, Run, float, int]
 
 
 class Had(StrEnum):
@@ -165,90 +165,43 @@ class SlotTracker:
         return self._ledger.idles and not self._discarded
 
     def follow(
-        self,
-        events: Sequence[SlotChange],
-        rated: list[tuple[str, int, int, float]],
-        sized: list[tuple[str, Any, int, int]] | None,
-        *,
-        since: int,
-        noncpu: int,
-    ) -> tuple[dict[tuple[str, str], PlainSums], int]:
-        """Follow many tasks at once, as far as they took their slots, ran in their threads, and nothing else.
+        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], *, at: int
+    ) -> dict[tuple[str, str], PlainSums]:
+        """Follow many tasks at once that took their slots, ran in their threads for the first time, and nothing else.
 
         The recorder is not told of them, who has to know at once.
 
         Parameters
         ----------
-        events
-            In the order of time.
-        rated
-            Where prefix, nanoseconds in the thread and on the CPU, and these bytes of the tasks that ended are added.
-        sized
-            Where prefix, key, nanoseconds in the thread and bytes of the output are; None where nobody wants to know.
-        since
-            Tasks that took their slots before are not among them.
-        noncpu
-            Nor those that were in their threads, and not on the CPU, for so long.
+        tasks
+            Those that ended, each of which was in its thread while it had its slot.
+        running
+            Those that took slots and have not ended, and when, by key. None of both has a slot by the ledger.
+        at
+            When the last of this happened.
 
         Returns
         -------
-        sums
-            Of those that ended, by span and prefix; to be recorded by
+        dict
+            Sums of those that ended, by span and prefix; to be recorded by
             :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`.
-        followed
-            How many events they were. The next one is for :meth:`taken` or :meth:`succeeded`.
         """
         ledger = self._ledger
-        now, free, held = ledger.at, ledger.slots_free, ledger.held
-        taken: dict[Any, tuple[Any, int]] = {}
-        runs: dict[tuple[str | None, str], list[tuple[int, int, int, int]]] = {}
-        # Slots are idle until their end but for the times from when they are taken, and up to when they are free again.
-        idle, followed = -free * now, 0
-        for at, ts, run, nbytes, made in events:
-            key = ts.key
-            if run is None:
-                if not free or key in held or key in taken:
-                    break
-                if at > now:
-                    now = at
-                idle += now
-                taken[key] = ts, now
-                free -= 1
-            else:
-                if key not in taken:
-                    break
-                start = taken[key][1]
-                began, stopped, cpu, _, _ = run
-                wall = stopped - began
-                annotations = ts.annotations
-                if (
-                    not since <= start <= began
-                    or stopped > at
-                    or not wall - noncpu < cpu <= wall
-                    or (annotations and RECOMPUTED in annotations)
-                ):
-                    break
-                if at > now:
-                    now = at
-                idle -= now
-                del taken[key]
-                free += 1
-                place = ts.span_id, ts.prefix
-                if place not in runs:
-                    runs[place] = []
-                runs[place].append((cpu, wall, now - start, began - start))
-                if nbytes >= 0:
-                    rated.append((ts.prefix[:MAX_PREFIX_LENGTH], wall, cpu, nbytes))
-                if sized is not None:
-                    sized.append((ts.prefix[:MAX_PREFIX_LENGTH], key, wall, made))
-            followed += 1
+        by_place: dict[tuple[str | None, str], list[PlainTask]] = {}
+        for task in tasks:
+            ts = task[0]
+            place = ts.span_id, ts.prefix
+            if place not in by_place:
+                by_place[place] = []
+            by_place[place].append(task)
+        sums = _named({place: _sums_of(those) for place, those in by_place.items()})
+        held = sum([row[3] for row in sums.values()]) + sum([at - start for _, start in running.values()])
         ledger.skip(
-            at=now,
-            idle=idle + free * now,
-            taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in taken.items()},
+            at=at,
+            idle=ledger.slots_free * (at - ledger.at) - held,
+            taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in running.items()},
         )
-        sums = {place: [len(rows), *map(sum, zip(*rows, strict=True))] for place, rows in runs.items()}
-        return _named(sums), followed
+        return sums
 
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:
         """A task changed its state, ``at`` monotonic nanoseconds."""
@@ -276,15 +229,18 @@ class SlotTracker:
         """The tasks that left their slots and run."""
         return list(self._seceded.values())
 
-    def taken(self, ts: Any, at: int, *, recorded: bool = False) -> None:
-        """A task became ``executing``; whether the recorder knows."""
+    def taken(self, ts: Any, at: int) -> None:
+        """A task became ``executing``."""
         prefix, span, recomputed = _facts(ts)
         reservation = self._ledger.reserve(ts.key, prefix, span, recomputed=recomputed, at=at)
-        if reservation is not None and self.recorder is not None and not recorded:
+        if reservation is not None and self.recorder is not None:
             self.recorder.taken(ts, reservation)
 
     def succeeded(self, key: Any, ts: Any, at: int, *, recorded: bool = False) -> None:
-        """A task went from ``executing`` to ``memory``, as nearly all do; ``ts`` is None if it is forgotten already."""
+        """A task went from ``executing`` to ``memory``, as nearly all do; ``ts`` is None if it is forgotten already.
+
+        ``recorded`` says whether the recorder knows.
+        """
         reservation = self._ledger.release(key, at=at)
         if reservation is not None:
             outcome = _SUCCEEDED
@@ -338,6 +294,13 @@ class SlotTracker:
         if ts in self._executing:
             return Place.EXECUTING
         return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
+
+
+def _sums_of(tasks: Sequence[PlainTask]) -> PlainSums:
+    _, starts, stops, runs, _, _ = zip(*tasks, strict=True)
+    began, stopped, cpu, _, _ = map(sum, zip(*runs, strict=True))
+    start = sum(starts)
+    return [len(tasks), cpu, stopped - began, sum(stops) - start, began - start]
 
 
 def _named(sums: Mapping[tuple[str | None, str], PlainSums]) -> dict[tuple[str, str], PlainSums]:

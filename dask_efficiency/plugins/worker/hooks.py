@@ -18,7 +18,7 @@ from dask_efficiency.plugins.worker.loop_spills import LoopSpills
 from dask_efficiency.plugins.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.transitions import Transitions, matters
-from dask_efficiency.slots import Run, SlotChange, SlotTracker
+from dask_efficiency.slots import RECOMPUTED, PlainTask, SlotTracker
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -34,9 +34,8 @@ _RUNNING = Status.running
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
 
-#: So many tasks that took slots, or whose threads are done, are told of at once; all are before each report of the
-#: accounts.
-MAX_EVENTS = 200
+#: So many tasks whose threads are done are told of at once; all are before each report of the accounts.
+MAX_KEPT = 100
 
 
 class WorkerHooks:
@@ -86,9 +85,13 @@ class WorkerHooks:
         self._recorder: WorkerRecorder | None = None
         self._transitions = Transitions(worker)
         self._plugin: Any = None
-        #: What happened since the ledger was told last, where that may wait; by then, slots free, what
-        #: :attr:`PendingTasks.max_noncpu` was, and whether anybody wanted to know the sizes of results.
-        self._events: list[SlotChange] = []
+        #: Whether the ledger is told later of what happens; and of what: tasks that ended and, by key, those that took
+        #: slots since and run, with when they did.
+        self._waits = False
+        self._kept: list[PlainTask] = []
+        self._running: dict[Any, tuple[Any, int]] = {}
+        #: Meanwhile, slots free; what :attr:`PendingTasks.max_noncpu` was before; whether anybody wants to know the
+        #: sizes of results.
         self._free = self._max_noncpu = 0
         self._sized = False
         self._held = ledger.held
@@ -145,9 +148,10 @@ class WorkerHooks:
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
                 self.look_back(at)
-            if (self._events or self._may_wait()) and self._free:
+            key, running = ts.key, self._running
+            if (self._waits or self._may_wait(at)) and self._free and key not in self._held and key not in running:
                 self._free -= 1
-                self._events.append((at, ts, None, -1.0, -1))
+                running[key] = ts, at
                 if self._recorder is not None:
                     self._recorder.taken(ts, at)
                 if self._free:
@@ -167,8 +171,8 @@ class WorkerHooks:
         """A task went from ``executing`` to ``memory``."""
         try:
             at = monotonic_ns()
-            if self._events:  # else it took its slot before
-                if self._kept(ts, at):
+            if self._waits:
+                if self._keep(ts, at):
                     return
                 self.catch_up()
             if len(self._ended) >= self._batch:
@@ -213,60 +217,71 @@ class WorkerHooks:
 
     # -- tasks that may wait --------------------------------------------------------------------
 
-    def _may_wait(self) -> bool:
-        """Whether the ledger may be told later of tasks that take slots from now on."""
+    def _may_wait(self, at: int) -> bool:
+        """Whether the ledger may be told later of what happens from now on."""
         ledger = self._ledger
-        if not self.slots.simple or self._batch == 1 or ledger.undecided:
+        if not self.slots.simple or self._batch == 1 or ledger.undecided or at < ledger.at:
             return False
+        self._waits = True
         self._free = ledger.slots_free
         self._max_noncpu = self._pending.max_noncpu
         self._sized = self._pending.sizes.open
         return True
 
-    def _kept(self, ts: Any, at: int) -> bool:
-        """Keep the end of a task that only ran in its thread, and took its slot since the ledger was told last."""
+    def _keep(self, ts: Any, at: int) -> bool:
+        """Keep a task that succeeded, took its slot since the ledger was told last, and did nothing else.
+
+        Not if the event loop spilled since it took its slot, or if its thread was not on the CPU for so long that what
+        it waited for may be known.
+        """
         if self._free and at - self._looked_at > _LOOK_BACK_NS:
             self.look_back(at)
         key = ts.key
-        run = self._done.get(key)
-        if run is None or key in self._held or self._meter.windows is not None:
+        taken, run, annotations = self._running.get(key), self._done.get(key), ts.annotations
+        if taken is None or run is None or (annotations and RECOMPUTED in annotations):
             return False
-        wall = run[1] - run[0]
-        if wall - run[2] >= self._max_noncpu:
+        start = taken[1]
+        began, stopped, cpu, _, _ = run
+        wall = stopped - began
+        if (
+            not self._spills.watch.last <= start <= began
+            or stopped > at
+            or not wall - self._max_noncpu < cpu <= wall
+            or self._meter.windows is not None
+        ):
             return False
-        del self._done[key]
+        del self._running[key], self._done[key]
         self._free += 1
-        events = self._events
         nbytes = size_of(ts) if wall >= MIN_RATED_NS else -1.0
         made = ts.nbytes if self._sized else -1
-        events.append((at, ts, run, nbytes, -1 if made is None else made))
+        self._kept.append((ts, start, at, run, nbytes, -1 if made is None else made))
         if self._recorder is not None:
             self._recorder.ended(key, ts, at, run=run)
-        if len(events) >= MAX_EVENTS:
+        if len(self._kept) >= MAX_KEPT:
             self.catch_up()
         self._look(at)
         return True
 
     def catch_up(self) -> None:
         """Tell the ledger of what has happened."""
-        events = self._events
-        if not events:
+        if not self._waits:
             return
-        self._events = []
-        # The present stimulus may add that the result of the last one could not be stored.
-        last = None if events[-1][2] is None else events.pop()
-        while events:
-            followed = self._pending.follow(events, self.slots)
-            if followed < len(events):
-                self._tell(*events[followed])
-            events = events[followed + 1 :]
+        self._waits = False
+        kept, running = self._kept, self._running
+        if not (kept or running):
+            return
+        self._kept, self._running = [], {}
+        at = next(reversed(running.values()))[1] if running else 0
+        last = None
+        if kept and kept[-1][2] >= at:
+            at = kept[-1][2]
+            if kept[-1][0].key not in running:
+                # The present stimulus may add that the result of the last one could not be stored.
+                last = kept.pop()
+                running[last[0].key] = last[:2]
+        self._pending.follow(kept, running, self.slots, at=at)
         if last is not None:
-            self._tell(*last)
-
-    def _tell(self, at: int, ts: Any, run: Run | None, nbytes: float, made: int) -> None:
-        if run is None:
-            self.slots.taken(ts, at, recorded=True)
-        else:
+            ts, _, _, run, nbytes, made = last
             key = ts.key
             later = self._done.get(key)
             self._done[key] = run

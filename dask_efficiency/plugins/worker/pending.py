@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_efficiency.activity import SlotReservation
@@ -14,8 +15,8 @@ from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ended, Ledger
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
-from dask_efficiency.plugins.worker.task_sizes import SizedTask, SizesByWindow
-from dask_efficiency.slots import Run, SlotChange
+from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
+from dask_efficiency.slots import MAX_PREFIX_LENGTH, PlainTask, Run
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
 MIN_WAITED_NS = 50_000
 
 _SUCCEEDED = Outcome.SUCCEEDED
+
+_NBYTES = itemgetter(4)
 
 #: A task whose slot is free: its key, reservation and outcome, its run in its thread, bytes of its input or output (-1
 #: where nobody wants to know), its window where the GPU is watched, and the stimulus that ended it. A plain tuple, for
@@ -158,7 +161,7 @@ class PendingTasks:
             self.tasks[-1] = (*self.tasks[-1][:2], Outcome.FAILED, *self.tasks[-1][3:])
 
     def sized(self, key: Any, nbytes: float, made: int) -> None:
-        """When the task that ended last did so, a while ago, it had these bytes; as in :data:`~.slots.SlotChange`."""
+        """When the task that ended last did so, a while ago, it had these bytes; as in :data:`~.slots.PlainTask`."""
         if self.tasks and self.tasks[-1][0] == key:
             self.tasks[-1] = (*self.tasks[-1][:4], nbytes, *self.tasks[-1][5:])
             self.tasks[-1][1].nbytes = made
@@ -241,26 +244,30 @@ class PendingTasks:
         if self._waiting:
             self._finalize_waiting()
 
-    def follow(self, events: Sequence[SlotChange], slots: SlotTracker) -> int:
-        """Finalize tasks that only took a slot and ran; gives how many of the events they were.
-
-        See :meth:`~dask_efficiency.slots.SlotTracker.follow`.
-        """
-        rated: list[RatedTask] = []
-        sized: list[SizedTask] | None = [] if self.sizes.open else None
-        since, noncpu = self._spills.watch.last, self.max_noncpu
-        sums, followed = slots.follow(events, rated, sized, since=since, noncpu=noncpu)
-        if sums:
-            _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
-            self._before += before
-            self._after += held - wall - before
-            self._threads.claimed += cpu
-            self._ledger.finalize_plain(sums)
-        if rated:
-            self._rate(rated)
-        if sized:
-            self.sizes.add(sized)
-        return followed
+    def follow(
+        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], slots: SlotTracker, *, at: int
+    ) -> None:
+        """Finalize tasks that only took a slot and ran; see :meth:`~dask_efficiency.slots.SlotTracker.follow`."""
+        sums = slots.follow(tasks, running, at=at)
+        if not sums:
+            return
+        _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
+        self._before += before
+        self._after += held - wall - before
+        self._threads.claimed += cpu
+        self._ledger.finalize_plain(sums)
+        if max(map(_NBYTES, tasks)) >= 0:
+            self._rate(
+                [
+                    (ts.prefix[:MAX_PREFIX_LENGTH], run[1] - run[0], run[2], nbytes)
+                    for ts, _, _, run, nbytes, _ in tasks
+                    if nbytes >= 0
+                ]
+            )
+        if self.sizes.open:
+            self.sizes.add(
+                [(ts.prefix[:MAX_PREFIX_LENGTH], ts.key, run[1] - run[0], made) for ts, _, _, run, _, made in tasks]
+            )
 
     @property
     def max_noncpu(self) -> int:
