@@ -243,11 +243,14 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
     from dask_efficiency.plugins.scheduler import idle_watch
     from dask_efficiency.plugins.scheduler import meter as scheduler_meter
+    from dask_efficiency.plugins.worker import hooks, pending
 
     dask.config.set(QUIET | mode.config)
     distributed.scheduler.heartbeat_interval = lambda workers: 600  # beats come by hand
     scheduler_meter.POLL_MS = 3_600_000  # and so do polls,
     idle_watch.INTERVAL_MS = 3_600_000.0  # and looks
+    # A task that does nothing is too short to tell how fast a worker is, however slow the program.
+    pending.MIN_RATED_NS = hooks.MIN_RATED_NS = round(pending.MIN_RATED_NS * slowness)
     if not mode.fine_metrics:
         _without_fine_metrics()
     if mode.gpu or work.needs_gpu:
