@@ -198,7 +198,7 @@ def scheduler_hooks(tasks: int) -> float:
         began = time.thread_time_ns()
         for start, finish in SCHEDULER_TRANSITIONS:
             for key in keys:
-                hook(key, start, finish, "stimulus")
+                hook(key, start, finish, stimulus_id="stimulus")
         return (time.thread_time_ns() - began) / tasks / 1000
 
     def metered() -> float:
@@ -273,7 +273,7 @@ def scheduler_recorder(tasks: int) -> float:
 
     def recorded() -> float:
         recorder = asyncio.run(_cluster_recorder(scheduler))
-        recorder.transition = recorder.hook(lambda *args: None)
+        recorder.transition = recorder.hook(lambda *args, **reported: None, ())
         recorder.released = lambda client, released: recorder._recorder.released(1, client, released)
         spent = drive(recorder)
         assert recorder.off is None

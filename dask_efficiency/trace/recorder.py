@@ -42,9 +42,9 @@ _NO_PRIORITY = (0, 0, 0)
 #: Tasks of a graph that are read at once.
 _PIECE = 1_000
 
-#: A transition as it is kept: when, the number of the task, start and finish, the stimulus, the number of the worker,
-#: the run that begins or the size of the result, and what Dask says when a run did what (else None).
-Kept = tuple[int, int, str, str, str, int, int, Sequence[Mapping[str, Any]] | None]
+#: So many values are kept of a transition: when, the number of the task, (start, finish), the stimulus, the number of
+#: the worker, the run that begins or the size of the result, and what Dask says when a run did what (else None).
+KEPT = 7
 
 
 class TaskFacts(NamedTuple):
@@ -88,8 +88,9 @@ class Recorder:
         self.ids: dict[Any, int] = {}
         #: Of those that are known only as dependencies of others so far.
         self._unread: dict[Any, int] = {}
-        #: Transitions of tasks in ``ids`` that are to be written. It stays the same list.
-        self.kept: list[Kept] = []
+        #: Transitions of tasks in ``ids`` that are to be written: of each :data:`KEPT` values, not a tuple, which the
+        #: garbage collector would look at. It stays the same list.
+        self.kept: list[Any] = []
         #: When a client let go of which keys, to be written.
         self._releases: list[tuple[int, str, Sequence[Any]]] = []
         self.limit(max_tasks)
@@ -265,7 +266,7 @@ class Recorder:
     def catch_up(self) -> None:
         """Write what was kept."""
         if self.kept:
-            ats, tasks, starts, finishes, stimuli, workers, extras, computed = zip(*self.kept, strict=True)
+            ats, tasks, changes, stimuli, workers, extras, computed = (self.kept[i::KEPT] for i in range(KEPT))
             self.kept.clear()
             log = self._newer.log
             first = len(log)
@@ -273,8 +274,7 @@ class Recorder:
             if True in begins:
                 rows = list(compress(count(first), begins))
                 self._stimulate(list(compress(stimuli, begins)), list(compress(workers, begins)), rows)
-            codes = map(_CODES.__getitem__, zip(starts, finishes, strict=True))
-            log.extend(ats, tasks, workers, codes, extras)
+            log.extend(ats, tasks, workers, map(_CODES.__getitem__, changes), extras)
             rows = list(compress(count(first), computed))
             if rows:
                 self._write_computed(rows, list(filter(None, computed)))
@@ -376,11 +376,11 @@ class Recorder:
     def make_room(self) -> None:
         """Write what was kept if that is much; begin a new chapter if this one is full, and drop the oldest."""
         full, half = self._newer, self._half
-        if len(self.kept) >= MAX_KEPT:
+        if len(self.kept) >= MAX_KEPT * KEPT:
             self.catch_up()
         if (
             len(full.keys) < half
-            and len(full.log) + len(self.kept) < self._full_log
+            and len(full.log) + len(self.kept) // KEPT < self._full_log
             and full.batch_rows < self._full_log
             and len(full.tables["series"]) < self._full_log
         ):

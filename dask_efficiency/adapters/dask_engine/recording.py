@@ -17,7 +17,7 @@ from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.events import EventHeap
 from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
 from dask_efficiency.trace.build import build
-from dask_efficiency.trace.recorder import MAX_KEPT, Recorder, TaskFacts
+from dask_efficiency.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
 from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
 from dask_efficiency.trace.tables import MISSING
 
@@ -188,8 +188,8 @@ class RunRecorder(SchedulerPlugin):
         if task is None:
             recorder.transition(self._clock.now, key, start, finish, stimulus_id, number, extra)
             return
-        recorder.kept.append((self._clock.now, task, start, finish, stimulus_id, number, extra, None))
-        if len(recorder.kept) >= MAX_KEPT:
+        recorder.kept += (self._clock.now, task, (start, finish), stimulus_id, number, extra, None)
+        if len(recorder.kept) >= MAX_KEPT * KEPT:
             recorder.make_room()
 
     def stolen(self, key: Any, stimulus_id: str) -> None:

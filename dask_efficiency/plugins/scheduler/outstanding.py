@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
+from distributed.scheduler import ALL_TASK_STATES
 
 from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
@@ -27,6 +28,14 @@ MAX_KEYS = 500_000
 #: States of a task that is still to be done, and of one that no worker has yet.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
 _OUTSTANDING = _UNASSIGNED | {"processing"}
+
+#: Transitions that mean nothing here: a task waits for something else; while other tasks run and no worker waits for
+#: its first, one is given to a worker; unless one is watched, those that were not outstanding, and are not now.
+_ALWAYS = frozenset(("waiting", finish) for finish in _UNASSIGNED)
+_WHILE_STEADY = frozenset((start, "processing") for start in ALL_TASK_STATES)
+_UNLESS_WATCHED = frozenset(("memory", finish) for finish in ALL_TASK_STATES - {"processing"}) | {
+    (start, "forgotten") for start in ALL_TASK_STATES
+}
 
 
 class WorkTracker:
@@ -70,6 +79,8 @@ class WorkTracker:
         self._working = self._running = False
         #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
         self._steady = False
+        #: Transitions that mean nothing now: the hook need not be called. It stays the same set.
+        self.ignored: set[tuple[str, str]] = set()
         #: Called when work or the taking in of a graph has begun or ended.
         self.turned: Callable[[], object] = lambda: None
         self.reset()
@@ -106,12 +117,14 @@ class WorkTracker:
         self._watched.clear()
         self._unassigned = None
         self._look()
+        self._ignore()
 
     def worker_joined(self, presence: Presence) -> None:
         """Note when this worker is given its first task."""
         self.catch_up()
         self._new[presence.address] = presence
         self._steady = False
+        self._ignore()
 
     def worker_left(self, address: str) -> None:
         """It is given no more tasks, and had these results."""
@@ -138,21 +151,19 @@ class WorkTracker:
         failed
             Called with an exception.
         """
-        tasks, watched, processing, unassigned = self._tasks, self._watched, self._processing, _UNASSIGNED
+        tasks, processing, ignored = self._tasks, self._processing, self.ignored
         keep_result = self._results.append
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            if (start, finish) in ignored:
+                return
             try:
-                if start == "waiting" and finish in unassigned:  # it waits for something else
-                    return
                 if finish == "processing":
-                    if not self._steady:
-                        self._given(key)
-                elif start == "memory" or finish == "forgotten":  # it was not outstanding, and is not now
-                    if watched and key in watched:
-                        self._gone(key, finish)
+                    self._given(key)
+                elif start == "memory" or finish == "forgotten":
+                    self._gone(key, finish)
                 elif start == "processing" and finish == "memory":
                     keep_result((key, reported.get("worker", "")))
                     if not processing:
@@ -209,12 +220,24 @@ class WorkTracker:
         if not self._running or not self._new:
             self._look()
 
+    def _ignore(self) -> None:
+        """Say which transitions mean nothing now."""
+        self.ignored.clear()
+        self.ignored |= _ALWAYS
+        if self._steady:
+            self.ignored |= _WHILE_STEADY
+        if not self._watched:
+            self.ignored |= _UNLESS_WATCHED
+
     def _gone(self, key: Any, finish: str) -> None:
-        """A task that is watched has no result any more, or is forgotten."""
+        """A task has no result any more, or is forgotten."""
+        if key not in self._watched:
+            return
         self._cut_short.discard(key)
         if finish == "forgotten":
             self.catch_up()  # while it is known whether the task is marked
             self._watched.discard(key)
+            self._ignore()
 
     def _released(self, ts: TaskState, start: str, stimulus_id: str) -> None:
         """A task that has no result is not to be run, or begins again at once."""
@@ -224,6 +247,7 @@ class WorkTracker:
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
             self._watched.add(ts.key)
+            self._ignore()
 
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """A task that had been in memory is to be run once more: note why."""
@@ -241,6 +265,7 @@ class WorkTracker:
             self._watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
+        self._ignore()
 
     def _computed_again(self, key: Any, number: int) -> None:
         """A result that had been in memory is there again."""
@@ -256,7 +281,9 @@ class WorkTracker:
     def _look(self) -> None:
         """Tell the clock and the windows what holds now."""
         self._running = running = bool(self._processing)
-        self._steady = running and not self._new
+        if self._steady is not (running and not self._new):
+            self._steady = not self._steady
+            self._ignore()
         working = running or self._graphs > 0 or self._any_unassigned()
         if working is not self._working:
             self._working = working

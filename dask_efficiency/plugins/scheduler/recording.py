@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +64,10 @@ class Recording:
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
-    def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
+    def hook(self, metered: Callable[..., None], ignored: Collection[tuple[str, str]]) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
         recorder = self.recorder
-        return metered if recorder is None or recorder.off is not None else recorder.hook(metered)
+        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, ignored)
 
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""
