@@ -273,7 +273,7 @@ def scheduler_recorder(tasks: int) -> float:
 
     def recorded() -> float:
         recorder = asyncio.run(_cluster_recorder(scheduler))
-        recorder.transition = recorder.hook(lambda *args, **reported: None, ())
+        recorder.transition = recorder.hook(lambda *args, **reported: None, SimpleNamespace(steady=True, watched=set()))
         recorder.released = lambda client, released: recorder._recorder.released(1, client, released)
         spent = drive(recorder)
         assert recorder.off is None

@@ -42,9 +42,9 @@ _NO_PRIORITY = (0, 0, 0)
 #: Tasks of a graph that are read at once.
 _PIECE = 1_000
 
-#: So many values are kept of a transition: when, the number of the task, (start, finish), the stimulus, the number of
+#: So many values are kept of a transition: when, the number of the task, start and finish, the stimulus, the number of
 #: the worker, the run that begins or the size of the result, and what Dask says when a run did what (else None).
-KEPT = 7
+KEPT = 8
 
 
 class TaskFacts(NamedTuple):
@@ -266,7 +266,7 @@ class Recorder:
     def catch_up(self) -> None:
         """Write what was kept."""
         if self.kept:
-            ats, tasks, changes, stimuli, workers, extras, computed = (self.kept[i::KEPT] for i in range(KEPT))
+            ats, tasks, starts, finishes, stimuli, workers, extras, computed = (self.kept[i::KEPT] for i in range(KEPT))
             self.kept.clear()
             log = self._newer.log
             first = len(log)
@@ -274,7 +274,8 @@ class Recorder:
             if True in begins:
                 rows = list(compress(count(first), begins))
                 self._stimulate(list(compress(stimuli, begins)), list(compress(workers, begins)), rows)
-            log.extend(ats, tasks, workers, map(_CODES.__getitem__, changes), extras)
+            codes = map(_CODES.__getitem__, zip(starts, finishes, strict=True))
+            log.extend(ats, tasks, workers, codes, extras)
             rows = list(compress(count(first), computed))
             if rows:
                 self._write_computed(rows, list(filter(None, computed)))

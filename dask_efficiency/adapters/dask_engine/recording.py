@@ -188,7 +188,7 @@ class RunRecorder(SchedulerPlugin):
         if task is None:
             recorder.transition(self._clock.now, key, start, finish, stimulus_id, number, extra)
             return
-        recorder.kept += (self._clock.now, task, (start, finish), stimulus_id, number, extra, None)
+        recorder.kept += (self._clock.now, task, start, finish, stimulus_id, number, extra, None)
         if len(recorder.kept) >= MAX_KEPT * KEPT:
             recorder.make_room()
 

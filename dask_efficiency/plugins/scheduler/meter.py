@@ -183,7 +183,7 @@ class ClusterMeter:
         """Have a plugin's hooks feed this meter."""
         self.plugin = plugin
         # Bound to the instance: the scheduler calls it for every transition of every task.
-        plugin.transition = self._recording.hook(self._metered, self._work.ignored)  # type: ignore[method-assign]
+        plugin.transition = self._recording.hook(self._metered, self._work)  # type: ignore[method-assign]
 
     def _rebind(self) -> None:
         """A recording began or ended."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
-from distributed.scheduler import ALL_TASK_STATES
 
 from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
@@ -28,14 +27,6 @@ MAX_KEYS = 500_000
 #: States of a task that is still to be done, and of one that no worker has yet.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
 _OUTSTANDING = _UNASSIGNED | {"processing"}
-
-#: Transitions that mean nothing here: a task waits for something else; while other tasks run and no worker waits for
-#: its first, one is given to a worker; unless one is watched, those that were not outstanding, and are not now.
-_ALWAYS = frozenset(("waiting", finish) for finish in _UNASSIGNED)
-_WHILE_STEADY = frozenset((start, "processing") for start in ALL_TASK_STATES)
-_UNLESS_WATCHED = frozenset(("memory", finish) for finish in ALL_TASK_STATES - {"processing"}) | {
-    (start, "forgotten") for start in ALL_TASK_STATES
-}
 
 
 class WorkTracker:
@@ -65,8 +56,8 @@ class WorkTracker:
         self._asked = ""
         #: Tasks whose run was cut short and that begin again by the same stimulus: no other cause than before.
         self._cut_short: set[Any] = set()
-        #: Tasks that are in ``_cut_short``, or marked as computed again.
-        self._watched: set[Any] = set()
+        #: Tasks that are in ``_cut_short``, or marked as computed again; it stays the same set.
+        self.watched: set[Any] = set()
         #: Workers that were not given a task yet, by address.
         self._new: dict[str, Presence] = {}
         #: True while a task that holds a slot is on a worker.
@@ -78,9 +69,7 @@ class WorkTracker:
         #: Whether the clock says that work is outstanding, and the windows that tasks run.
         self._working = self._running = False
         #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
-        self._steady = False
-        #: Transitions that mean nothing now: the hook need not be called. It stays the same set.
-        self.ignored: set[tuple[str, str]] = set()
+        self.steady = False
         #: Called when work or the taking in of a graph has begun or ended.
         self.turned: Callable[[], object] = lambda: None
         self.reset()
@@ -114,17 +103,15 @@ class WorkTracker:
         """Begin anew: at the start, and after the scheduler forgot all its tasks."""
         self.catch_up()
         self._cut_short.clear()
-        self._watched.clear()
+        self.watched.clear()
         self._unassigned = None
         self._look()
-        self._ignore()
 
     def worker_joined(self, presence: Presence) -> None:
         """Note when this worker is given its first task."""
         self.catch_up()
         self._new[presence.address] = presence
-        self._steady = False
-        self._ignore()
+        self.steady = False
 
     def worker_left(self, address: str) -> None:
         """It is given no more tasks, and had these results."""
@@ -151,19 +138,21 @@ class WorkTracker:
         failed
             Called with an exception.
         """
-        tasks, processing, ignored = self._tasks, self._processing, self.ignored
+        tasks, watched, processing, unassigned = self._tasks, self.watched, self._processing, _UNASSIGNED
         keep_result = self._results.append
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
-            if (start, finish) in ignored:
-                return
             try:
+                if start == "waiting" and finish in unassigned:  # it waits for something else
+                    return
                 if finish == "processing":
-                    self._given(key)
-                elif start == "memory" or finish == "forgotten":
-                    self._gone(key, finish)
+                    if not self.steady:
+                        self._given(key)
+                elif start == "memory" or finish == "forgotten":  # it was not outstanding, and is not now
+                    if watched and key in watched:
+                        self._gone(key, finish)
                 elif start == "processing" and finish == "memory":
                     keep_result((key, reported.get("worker", "")))
                     if not processing:
@@ -220,24 +209,12 @@ class WorkTracker:
         if not self._running or not self._new:
             self._look()
 
-    def _ignore(self) -> None:
-        """Say which transitions mean nothing now."""
-        self.ignored.clear()
-        self.ignored |= _ALWAYS
-        if self._steady:
-            self.ignored |= _WHILE_STEADY
-        if not self._watched:
-            self.ignored |= _UNLESS_WATCHED
-
     def _gone(self, key: Any, finish: str) -> None:
-        """A task has no result any more, or is forgotten."""
-        if key not in self._watched:
-            return
+        """A task that is watched has no result any more, or is forgotten."""
         self._cut_short.discard(key)
         if finish == "forgotten":
             self.catch_up()  # while it is known whether the task is marked
-            self._watched.discard(key)
-            self._ignore()
+            self.watched.discard(key)
 
     def _released(self, ts: TaskState, start: str, stimulus_id: str) -> None:
         """A task that has no result is not to be run, or begins again at once."""
@@ -246,8 +223,7 @@ class WorkTracker:
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
-            self._watched.add(ts.key)
-            self._ignore()
+            self.watched.add(ts.key)
 
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """A task that had been in memory is to be run once more: note why."""
@@ -255,17 +231,16 @@ class WorkTracker:
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return
-        self._watched.discard(ts.key)
+        self.watched.discard(ts.key)
         if len(self._computed) < MAX_KEYS:  # it may have been computed before the accounts began
             self._computed.add(hash(ts.key))
         annotations = dict(ts.annotations or {})
         annotations.pop(RECOMPUTED, None)
         if stimulus_id != self._asked:
             annotations[RECOMPUTED] = True
-            self._watched.add(ts.key)
+            self.watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
-        self._ignore()
 
     def _computed_again(self, key: Any, number: int) -> None:
         """A result that had been in memory is there again."""
@@ -281,9 +256,7 @@ class WorkTracker:
     def _look(self) -> None:
         """Tell the clock and the windows what holds now."""
         self._running = running = bool(self._processing)
-        if self._steady is not (running and not self._new):
-            self._steady = not self._steady
-            self._ignore()
+        self.steady = running and not self._new
         working = running or self._graphs > 0 or self._any_unassigned()
         if working is not self._working:
             self._working = working

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
 from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
 from dask_efficiency.processors import Processors, cores
 from dask_efficiency.sensors.gpus import gpu_sensors
@@ -138,47 +139,52 @@ class ClusterRecorder:
 
     # -- hooks -------------------------------------------------------------------------------
 
-    def hook(self, metered: Callable[..., object], ignored: Collection[tuple[str, str]]) -> Callable[..., None]:
+    def hook(self, metered: Callable[..., object], work: WorkTracker) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task; it calls the meter's hook, too.
 
-        That is told the stimulus's id, and of a result the worker, but for the transitions that are ``ignored`` then.
+        That is told the stimulus's id, and of a result the worker; it is ``work``'s, and called where it does anything.
 
         What is usual is kept, to be written together with others; what is not is left to another function.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
-        ids, kept, keep = recorder.ids, recorder.kept, recorder.kept.extend
+        ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
         missing, max_kept = MISSING, MAX_KEPT * KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
-            change, stimulus_id, worker = (start, finish), reported.get("stimulus_id", ""), ""
+            stimulus_id, worker = reported.get("stimulus_id", ""), ""
             try:
                 if finish == "processing":
                     ts = tasks[key]
                     if ts.annotations:
                         self._note_recomputed(ts)
                     address = ts.processing_on.address  # type: ignore[union-attr]
-                    keep((now(), ids[key], change, stimulus_id, workers[address], ts.run_id or 0, None))
+                    keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
                 elif start == "processing":
                     worker = reported.get("worker", "")
                     number = workers.get(worker, missing)
                     nbytes, startstops = missing, ()
                     if finish == "memory":
                         nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
-                    keep((now(), ids[key], change, stimulus_id, number, nbytes, startstops))
+                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
                 elif finish == "memory":
-                    keep((now(), ids[key], change, stimulus_id, missing, int(tasks[key].nbytes), None))
+                    keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
                 else:
-                    keep((now(), ids[key], change, stimulus_id, missing, missing, None))
+                    keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
                     if len(kept) >= max_kept:
                         self._guard(recorder.make_room)
             except KeyError:  # it is not among the tasks that were read
                 self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
-            if change not in ignored:
-                metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)  # to pass on all takes far longer
+            # The meter's hook does nothing else: to call it takes as long as all above.
+            if (
+                (not work.steady)
+                if finish == "processing"
+                else (watched or start != "memory" and finish != "forgotten")
+            ):
+                metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
         return transition
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder, Readings
 from dask_efficiency.plugins.scheduler.workers import WorkerHalves
 from dask_efficiency.processors import Processors
@@ -64,10 +65,10 @@ class Recording:
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
-    def hook(self, metered: Callable[..., None], ignored: Collection[tuple[str, str]]) -> Callable[..., None]:
+    def hook(self, metered: Callable[..., None], work: WorkTracker) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
         recorder = self.recorder
-        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, ignored)
+        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, work)
 
     async def always(self, wanted: bool) -> None:
         """Record all the time, or only for windows."""

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.scheduler import ALL_TASK_STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.plugins.scheduler import recorder as module
+from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
 from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace import recorder as trace_recorder
@@ -184,9 +187,10 @@ class Cluster:
             self.scheduler.add(key, ("old-0",))
         self.metered: list[tuple[Any, ...]] = []
         self.recorder = ClusterRecorder(self.scheduler, pytest.fail, max_tasks=max_tasks)  # type: ignore[arg-type]
-        self.ignored = {("waiting", "queued")}
+        # As long as tasks are being recomputed, and workers wait for their first.
+        self.work: Any = SimpleNamespace(steady=False, watched={"inc-0"})
         self.hook = self.recorder.hook(
-            lambda *args, stimulus_id, worker="", **_: self.metered.append((*args, stimulus_id, worker)), self.ignored
+            lambda *args, stimulus_id, worker="", **_: self.metered.append((*args, stimulus_id, worker)), self.work
         )
         self.moved: list[tuple[Any, ...]] = []
         self.reference = Reference(self.scheduler)
@@ -251,8 +255,7 @@ class Cluster:
             self.stimulus = self.cause("task-finished" if reported else "cleanup")
         self.reference.transition(self.now, key, start, finish, self.stimulus, worker, extra, startstops)
         self.hook(key, start, finish, stimulus_id=self.stimulus, **reported)
-        if (start, finish) not in self.ignored:
-            self.moved.append((key, start, finish, self.stimulus, reported.get("worker", "")))
+        self.moved.append((key, start, finish, self.stimulus, reported.get("worker", "")))
         if finish == "forgotten":
             del self.scheduler.tasks[key]
 
@@ -392,6 +395,30 @@ def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any,
     dropped = packed.facts["dropped"].get("transitions", 0)
     assert len(kept) + dropped <= len(written)
     assert len(kept) <= 2 * (trace_recorder.TRANSITIONS_A_TASK * (max_tasks // 2) + 3 * 20 + 2 * len(KEYS))
+
+
+def test_what_the_meter_is_not_told_of_while_recording_means_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "monotonic_ns", lambda: 1)
+    cluster = Cluster(100)
+    ts = cluster.scheduler.tasks["old-0"]
+    ts.processing_on, ts.run_id, ts.nbytes = cluster.scheduler.workers[WORKERS[0]], 1, 28
+    scheduler: Any = SimpleNamespace(
+        tasks={}, workers={}, task_prefixes={}, stream_handlers={}, _task_prefix_count_global={"inc": 1}
+    )
+    work = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    assert (work.steady, work.watched) == (True, set())
+    told: set[tuple[str, str]] = set()
+    hook = cluster.recorder.hook(lambda key, *change, **_: told.add(change), work)
+    pairs = {(start, finish) for start in ALL_TASK_STATES for finish in ALL_TASK_STATES - {start}}
+    for start, finish in pairs:
+        hook("old-0", start, finish, stimulus_id="s")
+    assert told == {
+        (start, finish) for start, finish in pairs if start != "memory" and finish not in ("processing", "forgotten")
+    }
+    # It would look for the task.
+    for change in pairs - told:
+        work.hook(pytest.fail)("old-0", *change, stimulus_id="s")
+    assert (work.steady, work._results) == (True, [])
 
 
 def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
