@@ -178,12 +178,11 @@ class ClusterRecorder:
                 self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
-            # The meter's hook does nothing else: to call it takes as long as all above.
-            if (
-                (not work.steady)
-                if finish == "processing"
-                else (watched or start != "memory" and finish != "forgotten")
-            ):
+            if finish == "processing":
+                needed = not work.steady
+            else:
+                needed = watched or not (start == "memory" or finish == "forgotten")
+            if needed:  # else it does nothing, and to call it takes as long as all of the above
                 metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
         return transition

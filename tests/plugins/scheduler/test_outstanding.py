@@ -630,7 +630,7 @@ class WorkMachine(RuleBasedStateMachine):
 
     @invariant()
     def keys_are_watched_only_while_that_matters(self):
-        assert self.tracker._watched <= self.scheduler.tasks.keys()
+        assert self.tracker.watched <= self.scheduler.tasks.keys()
 
 
 TestWorkMachine = WorkMachine.TestCase
