@@ -7,7 +7,7 @@ and ten looks at idle slots for every 200 tasks. What is missing is the event lo
 ``python -m benchmarks.task_cost instructions`` vary by more than a change of one hook brings.
 
 Two numbers of tasks are run in processes that are forked from one, and subtracted. ``--json FILE`` writes the
-instructions by C function.
+instructions by C function. :mod:`benchmarks.overhead` drives them at full speed, for CPU time.
 """
 
 from __future__ import annotations
@@ -183,6 +183,31 @@ def fork_both(mode: str) -> None:
     run(driven, SLOWNESS)
 
 
+def microseconds_a_task(mode: str, runs: int = 15) -> float:
+    """CPU time of one task on scheduler and worker together, in a process of its own: the quickest of some runs."""
+    command = [sys.executable, "-m", "benchmarks.state_machines", "--drive", mode, str(runs)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+
+def _drive(mode: str, runs: int) -> None:
+    async def driven() -> None:
+        async with session(MODES[mode], WORK["no-op"]) as here:
+            await here.compute(20)
+            driver = Driver(here)
+            quickest = min(_seconds_of(driver) for _ in range(runs))
+            print(quickest / SIZES[0] * 1e6, flush=True)
+            os._exit(0)  # its connections are gone
+
+    run(driven)
+
+
+def _seconds_of(driver: Driver) -> float:
+    gc.collect()
+    began = time.thread_time()
+    driver.compute(SIZES[0])
+    return time.thread_time() - began
+
+
 def instructions_a_task(mode: str) -> Counter[str]:
     """Instructions of one task, by C function."""
     with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +229,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=1, help="runs of each mode, of which the median is taken")
     parser.add_argument("--json", type=Path, help="file for the instructions of each mode by C function")
     parser.add_argument("--fork", help=argparse.SUPPRESS)
+    parser.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
+    if args.drive:
+        _drive(args.drive[0], int(args.drive[1]))
     if args.fork:
         fork_both(args.fork)
         return

@@ -181,7 +181,7 @@ class ClusterRecorder:
             if finish == "processing":
                 needed = not work.steady
             else:
-                needed = watched or not (start == "memory" or finish == "forgotten")
+                needed = bool(watched) or not (start == "memory" or finish == "forgotten")
             if needed:  # else it does nothing, and to call it takes as long as all of the above
                 metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
