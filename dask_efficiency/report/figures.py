@@ -33,6 +33,10 @@ class Scale:
         """Figures of a number of steps, without the unit."""
         return f"{steps / 10**self.decimals:.{self.decimals}f}"
 
+    def figure(self, value: float) -> str:
+        """Figures of a value, without the unit."""
+        return self.text(self.steps(value))
+
 
 def time_scale(largest_seconds: float) -> Scale:
     """The scale that shows the largest of a column of times with three figures or four."""

@@ -50,7 +50,7 @@ def _table(shown: tuple[Culprit, ...], extent: Extent) -> Table:
     rows: list[tuple[Label | str, ...]] = [
         (
             _cause_label(each),
-            scale.text(scale.steps(each.seconds)),
+            scale.figure(each.seconds),
             name_of(each.prefix) or "-",
             name_of(each.line) or "-",
             name_of(each.function) or "-",
