@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
 from dask_efficiency.plugins import reports
 from dask_efficiency.plugins.client import efficiency_report as client_half
-from dask_efficiency.plugins.client.calls import history_report
 from dask_efficiency.plugins.client.phases import ClientObserver
+from dask_efficiency.plugins.client.questions import ask_history
 from dask_efficiency.plugins.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.recording import Recording
@@ -316,7 +316,7 @@ def test_a_report_lacks_what_broke_and_nothing_else(place, name, missing, monkey
         async with metered_client() as mine:
             async with efficiency_report(mine, trace=True) as report:
                 assert await mine.submit(increment, 1) == 2
-            return report.report, await snapshot(mine), await history_report(mine)
+            return report.report, await snapshot(mine), await ask_history(mine, None)
 
     monkeypatch.setattr(place, name, raising)
     for report in (found := asyncio.run(run())):
