@@ -155,10 +155,14 @@ def _with_neighbour(signals: Values) -> Values:
 
 def median_of_workers(values: Values) -> Values:
     """The median over the workers, of shape (metrics, 1, instants); NaN where nobody was there."""
-    ordered = np.sort(values, axis=1)
-    known = np.isfinite(values).sum(axis=1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=1)
-    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[1] - 1), axis=1)
+    return _median(values, 1)
+
+
+def _median(values: Values, axis: int) -> Values:
+    ordered = np.sort(values, axis=axis)  # what is missing comes last
+    known = np.isfinite(values).sum(axis=axis, keepdims=True)
+    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=axis)
+    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
     return np.asarray((low + high) / 2, np.float32)
 
 
@@ -166,8 +170,4 @@ def median_of_last(values: NDArray[np.float32]) -> Values:
     """The median over the last axis of what is known; NaN where nothing is."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan, np.float32)
-    ordered = np.sort(values, axis=-1)
-    known = np.isfinite(values).sum(axis=-1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[-1] - 1), axis=-1)
-    return np.asarray(((low + high) / 2)[..., 0], np.float32)
+    return _median(values, -1)[..., 0]
