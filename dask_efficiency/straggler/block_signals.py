@@ -20,11 +20,11 @@ MAX_PEERS = 129
 
 #: Noise of less than this share of the least effect that matters is taken for that much, so that no metric that is
 #: nearly constant swings.
-_LEAST_NOISE = 0.15
+_MIN_NOISE = 0.15
 
 #: The least change of a logarithm of variances that matters: swings that are 1.4 times as large. Where most swings are
 #: below what is noticed, they hardly differ, and the least of them would seem to be far out.
-_LEAST_SWINGS = math.log(2)
+_MIN_SWINGS = math.log(2)
 
 #: The share of the blocks in which a metric's level is no higher than the usual one: a job that has halted has none.
 _USUAL_LEVEL = 0.75
@@ -101,7 +101,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
-        floor = np.maximum.reduce([(_LEAST_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
+        floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     signals = np.concatenate([means, np.log(np.maximum(variances, floor[:, None, None]))])
     middle = median_of_workers(signals[:, peers])
     signals -= middle
@@ -110,7 +110,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     return BlockSignals(
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
-        np.concatenate([least, np.full_like(least, _LEAST_SWINGS)]),
+        np.concatenate([least, np.full_like(least, _MIN_SWINGS)]),
         each * series.step_seconds,
         floor,
         usual[:, 0],
