@@ -1,11 +1,15 @@
-"""What travels with heartbeats and at the end of windows, for tests of both."""
+"""What travels with heartbeats and at the end of windows, and the accounts that come of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
+import numpy as np
+from numpy.typing import NDArray
 
+from dask_efficiency.account import WIDTH, Part, place
 from dask_efficiency.balance import Availability, Outcome
 from dask_efficiency.ledger import Ledger
 
@@ -30,3 +34,12 @@ def ledger_with_everything() -> Ledger:
     ledger.reserve("running", "inc", at=450)
     ledger.observe(Availability.RUNNING, 1, 1, at=460)
     return ledger
+
+
+def account_of(parts: Mapping[Part, Mapping[str, int]]) -> NDArray[np.int64]:
+    """An account of some parts by name; what is missing is 0."""
+    account = np.zeros(WIDTH, np.int64)
+    for part, row in parts.items():
+        for name, n in row.items():
+            account[place(part, name)] = n
+    return account

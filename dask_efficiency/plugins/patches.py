@@ -212,28 +212,6 @@ METRICS = Patch(
     ],
 )
 
-PATCHES = (
-    UPDATE_GRAPH,
-    LONG_RUNNING,
-    CLIENT_RELEASES_KEYS,
-    STEAL_RESPONSE,
-    WORKER_STATUS_CHANGE,
-    TICK,
-    SERIALIZE,
-    OFFLOAD,
-    READ,
-    WRITE,
-    RUN_TASK,
-    RUN_ACTOR,
-    TRANSITIONS,
-    PLUGINS,
-    READ_BACK,
-    WRITE_OUT,
-    EVICT,
-    CLIENT_CLASS,
-    METRICS,
-)
-
 
 class Replacements:
     """What one part of the package put in place of upstream's own, and puts back together.
