@@ -204,7 +204,7 @@ METRICS = Patch(
     why="prometheus_client takes 4 us to write a line, and there are some 5000 with a hundred workers",
     without="a scrape takes longer",
     until="the meter on the scheduler goes",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1, prometheus_client 0.26.0",
+    checked=f"{_DISTRIBUTED}, {_TORNADO}, prometheus_client 0.26.0",
     places=lambda application: [
         (route, "target")
         for route in application.wildcard_router.rules

@@ -166,15 +166,15 @@ def harmless(name: str) -> str:
     )
 
 
-def shorten(text: str, length: int = NAME_LENGTH, ellipsis: str = "...") -> str:
+def shorten(text: str, length: int = NAME_LENGTH) -> str:
     """The text, with its middle cut out where it is longer than ``length``."""
     if len(text) <= length:
         return text
-    if length <= len(ellipsis):
+    kept = length - len("...")
+    if kept <= 0:
         return text[:length]
-    kept = length - len(ellipsis)
     head = kept - kept // 3
-    return text[:head] + ellipsis + text[len(text) - kept // 3 :]
+    return f"{text[:head]}...{text[len(text) - kept // 3 :]}"
 
 
 def name_of(name: str) -> str:
