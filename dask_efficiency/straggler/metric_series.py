@@ -179,15 +179,12 @@ class MetricSeries:
 
     def only(self, workers: NDArray[np.intp]) -> MetricSeries:
         """The same for some of the workers, by position."""
-        return MetricSeries(
-            self.metrics,
-            tuple(self.workers[i] for i in workers),
-            tuple(self.groups[i] for i in workers),
-            tuple(self.hosts[i] for i in workers),
-            self.start,
-            self.step_seconds,
-            self.values[:, workers],
-            self.meanings,
+        return replace(
+            self,
+            workers=tuple(self.workers[i] for i in workers),
+            groups=tuple(self.groups[i] for i in workers),
+            hosts=tuple(self.hosts[i] for i in workers),
+            values=self.values[:, workers],
         )
 
     def meaning(self, metric: str) -> Metric:
