@@ -139,7 +139,7 @@ def test_a_thread_pool_that_came_later_is_measured_like_any(client):
     def add_pool(dask_worker):
         dask_worker.executors["late"] = ThreadPoolExecutor(1)
 
-    client.run(add_process_pool, workers=[first])
+    client.run(add_pool, workers=[first])
     try:
         with timed_report(client) as (report, window), dask.annotate(executor="late"):
             told = client.submit(half_and_half, 0.3, workers=[first], pure=False).result()
